@@ -1,1 +1,1 @@
-"""Where the arithmetic of a run is done: training, distances and evaluation, on any layout."""
+"""Training and evaluation engines: in this process, in worker processes, or on Ray."""

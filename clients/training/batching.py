@@ -1,7 +1,7 @@
-"""The batches of a job as tensors, the same numbers wherever the samples lie.
+"""The batches of a training job as tensors, with the same bytes wherever the samples are stored.
 
-Every batch is a tensor of its own, which torch has aligned: kernels may sum in another order at
-another alignment, and then an update would depend on where in memory its samples happen to lie.
+Each batch is a newly allocated tensor, which torch aligns. Kernels may sum in another order at
+another alignment, and an update would then depend on the memory address of its samples.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Collated inputs, one row each, and their labels as int64."""
 
-# Collating costs by the call as much as by the row; more rows than these would leave the cache.
+# Collating costs per call and per row; more rows than these would leave the cache.
 _ROWS_AT_ONCE = 512
 
 
 class Batches(Protocol):
-    """What each step of a job is taken on."""
+    """Source of the batches of a job."""
 
     def of(self, job: TrainingJob) -> Iterator[Batch]:
-        """Yield the batch of each step, in their order."""
+        """Yield the batch of each step, in order."""
 
 
 def batches_on(
     device: torch.device, train: Sequence[Samples], collate: Collate, settings: LocalTraining
 ) -> Batches:
-    """Return the batches of all clients where a device wants them.
+    """Return the batches of all clients on a device.
 
     Args:
-        device: where tensors go.
+        device: of the tensors.
         train: training samples of client i at index i.
         collate: makes a model's inputs of stored rows.
         settings: batch size and length of the training.
@@ -53,7 +53,7 @@ def batches_on(
 
 
 class CollatedBatches:
-    """Collates the rows of a few steps at a time: memory holds no second copy of the data."""
+    """Batches collated a few steps at a time, without a second copy of the data in memory."""
 
     def __init__(self, train: Sequence[Samples], collate: Collate, settings: LocalTraining) -> None:
         self._train = train
@@ -61,7 +61,7 @@ class CollatedBatches:
         self._settings = settings
 
     def of(self, job: TrainingJob) -> Iterator[Batch]:
-        """Yield the batch of each step, in their order."""
+        """Yield the batch of each step, in order."""
         x, y = self._train[job.client]
         for group in _grouped(batches(job.seed, len(y), self._settings)):
             rows = np.concatenate(group)
@@ -74,7 +74,7 @@ class CollatedBatches:
 
 
 class ResidentBatches:
-    """Collates all samples once and keeps them on a device, which gathers each batch itself."""
+    """Batches gathered on a device from samples that were collated once."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ResidentBatches:
         self._device = device
 
     def of(self, job: TrainingJob) -> Iterator[Batch]:
-        """Yield the batch of each step, in their order."""
+        """Yield the batch of each step, in order."""
         inputs, labels = self._inputs[job.client], self._labels[job.client]
         for indices in batches(job.seed, len(labels), self._settings):
             rows = torch.tensor(indices, device=self._device)
@@ -97,7 +97,7 @@ class ResidentBatches:
 
 
 def _grouped(steps: Iterable[NDArray[np.int64]]) -> Iterator[list[NDArray[np.int64]]]:
-    """Yield consecutive steps together, as many as are collated at once, at least one."""
+    """Yield groups of consecutive steps that are collated together, at least one each."""
     group: list[NDArray[np.int64]] = []
     rows = 0
     for indices in steps:

@@ -1,8 +1,8 @@
 """The distances that members publish: compiled on the processor, or by torch on a GPU.
 
-On a GPU, too, they are direct differences in float64: the Gram form a·a + b·b − 2a·b loses every
-digit when updates are much alike, and centring it first loses them to one attacker with a huge
-update. No product of matrices is taken, so that TF32 has no part in it.
+On a GPU, too, they are direct differences in float64. The Gram form a·a + b·b − 2a·b loses all
+digits of similar updates, and after centring it loses them to one attacker with a huge update. No
+matrix product is involved, so TF32 has no effect.
 """
 
 from __future__ import annotations
@@ -26,41 +26,40 @@ if TYPE_CHECKING:
     from ledger.protocol.rules.distance.rule import Distances
 
 BLOCK = 1 << 16
-"""Numbers of an update that a GPU takes at a time: few and large kernels count. Orders the sum."""
+"""Numbers of an update per GPU kernel, few and large. Determines the order of the sum."""
 
 
 def engine_distances(device: str, threads: int = 1) -> Distances:
-    """Return what computes all distances of a round on a device.
+    """Return a function that computes all distances of a round on a device.
 
     Args:
         device: "cpu", "cuda" or "auto".
-        threads: cores that may be used; of no account on a GPU.
+        threads: number of cores; ignored on a GPU.
 
     Returns:
-        The twin of `plain_distances`, equal to it within each rule's own tolerance.
+        The counterpart of `plain_distances`, equal within each rule's tolerance.
 
     Raises:
-        ConfigurationError: unknown device, or CUDA asked for where there is none.
+        ConfigurationError: unknown device, or CUDA is not available.
     """
-    where = device_named(device)
-    return fast_distances(threads) if where.type == "cpu" else torch_distances(where)
+    torch_device = device_named(device)
+    return fast_distances(threads) if torch_device.type == "cpu" else torch_distances(torch_device)
 
 
 def torch_distances(device: torch.device) -> Distances:
-    """Return what computes all distances of a round by torch.
+    """Return a function that computes all distances of a round by torch.
 
-    Args:
-        device: where, which is the processor only in tests: compiled distances are quicker there.
+    The processor as device is for tests: compiled distances are faster there.
     """
     return distances_by(partial(TorchSquares, device))
 
 
 class TorchSquares:
-    """The updates of one round, brought to a device block by block.
+    """Squared distances of one round's updates, sent to a device block by block.
 
     Attributes:
         dimension: d.
-        members: places of the members among the updates.
+        members: rows of the members among the updates.
     """
 
     def __init__(
@@ -69,12 +68,12 @@ class TorchSquares:
         updates: Sequence[NDArray[np.float32]],
         members: Sequence[int],
     ) -> None:
-        """Take the updates in hand.
+        """Store the updates without copying.
 
         Args:
-            device: where to compute.
+            device: computes the squares.
             updates: Δ of every client, each of shape (d,).
-            members: places of the members among them.
+            members: rows of the members among them.
         """
         self.dimension = len(updates[0])
         self.members = members
@@ -82,16 +81,7 @@ class TorchSquares:
         self._updates = updates
 
     def squares(self, start: int, stop: int, norms: NDArray[np.float64] | None = None) -> Matrix:
-        """Return the squared distances of all updates from all members', over [start, stop).
-
-        Args:
-            start: first number of the updates that counts.
-            stop: first one after it that does not.
-            norms: what each update is divided by first, shape (clients,); None for nothing.
-
-        Returns:
-            Shape (members, clients).
-        """
+        """Return the squared distances, shape (members, clients); see `PairSquares.squares`."""
         members = torch.tensor(self.members, device=self._device)
         divisors = None if norms is None else torch.tensor(norms, device=self._device)
         shape = len(self.members), len(self._updates)
@@ -99,7 +89,9 @@ class TorchSquares:
             total = torch.zeros(shape, dtype=torch.float64, device=self._device)
             for block in self._blocks(start, stop):
                 deltas = block if divisors is None else block / divisors[:, None]
-                total += torch.stack([(deltas - one).square_().sum(1) for one in deltas[members]])
+                total += torch.stack(
+                    [(deltas - reference).square_().sum(1) for reference in deltas[members]]
+                )
             return total.numpy(force=True)
 
     def norms(self) -> NDArray[np.float64]:
@@ -111,7 +103,7 @@ class TorchSquares:
             return total.sqrt_().numpy(force=True)
 
     def _blocks(self, start: int, stop: int) -> Iterator[torch.Tensor]:
-        """Yield [start, stop) of all updates in blocks, float64, shape (clients, block)."""
+        """Yield [start, stop) of all updates in float64 blocks, shape (clients, block)."""
         for first in range(start, stop, BLOCK):
             last = min(first + BLOCK, stop)
             block = np.stack([update[first:last] for update in self._updates])

@@ -1,4 +1,4 @@
-"""The engine that a run asks for."""
+"""The engine that a run's settings ask for."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MAX_WORKERS = 256
 
 
 def require_engine(device: str, cluster: str | None) -> None:
-    """Refuse what an engine could not be opened on, at once and without opening it.
+    """Reject settings with which no engine can be opened, without opening one.
 
     Args:
         device: "cpu", "cuda" or "auto".
-        cluster: address of a Ray cluster, None for this machine without Ray.
+        cluster: address of a Ray cluster; None for this machine without Ray.
 
     Raises:
-        ConfigurationError: a device or a cluster that is not there.
+        ConfigurationError: the device or the cluster is not available.
     """
     device_named(device)
     if cluster is not None:

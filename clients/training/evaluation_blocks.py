@@ -1,4 +1,4 @@
-"""Evaluation in blocks that any process may take, and what they come to together."""
+"""Evaluation in blocks that any process may take, and their totals."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class EvaluationBlock(NamedTuple):
-    """A piece of one set of samples that is evaluated at once.
+    """A piece of a sample set that is evaluated at once.
 
     Attributes:
-        place: of the set among those that were asked for.
-        rows: which of its samples.
+        place: index of the set among the requested ones.
+        rows: of its samples.
     """
 
     place: int
@@ -32,55 +32,47 @@ class EvaluationBlock(NamedTuple):
 
 
 def blocks_of(sizes: Sequence[int]) -> list[EvaluationBlock]:
-    """Return all blocks of some sets of samples, set by set.
-
-    Args:
-        sizes: samples in each set.
-    """
+    """Return all blocks of some sample sets, set by set, given their sizes."""
     return [
-        EvaluationBlock(place, rows) for place, size in enumerate(sizes) for rows in blocks(size)
+        EvaluationBlock(index, rows) for index, size in enumerate(sizes) for rows in blocks(size)
     ]
 
 
 def totals_by_set(
-    sets: int, cut: Sequence[EvaluationBlock], parts: Sequence[Evaluation]
+    sets: int, blocks_: Sequence[EvaluationBlock], parts: Sequence[Evaluation]
 ) -> tuple[Evaluation, ...]:
-    """Return what each set comes to.
+    """Return the evaluation of each set from those of its blocks.
 
     Args:
-        sets: how many there are.
-        cut: all their blocks.
-        parts: what each block came to.
+        sets: number of sets.
+        blocks_: all their blocks.
+        parts: evaluation of each block.
     """
     of_set: list[list[Evaluation]] = [[] for _ in range(sets)]
-    for block, part in zip(cut, parts, strict=True):
+    for block, part in zip(blocks_, parts, strict=True):
         of_set[block.place].append(part)
-    return tuple(total(found) for found in of_set)
+    return tuple(total(parts_) for parts_ in of_set)
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedEvaluation:
-    """An evaluation that was done at once.
-
-    Attributes:
-        parts: what it came to.
-    """
+    """The result of an evaluation that is done."""
 
     parts: tuple[Evaluation, ...]
 
     def result(self) -> tuple[Evaluation, ...]:
-        """Return one part for each set of samples that was asked for, in that order."""
+        """Return one evaluation per requested sample set, in order."""
         return self.parts
 
 
 class Evaluator:
-    """Evaluates in this process, by a module of its own.
+    """Evaluates in this process, with a module of its own.
 
     Args:
-        workload: whose model and sets of samples.
+        workload: with model and sample sets.
 
     Raises:
-        ConfigurationError: a device that is not there.
+        ConfigurationError: the device is not available.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -91,25 +83,25 @@ class Evaluator:
     def parts(
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice
     ) -> list[Evaluation]:
-        """Return what each of the chosen blocks comes to.
+        """Return the evaluation of each chosen block.
 
         Args:
             vector: parameters, shape (d,).
-            sets: names of the sets of samples.
-            chosen: which of their blocks, in the order of `blocks_of`.
+            sets: names of the sample sets.
+            chosen: slice of their blocks, in the order of `blocks_of`.
         """
         samples = [self._workload.sets[name] for name in sets]
-        cut = blocks_of([len(one.y) for one in samples])[chosen]
+        chosen_blocks = blocks_of([len(set_.y) for set_ in samples])[chosen]
         with reproducible(self._device):
             load_vector(self._module, torch.tensor(vector))
             return [
                 part
-                for place, rows in cut
+                for index, rows in chosen_blocks
                 for part in evaluate_part(
                     self._module,
                     self._workload.collate,
-                    samples[place].x[rows],
-                    samples[place].y[rows],
+                    samples[index].x[rows],
+                    samples[index].y[rows],
                     self._device,
                 )
             ]

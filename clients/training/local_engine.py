@@ -1,4 +1,4 @@
-"""An engine in the process of its caller, for one core or one GPU."""
+"""An engine in the caller's process, for one core or one GPU."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class LocalEngine(Engine):
-    """Does everything here and at once.
+    """Trains and evaluates in this process, at once.
 
     Attributes:
-        distances: twin of `plain_distances`.
+        distances: counterpart of `plain_distances`.
 
     Args:
-        workload: what it computes with.
-        rows: most jobs of one call; more take memory once more.
+        workload: model, data and settings.
+        rows: expected number of jobs per call; more cost another allocation.
         distances: computes all distances of a round.
 
     Raises:
-        ConfigurationError: a device that is not there.
+        ConfigurationError: the device is not available.
     """
 
     def __init__(self, workload: Workload, rows: int, distances: Distances) -> None:
@@ -46,17 +46,7 @@ class LocalEngine(Engine):
         self._updates = UpdateMatrix(rows, workload.model.dimension)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; those of the call before are overwritten.
-
-        Args:
-            start: the global model w_t, shape (d,).
-            jobs: clients to train, no client twice.
-
-        Raises:
-            ValueError: a start of another length, an unknown or repeated client, or a seed that
-                is not 32 bytes.
-            TrainingError: the model failed on a client's samples.
-        """
+        """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         rows = self._updates.rows(len(jobs))
         with as_training_error():
@@ -66,24 +56,15 @@ class LocalEngine(Engine):
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
-        """Return what a parameter vector comes to.
-
-        Args:
-            vector: shape (d,).
-            sets: names of sets of samples.
-
-        Raises:
-            ValueError: a vector of another length, or an unknown set.
-            TrainingError: the model failed on the samples.
-        """
+        """Evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
-        cut = blocks_of([len(self._workload.sets[name].y) for name in sets])
+        blocks = blocks_of([len(self._workload.sets[name].y) for name in sets])
         with as_training_error():
             if self._evaluator is None:
                 self._evaluator = Evaluator(self._workload)
             parts = self._evaluator.parts(vector, sets, slice(None))
-        return FinishedEvaluation(totals_by_set(len(sets), cut, parts))
+        return FinishedEvaluation(totals_by_set(len(sets), blocks, parts))
 
     def close(self) -> None:
-        """Give up the memory, as far as nobody holds an update any more."""
+        """Release the memory; updates that are still referenced stay valid."""
         self._updates.close()

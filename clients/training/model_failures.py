@@ -1,4 +1,4 @@
-"""What is said where a model, which may be anybody's code, fails."""
+"""Conversion of a model's failures, which may come from user code, to errors of this project."""
 
 from __future__ import annotations
 
@@ -17,20 +17,17 @@ _LONGEST = 500
 
 @contextmanager
 def as_training_error() -> Iterator[None]:
-    """Turn what a model raises into a sentence.
-
-    Yields:
-        Nothing.
+    """Turn any exception of a model into a TrainingError.
 
     Raises:
-        CmflError: an error of this project passes as it is.
-        KeyboardInterrupt: as it is too.
+        CmflError: an error of this project passes unchanged.
+        KeyboardInterrupt: passes unchanged.
         TrainingError: names what was raised inside the `with` block.
     """
     try:
         yield
     except (CmflError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # sys.exit too: the command would end as if it were done
-        said = " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:_LONGEST]
-        raise TrainingError(f"the model failed: {said}") from error
+    except BaseException as error:  # sys.exit too: the command would end as if it had succeeded
+        message = " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:_LONGEST]
+        raise TrainingError(f"the model failed: {message}") from error

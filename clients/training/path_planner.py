@@ -1,8 +1,8 @@
-"""Which path a run's training takes, decided once and written into its run document.
+"""The choice of a run's training path, made once and written into its run document.
 
-The two paths' updates differ in their last digits, so all who train or repeat an update have to
-take the same one. What is decided here follows from model, data and settings: fixed rules out of
-measurements (`clients/training/lockstep/execution_plan.py`), and no timing.
+The updates of the two paths differ in their last digits, so everyone who trains or repeats an
+update has to take the same path. The choice follows from model, data and settings by fixed rules
+that were measured once (`lockstep/execution_plan.py`), never from a timing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PathPlan:
-    """How the clients of a run train.
+    """The training path of a run.
 
     Attributes:
         path: plain, or lockstep.
-        reason: why, or how, in words.
-        layers: how each layer with parameters is computed, in order; none on the plain path.
+        reason: explanation, for people.
+        layers: how each layer with parameters is computed, in order; empty on the plain path.
     """
 
     path: Path
@@ -38,22 +38,19 @@ class PathPlan:
 
 
 def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str) -> PathPlan:
-    """Return which path a run's training takes where it is left to us.
+    """Return the training path of a run that does not set it.
 
-    Every module that is a chain of known layers goes in lockstep: for none of those measured was
-    the plain path quicker.
+    Every module that is a chain of known layers takes the lockstep path: it was never slower in the
+    measurements.
 
     Args:
         model: the model.
         data: the divided data.
-        settings: how each client trains.
+        settings: of the local training.
         device: "cpu", "cuda" or "auto".
 
-    Returns:
-        The plan.
-
     Raises:
-        ConfigurationError: the device is not there.
+        ConfigurationError: the device is not available.
     """
     on_cpu = device_named(device).type == "cpu"
     if settings.proximal is not None:

@@ -1,7 +1,7 @@
 """The plain path: one client after another, any module, by automatic differentiation.
 
-A client's training is what line 3 of Algorithm 3 says and no more: parameters loaded, tau steps of
-SGD on its own batches, and the difference Δ = w_t − w_end written where it will stay.
+A client's training is line 3 of Algorithm 3 and no more: load the parameters, take tau steps of SGD
+on its own batches, and write the difference Δ = w_t − w_end to its destination.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 class PlainTrainer:
-    """Trains the clients of one process by one module, whose parameters each of them starts anew.
+    """Trains the clients of one process with one module.
 
     Attributes:
-        chunk: clients that it likes to take at once: more gain nothing.
+        chunk: preferred number of clients per call; more gain nothing.
 
     Args:
         model: the model.
         train: training samples of client i at index i.
         collate: makes a model's inputs of stored rows.
-        settings: how each client trains.
+        settings: of the local training.
         device: "cpu", "cuda" or "auto".
 
     Raises:
-        ConfigurationError: a device that is not there.
+        ConfigurationError: the device is not available.
     """
 
     chunk = 1
@@ -59,7 +59,7 @@ class PlainTrainer:
         self._module = model.module().to(self._device).train()
         self._parameters = [tensor for _, tensor in trainable(self._module)]
         ends = accumulate((tensor.numel() for tensor in self._parameters), initial=0)
-        self._places = [slice(start, end) for start, end in pairwise(ends)]
+        self._slices = [slice(start, end) for start, end in pairwise(ends)]
         self._rate = settings.learning_rate
         self._proximal = settings.proximal
         self._batches = batches_on(self._device, train, collate, settings)
@@ -70,17 +70,11 @@ class PlainTrainer:
         jobs: Sequence[TrainingJob],
         rows: Sequence[NDArray[np.float32]],
     ) -> None:
-        """Write the update of every job into its row.
-
-        Args:
-            start: the global model w_t, shape (d,).
-            jobs: the jobs.
-            rows: where the update of each goes, each of shape (d,).
-        """
+        """Write the update of every job into its row; see `UpdateTrainer.train`."""
         with reproducible(self._device):
-            # torch warns of arrays that nobody may write to.
-            mine = start if start.flags.writeable else start.copy()
-            w_start = torch.from_numpy(mine).to(self._device)
+            # torch warns about read-only arrays.
+            writable = start if start.flags.writeable else start.copy()
+            w_start = torch.from_numpy(writable).to(self._device)
             for job, row in zip(jobs, rows, strict=True):
                 load_vector(self._module, w_start)
                 self._descend(job, w_start)
@@ -92,19 +86,19 @@ class PlainTrainer:
                 loss = cross_entropy(self._module(inputs), labels)
             loss.backward()
             with torch.no_grad():
-                for tensor, place in zip(self._parameters, self._places, strict=True):
-                    if tensor.grad is not None:  # None: the forward pass does not use it
+                for tensor, slice_ in zip(self._parameters, self._slices, strict=True):
+                    if tensor.grad is not None:  # None: unused in the forward pass
                         if self._proximal is not None:
-                            moved = tensor - w_start[place].view_as(tensor)
+                            moved = tensor - w_start[slice_].view_as(tensor)
                             tensor.grad.add_(moved, alpha=self._proximal)
                         tensor.sub_(tensor.grad, alpha=self._rate)
-                        # Not zeroed: the next backward pass hands over its own buffer.
+                        # Not zeroed: the next backward pass provides its own buffer.
                         tensor.grad = None
 
     @torch.no_grad()
     def _write_difference(self, w_start: torch.Tensor, row: NDArray[np.float32]) -> None:
         target = torch.from_numpy(row)
         difference = target.to(self._device)  # on a CPU the target itself
-        for tensor, place in zip(self._parameters, self._places, strict=True):
-            torch.sub(w_start[place], tensor.reshape(-1), out=difference[place])
+        for tensor, slice_ in zip(self._parameters, self._slices, strict=True):
+            torch.sub(w_start[slice_], tensor.reshape(-1), out=difference[slice_])
         target.copy_(difference)

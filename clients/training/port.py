@@ -1,9 +1,9 @@
-"""What a run asks of whoever does its arithmetic.
+"""The port of engines: the arithmetic that a run needs.
 
-The contract of every engine: with the same torch build on the same kind of processor, an update
-has the same bytes whatever the number of workers, their chunks, the machine they run on and the
-other jobs. So a client is the unit of work, it is trained with one intra-op thread, its batch order
-follows from the job's seed alone, and updates come back in the order of the jobs.
+Every engine guarantees: with the same torch build on the same kind of processor, an update has the
+same bytes whatever the number of workers, their chunks, the machine and the other jobs. Therefore a
+client is the unit of work, it is trained with one intra-op thread, its batch order follows from the
+job's seed alone, and updates are returned in the order of the jobs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TrainingError(CmflError):
-    """Training or evaluation could not be carried out: a worker ended, or the model failed."""
+    """Training or evaluation failed: a worker ended, or the model raised an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class TrainingJob:
     """One client's training in one round.
 
     Attributes:
-        client: whose data.
-        seed: what the batch order follows from, 32 bytes.
+        client: index of the client.
+        seed: of the batch order, 32 bytes.
     """
 
     client: int
@@ -45,11 +45,11 @@ class TrainingJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedUpdate:
-    """An update where it lies: in memory that the engine owns, and writes to when it trains again.
+    """An update in the engine's memory, which the next training overwrites.
 
     Attributes:
-        client: whose it is.
-        payload: its bytes, hashed once by whoever made them.
+        client: index of its client.
+        payload: its bytes and their digest.
     """
 
     client: int
@@ -57,18 +57,18 @@ class TrainedUpdate:
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """Δ = w_start − w_end, shape (d,), read-only; not finite where SGD diverged."""
+        """Δ = w_start − w_end, shape (d,), read-only; not finite if SGD diverged."""
         return np.frombuffer(self.payload.data, dtype="<f4")
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a parameter vector comes to on some samples.
+    """Quality of a parameter vector on some samples.
 
     Attributes:
-        correct: samples classified right.
-        loss: sum of their cross-entropies; not finite where the parameters are not.
-        samples: how many there were.
+        correct: number of samples classified correctly.
+        loss: sum of their cross-entropies; not finite if the parameters are not.
+        samples: number of samples.
     """
 
     correct: int
@@ -77,10 +77,10 @@ class Evaluation:
 
 
 class UpdateTrainer(Protocol):
-    """Trains clients in one process: what an engine is made of.
+    """Trains clients in one process; engines are built on it.
 
     Attributes:
-        chunk: how many clients it likes to take at once.
+        chunk: preferred number of clients per call.
     """
 
     chunk: int
@@ -96,53 +96,53 @@ class UpdateTrainer(Protocol):
         Args:
             start: the global model w_t, shape (d,).
             jobs: the jobs.
-            rows: where the update of each goes, each of shape (d,).
+            rows: destination of each update, each of shape (d,).
         """
 
 
 class PendingEvaluation(Protocol):
-    """An evaluation that may still be going on."""
+    """An evaluation that may still be running."""
 
     def result(self) -> tuple[Evaluation, ...]:
-        """Wait for it; one part for each set of samples that was asked for, in that order.
+        """Wait for the end, and return one evaluation per requested sample set, in order.
 
         Raises:
-            TrainingError: a worker ended before its work was done.
+            TrainingError: a worker ended early.
         """
 
 
 class Engine(Protocol):
-    """Does the arithmetic of a run. A context manager: leaving it ends its workers.
+    """The arithmetic of a run. A context manager: leaving it ends its workers.
 
     Attributes:
-        distances: twin of `plain_distances`, equal to it within each rule's tolerance.
+        distances: counterpart of `plain_distances`, equal within each rule's tolerance.
     """
 
     distances: Distances
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; those of the call before are overwritten.
+        """Return the update of every job; those of the previous call are overwritten.
 
         Args:
             start: the global model w_t, shape (d,).
-            jobs: clients to train, no client twice.
+            jobs: clients to train, each once.
 
         Raises:
-            ValueError: a start of another length, an unknown or repeated client, or a seed that
-                is not 32 bytes.
-            TrainingError: a worker ended before its work was done.
+            ValueError: a start of another length, an unknown or repeated client, or a seed that is
+                not 32 bytes.
+            TrainingError: a worker ended early, or the model failed.
         """
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Begin to evaluate a parameter vector, beside whatever the caller does meanwhile.
+        """Start to evaluate a parameter vector, in parallel with the caller.
 
         Args:
             vector: shape (d,).
-            sets: names of the sets of samples that the engine was made with.
+            sets: names of sample sets of the workload.
 
         Raises:
             ValueError: a vector of another length, or an unknown set.
-            TrainingError: a worker has ended.
+            TrainingError: a worker has ended, or the model failed.
         """
 
     def close(self) -> None:

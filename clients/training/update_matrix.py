@@ -1,4 +1,4 @@
-"""The one matrix in which the updates of a round lie: written row by row, and read where it is."""
+"""The shared matrix of a round's updates, written row by row and read in place."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ITEM_BYTES = 4
 
 
 class UpdateMatrix:
-    """Updates of shape (rows, d), the same memory round after round.
+    """Updates of shape (rows, d), in the same memory round after round.
 
     Args:
-        rows: how many there are at first.
+        rows: initial number.
         dimension: d.
     """
 
@@ -30,25 +30,21 @@ class UpdateMatrix:
         self._memory = SharedBytes(rows * dimension * _ITEM_BYTES)
 
     def rows(self, count: int) -> NDArray[np.float32]:
-        """Return the first rows to write to; there become more of them if there are too few.
-
-        Args:
-            count: how many.
-        """
+        """Return the first `count` rows for writing; the matrix grows if needed."""
         self._memory.require(count * self._dimension * _ITEM_BYTES)
         return self._memory.array(ArrayLocation(0, _DTYPE, (count, self._dimension)))
 
     def close(self) -> None:
-        """Let no process map it any more; rows stay as long as anybody holds them."""
+        """Release the memory; rows stay valid while they are referenced."""
         self._memory.close()
 
 
 def payload_of(row: NDArray[np.float32], digest: Digest | None = None) -> Payload:
-    """Return a row as what its client publishes, read-only and where it lies.
+    """Return a row as a read-only payload, without copying.
 
     Args:
         row: the update.
-        digest: of its bytes, by the process that wrote them; None to hash them here.
+        digest: of its bytes, from the process that wrote them; None to hash them here.
     """
     data = row.data.toreadonly().cast("B")
     return Payload.of(data) if digest is None else Payload(data, digest)

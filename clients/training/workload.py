@@ -1,4 +1,4 @@
-"""What an engine computes with: the model, the data, and how a client trains."""
+"""The workload of an engine: model, data and training settings."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from clients.training.port import TrainingJob, UpdateTrainer
 
 Path = Literal["plain", "lockstep"]
-"""A way to compute the same steps; the updates of two ways differ in their last digits."""
+"""A way to compute the same steps; the updates of the two differ in their last digits."""
 
 _SEED_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """All that a process needs to train and to evaluate.
+    """Everything that a process needs for training and evaluation.
 
     Attributes:
         model: the model.
         train: training samples of client i at index i.
-        sets: samples to evaluate on, by name.
+        sets: sample sets for evaluation, by name.
         collate: makes the model's inputs of stored rows.
-        training: how each client trains.
+        training: settings of the local training.
         device: "cpu" or "cuda".
-        path: by which trainer.
+        path: the kind of trainer.
     """
 
     model: Model
@@ -47,34 +47,26 @@ class Workload:
     path: Path
 
     def trainer(self) -> UpdateTrainer:
-        """Return a trainer for this process."""
+        """Return a new trainer for this process."""
         arguments = (self.model, self.train, self.collate, self.training, self.device)
         if self.path == "plain":
             return PlainTrainer(*arguments)
-        # Only those who take this path load what traces a module.
+        # The imports for tracing are only needed on this path.
         from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
 
         return LockstepTrainer(*arguments)
 
     def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
-        """Return how many samples each job goes through.
-
-        Args:
-            jobs: clients to train.
-        """
+        """Return the number of samples that each job processes."""
         sizes = [len(self.train[job.client].y) for job in jobs]
         return [samples_gone_through(size, self.training) for size in sizes]
 
     def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
-        """Refuse what cannot be trained.
-
-        Args:
-            start: the global model w_t.
-            jobs: clients to train.
+        """Validate the arguments of a training.
 
         Raises:
-            ValueError: a start of another length, an unknown or repeated client, or a seed that
-                is not 32 bytes.
+            ValueError: a start of another length, an unknown or repeated client, or a seed that is
+                not 32 bytes.
         """
         self.require_vector("start", start)
         for job in jobs:
@@ -86,11 +78,7 @@ class Workload:
             raise ValueError("two jobs of one client in the same call")
 
     def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
-        """Refuse what cannot be evaluated.
-
-        Args:
-            vector: the parameters.
-            sets: names of sets of samples.
+        """Validate the arguments of an evaluation.
 
         Raises:
             ValueError: a vector of another length, or an unknown set.
@@ -101,14 +89,10 @@ class Workload:
                 raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
 
     def require_vector(self, what: str, vector: ParameterVector) -> None:
-        """Refuse parameters that are not the model's.
-
-        Args:
-            what: they are, for the sentence.
-            vector: the parameters.
+        """Reject a vector of another type or length; `what` names it in the message.
 
         Raises:
-            ValueError: they are of another type or length.
+            ValueError: another type or length.
         """
         d = self.model.dimension
         if vector.shape != (d,) or vector.dtype != np.float32:

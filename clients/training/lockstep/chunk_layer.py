@@ -1,4 +1,4 @@
-"""What a part of the network does in a step: the port of all layers."""
+"""The port of a chunk's layers."""
 
 from __future__ import annotations
 
@@ -11,34 +11,31 @@ if TYPE_CHECKING:
 class ChunkLayer(Protocol):
     """A layer, or several, with the parameters of each client of a chunk.
 
-    Inputs and outputs have one row for each sample, client after client. Images are tensors
-    (rows, channels, height, width) whose channels lie next to each other in memory.
+    Inputs and outputs have one row for each sample, client after client. Images are tensors (rows,
+    channels, height, width) in channels-last memory format.
     """
 
     def load(self, start: Tensor) -> None:
-        """Begin anew for all clients.
+        """Load the start of all clients' training.
 
         Args:
             start: the global model w_t, shape (d,), unchanged until the next `load`.
         """
 
     def forward(self, x: Tensor, step: int) -> Tensor:
-        """Return the outputs, and keep what `backward` needs.
+        """Return the outputs, and store what `backward` needs.
 
         Args:
             x: inputs.
-            step: local steps already taken.
+            step: number of earlier local steps.
         """
 
     def backward(self, dy: Tensor, step: int) -> Tensor | None:
-        """Take the step of SGD, and return the gradient of the inputs from before it.
+        """Take the step of SGD; return the gradient of the inputs, None if not needed.
 
         Args:
             dy: gradient of the outputs.
-            step: local steps already taken.
-
-        Returns:
-            The gradient; None where nobody has asked for it.
+            step: number of earlier local steps.
         """
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
@@ -46,6 +43,6 @@ class ChunkLayer(Protocol):
 
         Args:
             update: of all parameters, shape (d,).
-            place: the client's, in the chunk.
+            place: index of the client in the chunk.
             steps: that it has taken.
         """

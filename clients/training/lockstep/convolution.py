@@ -1,4 +1,4 @@
-"""Convolutions of several clients: one after another, or all as one stack of matrices."""
+"""Convolutions of several clients: one after another, or as one stack of matrices."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ClientConvolution:
 
     Args:
         layer: the layer.
-        places: of the parameters.
-        rate: of SGD.
+        places: views of the parameters.
+        rate: learning rate.
     """
 
     _start: Tensor
@@ -42,7 +42,7 @@ class ClientConvolution:
         self.is_first = False
 
     def load(self, start: Tensor) -> None:
-        """Begin anew."""
+        """Load the start of a client's training."""
         self._start = start
         self._weight.copy_(self._places.of(start, self._layer.weight))
         if self._bias is not None and self._layer.bias is not None:
@@ -88,15 +88,15 @@ class ClientConvolution:
 
 
 class StackedConvolution:
-    """Convolutions as products of matrices: the numbers under a kernel are one row.
+    """Convolutions as matrix products: the elements under a kernel are one row.
 
     Args:
-        link: the layer and the shapes of its images.
+        link: the layer with the shapes of its images.
         layer: the same layer.
-        places: of the parameters.
-        choice: clients, rows of each.
-        rate: of SGD.
-        device: where.
+        places: views of the parameters.
+        choice: numbers of clients and rows.
+        rate: learning rate.
+        device: of the buffers.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class StackedConvolution:
         self.is_first = False
 
     def load(self, start: Tensor) -> None:
-        """Begin anew for all clients."""
+        """Load the start of all clients' training."""
         self._stack.load(start)
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
@@ -156,17 +156,17 @@ class StackedConvolution:
         self._stack.write(update, place)
 
     def _windows(self, images: Tensor) -> Tensor:
-        """Return the numbers under the kernel at each of its places, as a view of images."""
+        """Return the elements under the kernel at each position, as a view of images."""
         sample, row, column, channel = images.stride()
         (down, right), (tall, wide) = self._layer.stride, self._layer.dilation
         strides = (sample, row * down, column * right, row * tall, column * wide, channel)
         return images.as_strided(self._windows_shape, strides)
 
     def _summed(self, rows: Tensor) -> Tensor:
-        """Return what the numbers of all windows come to at each place of an image."""
+        """Return the sum of all windows' elements at each pixel."""
         self._dx.zero_()
         windows, parts = self._windows(self._dx), rows.view(self._windows_shape)
-        # One place of the kernel after the other, for its windows never overlap.
+        # One kernel position after another: the windows of one position never overlap.
         for i, j in itertools.product(*map(range, self._layer.kernels[2:])):
             windows[:, :, :, i, j].add_(parts[:, :, :, i, j])
         return self._dx[self._inside].permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""Layers without parameters: ReLU, max-pooling and other shapes."""
+"""Layers without parameters: ReLU, max-pooling and reshaping."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class _WithoutParameters:
-    """Loads and writes nothing."""
+    """Base class of layers without parameters."""
 
     def load(self, start: Tensor) -> None:
-        """Nothing to load."""
+        """Do nothing."""
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
-        """Nothing to write."""
+        """Do nothing."""
 
 
 class ReluPart(_WithoutParameters):
@@ -35,17 +35,17 @@ class ReluPart(_WithoutParameters):
         return self._y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs; that of 0 is 0."""
+        """Return the gradient of the inputs; it is 0 at 0."""
         gradient: Tensor = torch.ops.aten.threshold_backward(dy, self._y, 0)
         return gradient
 
 
 class ReshapePart(_WithoutParameters):
-    """Another shape of each sample, its numbers in the order of channels, rows and columns.
+    """Another shape of each sample, with its elements in the order of channels, rows and columns.
 
     Args:
-        input_shape: of a sample before.
-        output_shape: of a sample after.
+        input_shape: of a sample.
+        output_shape: of a sample.
     """
 
     def __init__(self, input_shape: tuple[int, ...], output_shape: tuple[int, ...]) -> None:
@@ -62,11 +62,7 @@ class ReshapePart(_WithoutParameters):
 
 
 class MaxPoolPart(_WithoutParameters):
-    """Max-pooling by torch's own kernel.
-
-    Args:
-        layer: which windows.
-    """
+    """Max-pooling by torch's own kernel."""
 
     _x: Tensor
     _chosen: Tensor
@@ -82,7 +78,7 @@ class MaxPoolPart(_WithoutParameters):
         return y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs: that of a window goes to its first largest number."""
+        """Return the gradient of the inputs; a window's goes to its first maximum."""
         gradient: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
             dy, self._x, *self._windows, False, self._chosen
         )
@@ -90,11 +86,7 @@ class MaxPoolPart(_WithoutParameters):
 
 
 class OrderedMaxPoolPart(_WithoutParameters):
-    """Max-pooling whose gradient is summed in a fixed order: on CUDA torch's own is not.
-
-    Args:
-        layer: which windows.
-    """
+    """Max-pooling with a gradient that is summed in a fixed order, unlike torch's own on CUDA."""
 
     _best: Tensor
     _padded_shape: torch.Size
@@ -116,7 +108,7 @@ class OrderedMaxPoolPart(_WithoutParameters):
         return y
 
     def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
-        """Return the gradient of the inputs: that of a window goes to its first largest number."""
+        """Return the gradient of the inputs; a window's goes to its first maximum."""
         padded = dy.new_zeros(self._padded_shape).contiguous(memory_format=torch.channels_last)
         for place, target in enumerate(self._offsets(padded)):
             target.add_(dy * (self._best == place))
@@ -125,7 +117,7 @@ class OrderedMaxPoolPart(_WithoutParameters):
         return padded[:, :, down : height - down, right : width - right]
 
     def _offsets(self, padded: Tensor) -> itertools.chain[Tensor]:
-        """Return, for each place in a window, the numbers at that place of all windows."""
+        """Return, for each position in a window, the elements at that position of all windows."""
         (tall, wide), (down, right) = self._layer.kernel, self._layer.stride
         rows = (padded.shape[2] - tall) // down
         columns = (padded.shape[3] - wide) // right
@@ -136,15 +128,11 @@ class OrderedMaxPoolPart(_WithoutParameters):
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """Return images with the channels next to each other in memory, and anything else as it is.
-
-    Args:
-        x: one row for each sample.
-    """
+    """Return images in channels-last memory format, and any other tensor unchanged."""
     if x.ndim != 4:
         return x
     _, channels, height, width = x.shape
     if channels == 1 and x.is_contiguous():
-        # Either order of the one channel is the same memory, and torch takes the other of them.
+        # With one channel both formats are the same memory, and torch would report the other one.
         return x.as_strided(x.shape, (height * width, 1, width, 1))
     return x.contiguous(memory_format=torch.channels_last)

@@ -1,8 +1,8 @@
-"""How each layer of a chain is computed, and for how many clients at once.
+"""The execution plan of a chain: how each layer is computed, and for how many clients at once.
 
-The rules are fixed numbers that were measured once, never a timing at run time: what is chosen
-changes an update's last digits, and so has to be the same on every machine of a run. All of them
-depend on the model, on how the clients train and on the data alone.
+The rules are constants that were measured once, never a timing at run time: the plan affects an
+update's last digits and has to be the same on every machine of a run. It depends on the model, the
+training settings and the data alone.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from clients.training.lockstep.layers import Chain, Layer
 
 NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD alone"
-"""Why the lockstep path is not taken: its low-rank changes would have to shrink at every step."""
+"""Reason against lockstep: the low-rank changes would have to shrink at every step."""
 
-# Below this many parameters a call costs more than its arithmetic, so that all clients share it.
+# Below this many parameters a call costs more than its arithmetic; all clients share one call.
 SMALL = 100_000
-# A matrix below this size is no gain to share: its products are short either way.
+# Sharing a smaller matrix gains nothing: its products are short either way.
 _LARGE_MATRIX = 250_000
-# The rank of a client's change, as a part of the smaller side, up to which factors are cheaper.
+# Rank of a client's change, relative to the smaller side, up to which factors are cheaper.
 _LOW_RANK = 0.5
-# Rows of a product from which on it runs at nearly the full speed of a core.
+# Rows with which a product runs at nearly the full speed of a core.
 _ROWS = 100
-# More clients than these gained nothing, and leave the last chunk emptier.
+# More clients gained nothing, and the last chunk would be emptier.
 _LARGEST_CHUNK = 10
-# What the matrices of a chunk may take in memory.
+# Limit of a chunk's matrices in memory.
 _CHUNK_BYTES = 512_000_000
 
 
@@ -51,9 +51,9 @@ class ExecutionPlan:
     """How a chain is computed.
 
     Attributes:
-        kinds: of each link.
+        kinds: method of each layer.
         chunk: clients that take their steps together.
-        batch: rows of one client in one step; a shorter batch is filled up.
+        batch: rows per client and step; a shorter batch is padded.
         steps: most local steps of any client.
     """
 
@@ -67,8 +67,8 @@ def most_steps(samples: Sequence[int], settings: LocalTraining) -> int:
     """Return the most local steps that any client takes.
 
     Args:
-        samples: training samples of each client.
-        settings: how each client trains.
+        samples: number of training samples of each client.
+        settings: of the local training.
     """
     if settings.local_epochs is None:
         return settings.local_steps or 0
@@ -83,9 +83,9 @@ def execution_plan(
 
     Args:
         chain: the layers.
-        samples: training samples of each client.
-        settings: how each client trains.
-        on_cpu: rather than on CUDA, where the number of calls counts and not the cache.
+        samples: number of training samples of each client.
+        settings: of the local training.
+        on_cpu: whether on a processor; on CUDA the number of calls counts, not the cache.
     """
     batch = min(settings.batch_size, max(samples))
     steps = most_steps(samples, settings)
@@ -95,8 +95,8 @@ def execution_plan(
     if LayerMethod.BY_CLIENT in kinds:
         first = next((i for i, link in enumerate(chain) if isinstance(link.layer, Linear)), 0)
         last = max(i for i, kind in enumerate(kinds) if kind is LayerMethod.BY_CLIENT)
-        # What stands between the convolutions and before the first matrix stays in the cache of
-        # its client; with a convolution after a matrix there is no such part.
+        # Layers between the convolutions and before the first matrix stay in the client's cache;
+        # with a convolution after a matrix there are none.
         front = max(first, last + 1)
         kinds[:front] = [LayerMethod.BY_CLIENT] * front
     by_client = sum(
@@ -104,10 +104,10 @@ def execution_plan(
         for link, kind in zip(chain, kinds, strict=True)
         if kind != LayerMethod.SHARED
     )
-    most = max(1, _CHUNK_BYTES // max(1, 4 * by_client))
-    # Small models wait for calls, large ones for arithmetic.
-    enough = _LARGEST_CHUNK if parameters < SMALL else max(2, math.ceil(_ROWS / batch))
-    return ExecutionPlan(tuple(kinds), min(enough, _LARGEST_CHUNK, most), batch, steps)
+    chunk_limit = max(1, _CHUNK_BYTES // max(1, 4 * by_client))
+    # Calls dominate for small models, arithmetic for large ones.
+    useful_chunk = _LARGEST_CHUNK if parameters < SMALL else max(2, math.ceil(_ROWS / batch))
+    return ExecutionPlan(tuple(kinds), min(useful_chunk, _LARGEST_CHUNK, chunk_limit), batch, steps)
 
 
 def _kind(layer: Layer, rank: int, *, is_stacked: bool) -> LayerMethod:

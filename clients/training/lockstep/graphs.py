@@ -1,9 +1,9 @@
-"""A step recorded once and played again: CUDA graphs, and on a CPU the step itself.
+"""Recorded steps: CUDA graphs; on a CPU the steps themselves.
 
-A step of a small model is a hundred kernels that each take less time than their launch; a graph
-launches all of them at once. What is recorded reads and writes the same buffers every time, so
-that inputs are copied into them before, and nothing may be allocated or asked back meanwhile.
-Capture and replay have never run on a GPU; all the rest of this file runs on a CPU, too.
+A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all of
+them at once. A recording reads and writes the same buffers every time: inputs are copied into them
+first, and nothing may be allocated or read back meanwhile. Capture and replay have never run on a
+GPU; the rest of this module also runs on a CPU.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from clients.training.lockstep.network import Network
 
-_WARM_UPS = 3  # as torch's notes on CUDA graphs have it: libraries choose kernels at first
+_WARM_UPS = 3  # as torch's notes on CUDA graphs recommend: libraries choose kernels first
 
 
 class Recorder(Protocol):
-    """Makes of a piece of work one that is quicker to repeat."""
+    """Records a piece of work for repetition."""
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return what does the same work again; the work may be done meanwhile."""
+        """Return a function that repeats the work; the work may be done meanwhile."""
 
 
 class EagerRecorder:
-    """Repeats the work by doing it."""
+    """Repeats the work itself."""
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Return the work itself."""
@@ -42,13 +42,13 @@ class CudaGraphRecorder:
     """Captures the work in a CUDA graph."""
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return the replay of the work, which has been done a few times."""
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        """Return the replay of the work, after a few warm-up runs."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
                 work()
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             work()
@@ -58,11 +58,7 @@ class CudaGraphRecorder:
 class RecordedSteps:
     """The steps of a network, each recorded before it is first taken.
 
-    The factors of low rank grow from step to step, so that every step is a recording of its own.
-
-    Args:
-        network: whose steps.
-        recorder: by what.
+    The low-rank factors grow from step to step, so every step has its own recording.
     """
 
     def __init__(self, network: Network, recorder: Recorder) -> None:
@@ -71,10 +67,10 @@ class RecordedSteps:
         self._steps: list[Callable[[], None]] = []
 
     def prepare(self, steps: int, start: Tensor) -> None:
-        """Record the steps that are not recorded yet; what the network has loaded is lost.
+        """Record the missing steps; the parameters in the network are lost.
 
         Args:
-            steps: how many local steps will be taken.
+            steps: number of local steps to come.
             start: any parameters, shape (d,).
         """
         for step in range(len(self._steps), steps):
@@ -82,18 +78,10 @@ class RecordedSteps:
             self._steps.append(self._recorder.record(partial(self._network.step, step)))
 
     def take(self, step: int) -> None:
-        """Take a step.
-
-        Args:
-            step: local steps already taken.
-        """
+        """Take a step, given the number of earlier ones."""
         self._steps[step]()
 
 
 def recorder_for(device: torch.device) -> Recorder:
-    """Return what records the steps on a device.
-
-    Args:
-        device: where they are taken.
-    """
+    """Return the recorder of a device."""
     return EagerRecorder() if device.type == "cpu" else CudaGraphRecorder()

@@ -1,4 +1,4 @@
-"""A module as a chain of layers: each takes what the one before gave, and each sample by itself."""
+"""A module as a chain of layers, each of which processes samples independently."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Linear:
     Attributes:
         weight: name of W in the module, shape (outputs, inputs).
         bias: name of b, shape (outputs,); None without.
-        inputs: numbers of one input.
-        outputs: numbers of one output.
+        inputs: size of one input.
+        outputs: size of one output.
     """
 
     weight: str
@@ -24,13 +24,13 @@ class Linear:
 
     @property
     def size(self) -> int:
-        """Numbers of W."""
+        """Number of elements of W."""
         return self.inputs * self.outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution of images, without groups, bordered by zeros.
+    """A convolution of images, without groups, padded with zeros.
 
     Attributes:
         weight: name of its kernels in the module.
@@ -38,7 +38,7 @@ class Convolution:
         kernels: shape (outputs, inputs, height, width).
         stride: down and right.
         padding: rows of zeros above and below, columns left and right.
-        dilation: steps between the numbers under a kernel, down and right.
+        dilation: steps between the elements under a kernel, down and right.
     """
 
     weight: str
@@ -50,7 +50,7 @@ class Convolution:
 
     @property
     def size(self) -> int:
-        """Numbers of all kernels."""
+        """Number of elements of all kernels."""
         return math.prod(self.kernels)
 
 
@@ -61,7 +61,7 @@ class Relu:
 
 @dataclass(frozen=True, slots=True)
 class MaxPool:
-    """The largest number of each window of an image.
+    """The maximum of each window of an image.
 
     Attributes:
         kernel: height and width of a window.
@@ -76,7 +76,7 @@ class MaxPool:
 
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """The numbers of each sample in another shape, in the same order."""
+    """Another shape of each sample, with its elements in the same order."""
 
 
 Layer = Linear | Convolution | Relu | MaxPool | Reshape
@@ -84,12 +84,12 @@ Layer = Linear | Convolution | Relu | MaxPool | Reshape
 
 @dataclass(frozen=True, slots=True)
 class ShapedLayer:
-    """A layer in its place.
+    """A layer with the shapes around it.
 
     Attributes:
-        layer: what it computes.
-        input_shape: of one sample before it.
-        output_shape: of one sample after it.
+        layer: the layer.
+        input_shape: of one sample.
+        output_shape: of one sample.
     """
 
     layer: Layer
@@ -103,16 +103,14 @@ Chain = tuple[ShapedLayer, ...]
 def pooled_first(chain: Chain) -> Chain:
     """Return the same function with each max-pooling before the ReLU that it follows.
 
-    It is the same to the last bit: max and ReLU keep order, and where all of a window is at most
-    0, both ways give 0 and pass no gradient on. But there is less left for the ReLU to do.
-
-    Args:
-        chain: as the module has it.
+    The result is equal to the last bit: max and ReLU preserve order, and for a window without
+    positive elements both orders give 0 and pass no gradient. The ReLU has fewer elements to
+    process.
     """
-    links = list(chain)
-    for place in range(1, len(links)):
-        relu, pool = links[place - 1], links[place]
+    layers = list(chain)
+    for i in range(1, len(layers)):
+        relu, pool = layers[i - 1], layers[i]
         if isinstance(relu.layer, Relu) and isinstance(pool.layer, MaxPool):
-            links[place - 1] = pool
-            links[place] = ShapedLayer(relu.layer, pool.output_shape, pool.output_shape)
-    return tuple(links)
+            layers[i - 1] = pool
+            layers[i] = ShapedLayer(relu.layer, pool.output_shape, pool.output_shape)
+    return tuple(layers)

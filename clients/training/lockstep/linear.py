@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 class SharedLinear:
     """Linear layers whose matrices differ from a shared one by a product of two thin factors.
 
-    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V, where the
-    rows of V are the layer's inputs of all steps and those of U the gradients of its outputs.
-    So W_0 is kept once, and multiplied by the rows of all clients at once; no client's matrix and
-    no gradient of it is formed before the end. In real arithmetic it is the same as plain SGD, in
-    floating point it is nearer: the change is not rounded into the matrix at every step.
+    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V, where the rows
+    of V are the layer's inputs of all steps and those of U the gradients of its outputs. W_0 is
+    stored once and multiplied by the rows of all clients at once; no client's matrix or its
+    gradient is formed before the end. In real arithmetic this equals plain SGD; in floating point
+    it is more exact, as the change is not rounded into the matrix at every step.
 
     Args:
         layer: the layer.
-        places: of the parameters.
-        choice: clients, rows of each, steps.
-        rate: of SGD.
-        device: where.
+        places: views of the parameters.
+        choice: numbers of clients, rows and steps.
+        rate: learning rate.
+        device: of the buffers.
     """
 
     _start: Tensor
@@ -62,7 +62,7 @@ class SharedLinear:
         self.is_first = False
 
     def load(self, start: Tensor) -> None:
-        """Begin anew for all clients."""
+        """Load the start of all clients' training."""
         self._start = start
         self._matrix = self._places.of(start, self._layer.weight)
         if self._layer.bias is not None:
@@ -79,7 +79,7 @@ class SharedLinear:
         return self._y
 
     def backward(self, dy: Tensor, step: int) -> Tensor | None:
-        """Keep the factors of this step; return dy W_0 − rate · (dy Uᵀ) V."""
+        """Store the factors of this step; return dy W_0 − rate · (dy Uᵀ) V."""
         by_client = dy.view(self._clients, self._batch, -1)
         if not self.is_first:
             torch.mm(dy, self._matrix, out=self._dx)
@@ -92,9 +92,9 @@ class SharedLinear:
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
         """Write rate · Uᵀ V, and the difference of the biases."""
-        taken = slice(0, steps * self._batch)
+        rows = slice(0, steps * self._batch)
         target = self._places.of(update, self._layer.weight)
-        inputs, gradients = self._inputs[place, taken], self._gradients[place, taken]
+        inputs, gradients = self._inputs[place, rows], self._gradients[place, rows]
         torch.addmm(target, gradients.t(), inputs, beta=0, alpha=self._rate, out=target)
         if self._layer.bias is not None:
             start, end = self._places.of(self._start, self._layer.bias), self._biases[place, 0]
@@ -111,14 +111,14 @@ class SharedLinear:
 
 
 class StackedLinear:
-    """Linear layers that hold a matrix of each client.
+    """Linear layers with a matrix per client.
 
     Args:
         layer: the layer.
-        places: of the parameters.
-        choice: clients, rows of each.
-        rate: of SGD.
-        device: where.
+        places: views of the parameters.
+        choice: numbers of clients and rows.
+        rate: learning rate.
+        device: of the buffers.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class StackedLinear:
         self.is_first = False
 
     def load(self, start: Tensor) -> None:
-        """Begin anew for all clients."""
+        """Load the start of all clients' training."""
         self._stack.load(start)
 
     def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002

@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 
 class Network:
-    """What a chunk of clients computes in a step, on buffers that stay where they are.
+    """The computation of a chunk's step, in fixed buffers.
 
-    All shapes are those of a full chunk and full batches, whoever is there: a product of other
-    shapes may sum in another order, and then the bytes of an update would depend on its mates.
-    Rows that nobody uses hold zeros and weigh 0; no row ever meets another client's.
+    All shapes are those of a full chunk with full batches, whatever the clients: a product of other
+    shapes may sum in another order, and the bytes of an update would depend on the other clients.
+    Unused rows are zeros with weight 0; no row ever meets another client's.
 
     Attributes:
         inputs: of the step, one row for each sample, client after client.
         targets: 1 at the class of each sample, shape (rows, classes).
         weights: of each sample, shape (rows, 1): one over the size of its batch, or 0.
-        active: clients, from the first, that still have steps to take.
+        active: number of clients, from the first, that still have steps to take.
 
     Args:
         chain: the layers.
-        choice: how each of them is computed.
-        places: of the parameters.
-        rate: of SGD.
-        device: where.
+        choice: the execution plan.
+        places: views of the parameters.
+        rate: learning rate.
+        device: of the buffers.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Network:
         ]
 
     def load(self, start: Tensor) -> None:
-        """Begin anew for all clients.
+        """Load the start of all clients' training.
 
         Args:
             start: the global model w_t, shape (d,), unchanged until the next `load`.
@@ -83,10 +83,10 @@ class Network:
             part.load(start)
 
     def step(self, step: int) -> None:
-        """Take one step of SGD for every client, on what inputs, targets and weights hold.
+        """Take one step of SGD for every client, with the current inputs, targets and weights.
 
         Args:
-            step: local steps already taken.
+            step: number of earlier local steps.
         """
         x = self.inputs
         for part in self._parts:
@@ -95,7 +95,7 @@ class Network:
         gradient: Tensor | None = torch.softmax(x, dim=1).sub_(self.targets).mul_(self.weights)
         for part in reversed(self._parts):
             if gradient is None:
-                break  # nothing before has parameters
+                break  # no earlier layer has parameters
             gradient = part.backward(gradient, step)
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
@@ -103,7 +103,7 @@ class Network:
 
         Args:
             update: of all parameters, shape (d,).
-            place: the client's, in the chunk.
+            place: index of the client in the chunk.
             steps: that it has taken.
         """
         for part in self._parts:
@@ -111,7 +111,7 @@ class Network:
 
 
 class _Builder:
-    """Makes the parts of a network, in the order of the chain."""
+    """Makes the layers of a network, in the order of the chain."""
 
     def __init__(
         self, choice: ExecutionPlan, places: TensorViews, rate: float, device: torch.device
@@ -123,12 +123,7 @@ class _Builder:
         self._has_parameters = False
 
     def part(self, link: ShapedLayer, kind: LayerMethod) -> ChunkLayer:
-        """Return the part that computes a layer.
-
-        Args:
-            link: the layer and its shapes.
-            kind: in which way.
-        """
+        """Return the implementation of a layer by a method."""
         layer = link.layer
         if isinstance(layer, Linear | Convolution):
             return self._with_parameters(link, layer, kind)
@@ -140,16 +135,12 @@ class _Builder:
         return ReshapePart(link.input_shape, link.output_shape)
 
     def parts_by_client(self, links: Sequence[ShapedLayer]) -> list[list[ChunkLayer]]:
-        """Return parts of their own for each client of a chunk.
-
-        Args:
-            links: the layers and their shapes, the first of the chain.
-        """
-        found: list[list[ChunkLayer]] = []
+        """Return the first layers of a chain for each client of a chunk."""
+        by_client: list[list[ChunkLayer]] = []
         for _ in range(self.choice.chunk):
             self._has_parameters = False
-            found.append([self.part(link, LayerMethod.BY_CLIENT) for link in links])
-        return found
+            by_client.append([self.part(link, LayerMethod.BY_CLIENT) for link in links])
+        return by_client
 
     def _with_parameters(
         self, link: ShapedLayer, layer: Linear | Convolution, kind: LayerMethod
@@ -171,8 +162,8 @@ class _Builder:
 class _ByClient:
     """The first layers of a chain, computed for one client after another.
 
-    What a client computes here then stays in the cache from layer to layer, and the kernels of
-    a convolution are at full speed with one client's rows already.
+    A client's data stay in the cache from layer to layer, and convolution kernels reach full speed
+    with one client's rows.
     """
 
     def __init__(self, network: Network, links: Sequence[ShapedLayer], builder: _Builder) -> None:
@@ -183,7 +174,7 @@ class _ByClient:
         self._y = channels_last(torch.zeros(len(network.inputs), *shape))
 
     def load(self, start: Tensor) -> None:
-        """Begin anew for all clients."""
+        """Load the start of all clients' training."""
         for parts in self._clients:
             for part in parts:
                 part.load(start)
@@ -199,7 +190,7 @@ class _ByClient:
         return self._y
 
     def backward(self, dy: Tensor, step: int) -> None:
-        """Take the step. Nobody stands before these layers, so that there is nothing to return."""
+        """Take the step; nothing is returned, as no layer comes before these."""
         for place in range(self._network.active):
             gradient: Tensor | None = dy[self._rows(place)]
             for part in reversed(self._clients[place]):

@@ -1,4 +1,4 @@
-"""A matrix of each client, all multiplied in one call."""
+"""Matrices of several clients, multiplied in one call."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Stack:
     A layer's kernels are one row of W each: rows, columns and then channels.
 
     Attributes:
-        rows: of each client, shape (clients, rows, columns); whoever fills them leaves alone what
-            stands behind the inputs.
+        rows: of each client, shape (clients, rows, columns); only the input columns may be
+            overwritten.
 
     Args:
-        layer: whose parameters these are.
-        places: of the parameters.
-        rows: zeros, shape (clients, rows, columns), with room for the one.
+        layer: of the parameters.
+        places: views of the parameters.
+        rows: zeros, shape (clients, rows, columns), with room for the column of ones.
     """
 
     _start: Tensor
@@ -41,20 +41,16 @@ class Stack:
         self.rows = rows
         self.rows[:, :, self._inputs] = layer.bias is not None
         outputs = layer.size // self._inputs
-        # Columns of zeros at the end keep every client's matrix aligned alike, and in one piece.
+        # Zero columns at the end keep every client's matrix aligned and contiguous.
         self._matrices = rows.new_zeros(len(rows), outputs, rows.shape[2])
 
     @property
     def inputs(self) -> Tensor:
-        """Where the inputs go: the rows without what stands behind."""
+        """The input columns of the rows."""
         return self.rows[:, :, : self._inputs]
 
     def load(self, start: Tensor) -> None:
-        """Begin anew for all clients.
-
-        Args:
-            start: the global model, shape (d,), unchanged until the next `load`.
-        """
+        """Load the start of all clients' training, shape (d,), unchanged until the next `load`."""
         self._start = start
         self._weights(self._matrices).copy_(self._weight(start))
         if self._layer.bias is not None:
@@ -65,29 +61,15 @@ class Stack:
         return torch.bmm(self.rows, self._matrices.transpose(1, 2))
 
     def gradient(self, dy: Tensor) -> Tensor:
-        """Return dy W, shape (clients, rows, inputs).
-
-        Args:
-            dy: gradient of the outputs, shape (clients, rows, outputs).
-        """
+        """Return dy W, shape (clients, rows, inputs), for dy of shape (clients, rows, outputs)."""
         return torch.bmm(dy, self._matrices[:, :, : self._inputs])
 
     def descend(self, dy: Tensor, rate: float) -> None:
-        """Take a step of SGD.
-
-        Args:
-            dy: gradient of the outputs, shape (clients, rows, outputs).
-            rate: of SGD.
-        """
+        """Take a step of SGD with the output gradient, shape (clients, rows, outputs)."""
         self._matrices.baddbmm_(dy.transpose(1, 2), self.rows, alpha=-rate)
 
     def write(self, update: Tensor, place: int) -> None:
-        """Write the difference w_start − w_end of one client.
-
-        Args:
-            update: of all parameters, shape (d,).
-            place: the client's, in the chunk.
-        """
+        """Write the difference w_start − w_end of one client into an update of shape (d,)."""
         end = self._matrices[place]
         torch.sub(self._weight(self._start), self._weights(end), out=self._weight(update))
         if self._layer.bias is not None:
@@ -106,11 +88,7 @@ class Stack:
 
 
 def row_shape(layer: Linear | Convolution) -> tuple[int, ...]:
-    """Return the shape of one row of a layer's W.
-
-    Args:
-        layer: the layer.
-    """
+    """Return the shape of one row of a layer's W."""
     if isinstance(layer, Linear):
         return (layer.inputs,)
     _, channels, height, width = layer.kernels

@@ -1,4 +1,4 @@
-"""The batches of a chunk of clients, laid out as its steps take them."""
+"""The batches of a chunk of clients, laid out step by step."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from clients.training.lockstep.network import Network
     from clients.training.port import TrainingJob
 
-# Steps are laid out together as far as they take no more than this.
+# Limit of the steps that are laid out together.
 _STAGED_BYTES = 32_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Which samples a client takes, step by step.
+    """The samples of a client, step by step.
 
     Attributes:
         job: the client's.
         samples: the client's.
-        rows: indices of samples, shape (steps, batch); 0 where a batch is filled up.
-        counts: samples of each step's batch, shape (steps,).
+        rows: indices of samples, shape (steps, batch); 0 where a batch is padded.
+        counts: number of samples of each step's batch, shape (steps,).
     """
 
     job: TrainingJob
@@ -43,37 +43,37 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        """Local steps of the client."""
+        """Number of the client's local steps."""
         return len(self.counts)
 
 
 def schedule_of(
     job: TrainingJob, samples: Samples, settings: LocalTraining, batch: int
 ) -> Schedule:
-    """Return which samples a client takes.
+    """Return the schedule of a client.
 
     Args:
         job: the client's.
         samples: the client's.
-        settings: how each client trains.
-        batch: rows that a full batch has.
+        settings: of the local training.
+        batch: rows of a full batch.
     """
-    taken = list(batches(job.seed, len(samples.y), settings))
-    counts = np.fromiter(map(len, taken), dtype=np.int64, count=len(taken))
+    steps = list(batches(job.seed, len(samples.y), settings))
+    counts = np.fromiter(map(len, steps), dtype=np.int64, count=len(steps))
     if (counts == batch).all():
-        return Schedule(job, samples, np.stack(taken), counts)
-    rows = np.zeros((len(taken), batch), dtype=np.int64)
-    for row, indices in zip(rows, taken, strict=True):
+        return Schedule(job, samples, np.stack(steps), counts)
+    rows = np.zeros((len(steps), batch), dtype=np.int64)
+    for row, indices in zip(rows, steps, strict=True):
         row[: len(indices)] = indices
     return Schedule(job, samples, rows, counts)
 
 
 class Staging:
-    """Room for the batches of a few steps of a chunk.
+    """Buffers for the batches of a few steps of a chunk.
 
     Args:
-        network: whose inputs, targets and weights are filled.
-        choice: clients, rows of each, steps.
+        network: receives inputs, targets and weights.
+        choice: numbers of clients, rows and steps.
         collate: makes a model's inputs of stored rows.
     """
 
@@ -84,7 +84,7 @@ class Staging:
         step_bytes = 4 * (network.inputs.numel() + network.targets.numel())
         self._room = max(1, min(choice.steps, _STAGED_BYTES // step_bytes))
         shapes = (network.inputs.shape, network.targets.shape, network.weights.shape)
-        # Client after client within a step, as the network has them.
+        # Client after client within a step, as in the network.
         self._inputs, self._targets, self._weights = (
             torch.zeros(self._room, choice.chunk, choice.batch, *shape[1:]) for shape in shapes
         )
@@ -92,10 +92,10 @@ class Staging:
         self._first = 0
 
     def begin(self, step: int, schedules: Sequence[Schedule]) -> None:
-        """Fill the network for a step.
+        """Copy the batches of a step into the network.
 
         Args:
-            step: steps already taken; they come in their order, from 0.
+            step: number of earlier steps; steps come in order, from 0.
             schedules: of the chunk's clients.
         """
         if step % self._room == 0:

@@ -1,4 +1,4 @@
-"""Where the parameters of a layer stand in the flat vector, and how memory is aligned."""
+"""Views of a flat vector's tensors, and memory alignment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.rules.distance.rule import Layout
 
-_LINE = 16  # float32 numbers in 64 bytes, to which torch aligns what it allocates
+_LINE = 16  # float32 numbers in 64 bytes, torch's alignment
 
 
 class TensorViews:
@@ -21,31 +21,23 @@ class TensorViews:
     """
 
     def __init__(self, layout: Layout) -> None:
-        self._places: dict[str, tuple[int, int, tuple[int, ...]]] = {}
+        self._slices: dict[str, tuple[int, int, tuple[int, ...]]] = {}
         first = 0
         for name, shape in layout:
             last = first + math.prod(shape)
-            self._places[name] = (first, last, tuple(shape))
+            self._slices[name] = (first, last, tuple(shape))
             first = last
 
     def of(self, vector: torch.Tensor, name: str) -> torch.Tensor:
-        """Return a tensor as a view of a vector.
-
-        Args:
-            vector: shape (d,).
-            name: of the tensor.
-        """
-        first, last, shape = self._places[name]
+        """Return a tensor as a view of a vector of shape (d,)."""
+        first, last, shape = self._slices[name]
         return vector[first:last].view(shape)
 
 
 def aligned(numbers: int) -> int:
-    """Return the next count of numbers after which memory is aligned as at its beginning.
+    """Round up a count of float32 numbers to the alignment of memory.
 
-    A kernel may sum in another order at another alignment, and then the bytes of an update would
-    depend on its client's place in the chunk.
-
-    Args:
-        numbers: float32 numbers.
+    A kernel may sum in another order at another alignment, and the bytes of an update would depend
+    on its client's index in the chunk.
     """
     return math.ceil(numbers / _LINE) * _LINE

@@ -1,14 +1,14 @@
-"""Reads a module as a chain of layers, or says what of it is no such chain.
+"""Conversion of a module to a chain of layers, or the reason why it is none.
 
-The module is traced by `torch.fx` and followed on the meta device with two sizes of batch, so that
-nothing is computed: what mixes samples, branches, or is a layer not listed here is not taken.
+The module is traced by `torch.fx` and run on the meta device with two batch sizes, so nothing is
+computed. A module that mixes samples, branches, or has a layer not listed here is rejected.
 """
 
 from __future__ import annotations
 
 import operator
 import warnings
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx, nn
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import DataForm
     from clients.training.lockstep.layers import Chain
 
-Found = TypeVar("Found")
 Arguments = dict[str, Any]
 
 _BATCHES = (2, 3)
@@ -44,21 +43,18 @@ _SIZES = {"size", "dim", getattr, operator.getitem, operator.mul, operator.floor
 
 
 class UnknownLayerError(Exception):
-    """A module is no chain of layers that are known here; the sentence says why."""
+    """A module is not a chain of known layers; the message gives the reason."""
 
 
 def chain_of(module: nn.Module, form: DataForm) -> Chain:
-    """Return the chain of layers that a module is.
+    """Return the layers of a module, in order; none of them mixes samples.
 
     Args:
-        module: the module; it ends up on the meta device, without its numbers.
+        module: the module; it ends on the meta device, without its parameter values.
         form: of the data.
 
-    Returns:
-        Its layers, in order; none of them mixes samples.
-
     Raises:
-        UnknownLayerError: it is no such chain.
+        UnknownLayerError: it is not such a chain.
     """
     if form.input_dtype != "float32":
         raise UnknownLayerError(f"its inputs are {form.input_dtype}")
@@ -70,7 +66,7 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
         if node.op == "output":
             _require_chain(node, last, [node.args[0]])
         if node.op in {"output", "get_attr"} or not isinstance(values[0][node], torch.Tensor):
-            _require_bystander(node)
+            _require_auxiliary(node)
             continue
         before, last = last, node
         if node.op == "placeholder":
@@ -86,7 +82,7 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
 
 
 def _traced(module: nn.Module) -> fx.GraphModule:
-    # A forward of anybody's may raise anything when it is traced.
+    # User code may raise anything when it is traced.
     try:
         return fx.symbolic_trace(module.to("meta"))
     except (Exception, SystemExit) as error:
@@ -94,7 +90,7 @@ def _traced(module: nn.Module) -> fx.GraphModule:
 
 
 class _Follower(fx.Interpreter):
-    """Keeps what each node comes to."""
+    """Interpreter that stores the value of each node."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced)
@@ -108,7 +104,7 @@ class _Follower(fx.Interpreter):
 def _followed(traced: fx.GraphModule, shape: tuple[int, ...]) -> dict[fx.Node, Any]:
     follower = _Follower(traced)
     try:
-        with warnings.catch_warnings(action="ignore"):  # they come again when it is trained
+        with warnings.catch_warnings(action="ignore"):  # they are repeated in training
             follower.run(torch.empty(shape, device="meta"))
     except (Exception, SystemExit) as error:
         raise UnknownLayerError(f"its forward cannot be followed: {_line(error)}") from error
@@ -124,8 +120,8 @@ def _require_chain(node: fx.Node, before: fx.Node | None, inputs: list[Any]) -> 
         raise UnknownLayerError(f"{_name(node)} does not take the output of the layer before alone")
 
 
-def _require_bystander(node: fx.Node) -> None:
-    """Let pass what only names parameters and sizes, for the layers that use them.
+def _require_auxiliary(node: fx.Node) -> None:
+    """Accept a node that only names parameters and sizes for other layers.
 
     Raises:
         UnknownLayerError: it is something else.
@@ -142,7 +138,7 @@ def _tensors(node: fx.Node, values: dict[fx.Node, Any]) -> list[fx.Node]:
 
 
 def _sample_shape(node: fx.Node, values: list[dict[fx.Node, Any]]) -> tuple[int, ...]:
-    shapes = [tuple(found[node].shape) for found in values]
+    shapes = [tuple(values_[node].shape) for values_ in values]
     whole = all(shape[:1] == (batch,) for shape, batch in zip(shapes, _BATCHES, strict=True))
     if not whole or shapes[0][1:] != shapes[1][1:]:
         raise UnknownLayerError(f"{_name(node)} does not keep samples apart")
@@ -157,9 +153,9 @@ def _require_all_used(module: nn.Module, links: list[ShapedLayer]) -> None:
         for name in (link.layer.weight, link.layer.bias)
         if name is not None
     ]
-    known = [name for name, _ in trainable(module)]
-    if sorted(used) != sorted(known):
-        odd = sorted(set(used) ^ set(known)) or sorted(n for n in used if used.count(n) > 1)
+    expected = [name for name, _ in trainable(module)]
+    if sorted(used) != sorted(expected):
+        odd = sorted(set(used) ^ set(expected)) or sorted(n for n in used if used.count(n) > 1)
         raise UnknownLayerError(f"{odd[0]} is not trained by exactly one layer")
 
 
@@ -176,7 +172,7 @@ def _layer(traced: fx.GraphModule, node: fx.Node) -> Layer:
 
 def _of_module(node: fx.Node, module: nn.Module) -> Layer:
     path = str(node.target)
-    # Not isinstance alone: a subclass may compute something else.
+    # A subclass may compute something else.
     if isinstance(module, nn.Linear) and type(module) is nn.Linear:
         return Linear(*_names(path, module), module.in_features, module.out_features)
     if isinstance(module, nn.Conv2d) and type(module) is nn.Conv2d:
@@ -253,26 +249,26 @@ def _convolution(
 
 def _pool(node: fx.Node, arguments: Arguments) -> MaxPool:
     kernel = _pair(arguments["kernel_size"])
-    given = arguments.get("stride")
+    stride = arguments.get("stride")
     if (
         _pair(arguments.get("dilation", 1)) != (1, 1)
         or arguments.get("ceil_mode")
         or arguments.get("return_indices")
     ):
         raise UnknownLayerError(f"{_name(node)} is a pooling of a kind that is not known here")
-    return MaxPool(kernel, _pair(given) if given else kernel, _pair(arguments.get("padding", 0)))
+    return MaxPool(kernel, _pair(stride) if stride else kernel, _pair(arguments.get("padding", 0)))
 
 
 def _arguments(node: fx.Node, names: tuple[str, ...]) -> Arguments:
-    """Return the arguments of a call by their names.
+    """Return the arguments of a call by name; raise UnknownLayerError for unknown ones.
 
     Raises:
-        UnknownLayerError: there are others.
+        UnknownLayerError: there are unknown ones.
     """
-    found = dict(zip(names, node.args, strict=False)) | node.kwargs
-    if len(node.args) > len(names) or not set(found) <= set(names):
+    arguments = dict(zip(names, node.args, strict=False)) | node.kwargs
+    if len(node.args) > len(names) or not set(arguments) <= set(names):
         raise UnknownLayerError(f"{_name(node)} has arguments that are not known here")
-    return found
+    return arguments
 
 
 def _parameters(
@@ -281,11 +277,13 @@ def _parameters(
     """Return the names of weight and bias, and the weight.
 
     Raises:
-        UnknownLayerError: one of them is no parameter.
+        UnknownLayerError: one of them is not a parameter.
     """
     weight, bias = arguments["weight"], arguments.get("bias")
-    for given in (weight, bias):
-        if given is not None and not (isinstance(given, fx.Node) and given.op == "get_attr"):
+    for argument in (weight, bias):
+        if argument is not None and not (
+            isinstance(argument, fx.Node) and argument.op == "get_attr"
+        ):
             raise UnknownLayerError(f"{_name(node)} has a weight that is no parameter")
     names = (str(weight.target), None if bias is None else str(bias.target))
     return names, traced.get_parameter(names[0])

@@ -1,7 +1,7 @@
-"""The lockstep path: a chunk of clients takes each step together, every one by its own parameters.
+"""The lockstep path: the clients of a chunk take each step together, with parameters of their own.
 
-What it computes is what `PlainTrainer` computes, line 3 of Algorithm 3; but sums are taken in
-another order, so that an update differs from a plain one in its last digits.
+It computes what `PlainTrainer` computes, line 3 of Algorithm 3, but sums in another order: its
+updates differ from plain ones in their last digits.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 class LockstepTrainer:
     """Trains the clients of one process, a chunk at a time.
 
-    The bytes of an update depend on its client, its seed and the start alone: not on the other
-    clients of its chunk, nor on its place among them.
+    The bytes of an update depend on its client, its seed and the start alone, not on the other
+    clients of its chunk.
 
     Attributes:
-        chunk: clients that it takes at once; fewer take as long.
+        chunk: number of clients per chunk; fewer take as long.
 
     Args:
         model: the model.
         train: training samples of client i at index i.
         collate: makes a model's inputs of stored rows.
-        settings: how each client trains.
+        settings: of the local training.
         device: "cpu", "cuda" or "auto".
 
     Raises:
-        ConfigurationError: a device that is not there, a proximal term, or a module with a layer
-            that this path does not know.
+        ConfigurationError: the device is not available, there is a proximal term, or the module has
+            a layer that this path does not support.
     """
 
     def __init__(
@@ -88,21 +88,15 @@ class LockstepTrainer:
         jobs: Sequence[TrainingJob],
         rows: Sequence[NDArray[np.float32]],
     ) -> None:
-        """Write the update of every job into its row.
-
-        Args:
-            start: the global model w_t, shape (d,).
-            jobs: the jobs.
-            rows: where the update of each goes, each of shape (d,).
-        """
+        """Write the update of every job into its row; see `UpdateTrainer.train`."""
         work = [
             (schedule_of(job, self._train[job.client], self._settings, self._batch), row)
             for job, row in zip(jobs, rows, strict=True)
         ]
-        # Clients that end together share a chunk, and whoever ends first stands last.
-        work.sort(key=lambda one: -one[0].steps)
+        # Clients that end together share a chunk; within it the first to end are last.
+        work.sort(key=lambda entry: -entry[0].steps)
         with reproducible(self._device), torch.inference_mode():
-            # torch warns of arrays that nobody may write to.
+            # torch warns about read-only arrays.
             self._start.copy_(torch.from_numpy(start if start.flags.writeable else start.copy()))
             for first in range(0, len(work), self.chunk):
                 schedules, targets = zip(*work[first : first + self.chunk], strict=True)
@@ -118,7 +112,7 @@ class LockstepTrainer:
             self._network.active = sum(step < schedule.steps for schedule in schedules)
             self._staging.begin(step, schedules)
             self._steps.take(step)
-            # At once, for a client that has diverged would go on changing.
+            # At once: a client that has diverged would go on changing.
             for place, schedule in enumerate(schedules):
                 if schedule.steps == step + 1:
                     self._write(place, schedule.steps, rows[place])

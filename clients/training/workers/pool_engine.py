@@ -1,8 +1,8 @@
 """An engine of worker processes on one machine, one core each.
 
-A client is trained by one worker on one thread, so that its update is the same whoever takes it.
-Workers write updates where the parent reads them, and hash them: what the parent does for an
-update is next to nothing. Not for several threads at once, but for `distances`.
+A client is trained by one worker on one thread, so its update has the same bytes on any worker.
+Workers write updates into shared memory and hash them; the parent does next to nothing per update.
+Not safe to share between threads, except for `distances`.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _ITEM_BYTES = 4
 
 
 class PoolEngine(Engine):
-    """Does everything in workers, which share the memory of this process.
+    """Trains and evaluates in worker processes that share this process's memory.
 
     Attributes:
-        distances: twin of `plain_distances`, computed here.
+        distances: counterpart of `plain_distances`, computed in this process.
 
     Args:
-        workload: what it computes with.
-        workers: how many.
-        rows: most jobs of one call; more take memory once more.
+        workload: model, data and settings.
+        workers: number of processes.
+        rows: expected number of jobs per call; more cost another allocation.
         distances: computes all distances of a round.
 
     Raises:
@@ -72,26 +72,16 @@ class PoolEngine(Engine):
             updates=UpdateMatrix(rows, dimension),
         )
         self._chunk: int | None = None
-        self._begun: RunningEvaluation | None = None
-        self._crew = WorkerGroup(self._shared, workers)
+        self._evaluation: RunningEvaluation | None = None
+        self._group = WorkerGroup(self._shared, workers)
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """Process ids of the workers; none after they have ended."""
-        return tuple(worker.pid for worker in self._crew.workers)
+        """Process ids of the workers; empty after they have ended."""
+        return tuple(worker.pid for worker in self._group.workers)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; those of the call before are overwritten.
-
-        Args:
-            start: the global model w_t, shape (d,).
-            jobs: clients to train, no client twice.
-
-        Raises:
-            ValueError: a start of another length, an unknown or repeated client, or a seed that
-                is not 32 bytes.
-            TrainingError: a worker ended before its work was done, or the model failed.
-        """
+        """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         with self._closing_on_failure():
             rows = self._shared.updates.rows(len(jobs))
@@ -103,53 +93,41 @@ class PoolEngine(Engine):
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> RunningEvaluation:
-        """Begin to evaluate a parameter vector, beside whatever the caller does meanwhile.
-
-        Args:
-            vector: shape (d,).
-            sets: names of sets of samples.
-
-        Raises:
-            ValueError: a vector of another length, or an unknown set.
-            TrainingError: a worker ended before its work was done, or the model failed.
-        """
+        """Start to evaluate a parameter vector; see `Engine.evaluate`."""
         self._workload.require_sets(vector, sets)
         with self._closing_on_failure():
-            self._finish(self._begun)  # of which the vector is still being read
+            self._finish(self._evaluation)  # its vector is still being read
             self._shared.vector(MEASURED)[...] = vector
             sizes = [len(self._workload.sets[name].y) for name in sets]
-            cut, workers = blocks_of(sizes), self._crew.workers
-            self._begun = RunningEvaluation(self, len(sets), cut)
-            for worker, chosen in zip(workers, shares(cut, len(workers)), strict=True):
+            blocks, workers = blocks_of(sizes), self._group.workers
+            self._evaluation = RunningEvaluation(self, len(sets), blocks)
+            for worker, chosen in zip(workers, shares(blocks, len(workers)), strict=True):
                 if chosen.start < chosen.stop:
                     worker.hand(EvaluateTask(tuple(sets), chosen))
-        return self._begun
+        return self._evaluation
 
-    def finish(self, begun: RunningEvaluation) -> None:
-        """Wait for an evaluation.
-
-        Args:
-            begun: by this engine.
+    def finish(self, evaluation: RunningEvaluation) -> None:
+        """Wait for an evaluation of this engine.
 
         Raises:
-            TrainingError: a worker ended before its work was done, or the model failed.
+            TrainingError: a worker ended early, or the model failed.
         """
         with self._closing_on_failure():
-            self._finish(begun)
+            self._finish(evaluation)
 
     def close(self) -> None:
-        """End the workers, whatever they are doing, and give up the memory."""
-        self._crew.close()
+        """End the workers, whatever they are doing, and release the memory."""
+        self._group.close()
         self._shared.close()
 
     @contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
-        """End the workers if the caller is not told how their work ended: they may go on with it.
+        """End the workers after an error: they might go on with their tasks.
 
         Raises:
-            TrainingError: there are none any more.
+            TrainingError: the workers have ended already.
         """
-        if not self._crew.workers:
+        if not self._group.workers:
             raise TrainingError("the engine is closed: its workers have ended")
         try:
             yield
@@ -161,91 +139,80 @@ class PoolEngine(Engine):
         """Let the workers train; return the digest of each update."""
         while self._chunk is None:
             self._answers()
-        left = JobQueue(self._workload.costs(jobs), len(self._crew.workers), self._chunk)
+        queue = JobQueue(self._workload.costs(jobs), len(self._group.workers), self._chunk)
         digests: dict[int, Digest] = {}
-        free = self._crew.workers
+        free = self._group.workers
         while len(digests) < len(jobs):
             for worker in free:
-                if taken := left.take():
-                    chosen = tuple(jobs[place] for place in taken)
+                if taken := queue.take():
+                    chosen = tuple(jobs[index] for index in taken)
                     worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
             free = []
             for worker, task, trained in self._answers():
                 digests.update(zip(task.places, trained.digests, strict=True))
                 free.append(worker)
-        return [digests[place] for place in range(len(jobs))]
+        return [digests[index] for index in range(len(jobs))]
 
-    def _finish(self, begun: RunningEvaluation | None) -> None:
-        while begun is not None and not begun.finished:
+    def _finish(self, evaluation: RunningEvaluation | None) -> None:
+        while evaluation is not None and not evaluation.finished:
             self._answers()
 
     def _answers(self) -> list[tuple[WorkerHandle, TrainTask, TrainReply]]:
-        """Wait for answers; return those to training, and see to the others."""
-        found: list[tuple[WorkerHandle, TrainTask, TrainReply]] = []
-        for worker, task, reply in self._crew.answers():
+        """Wait for answers; return those to training, and process the others."""
+        trained: list[tuple[WorkerHandle, TrainTask, TrainReply]] = []
+        for worker, task, reply in self._group.answers():
             if isinstance(reply, StartReply):
                 self._chunk = reply.chunk
             elif isinstance(task, EvaluateTask) and isinstance(reply, EvaluateReply):
-                assert self._begun is not None, "workers evaluate what was begun"
-                self._begun.add(task, reply)
+                assert self._evaluation is not None, "workers evaluate what was begun"
+                self._evaluation.add(task, reply)
             elif isinstance(task, TrainTask) and isinstance(reply, TrainReply):
-                found.append((worker, task, reply))
-        return found
+                trained.append((worker, task, reply))
+        return trained
 
 
 class RunningEvaluation:
     """An evaluation whose blocks are with the workers.
 
-    Attributes:
-        finished: whether all of them have come back.
-
     Args:
-        engine: whose workers.
-        sets: how many sets of samples.
-        cut: all their blocks.
+        engine: that runs it.
+        sets: number of sample sets.
+        blocks: all their blocks.
+
+    Attributes:
+        finished: whether all of them have been evaluated.
     """
 
-    def __init__(self, engine: PoolEngine, sets: int, cut: Sequence[EvaluationBlock]) -> None:
+    def __init__(self, engine: PoolEngine, sets: int, blocks: Sequence[EvaluationBlock]) -> None:
         self._engine = engine
         self._sets = sets
-        self._cut = cut
+        self._blocks = blocks
         self._parts: dict[int, Evaluation] = {}
 
     @property
     def finished(self) -> bool:
-        """Whether every block has been evaluated."""
-        return len(self._parts) == len(self._cut)
+        """True if every block has been evaluated."""
+        return len(self._parts) == len(self._blocks)
 
     def add(self, task: EvaluateTask, reply: EvaluateReply) -> None:
-        """Take what a worker has found.
-
-        Args:
-            task: what it was to do.
-            reply: what it found.
-        """
-        self._parts.update(zip(range(len(self._cut))[task.chosen], reply.parts, strict=True))
+        """Add a worker's reply to an evaluation task."""
+        self._parts.update(zip(range(len(self._blocks))[task.chosen], reply.parts, strict=True))
 
     def result(self) -> tuple[Evaluation, ...]:
-        """Wait for it; one part for each set of samples that was asked for, in that order.
-
-        Raises:
-            TrainingError: a worker ended before its work was done, or the model failed.
-        """
+        """Wait for the end, and return one evaluation per requested sample set, in order."""
         if not self.finished:
             self._engine.finish(self)
-        return totals_by_set(self._sets, self._cut, [self._parts[i] for i in range(len(self._cut))])
+        return totals_by_set(
+            self._sets, self._blocks, [self._parts[i] for i in range(len(self._blocks))]
+        )
 
 
-def shares(cut: Sequence[EvaluationBlock], workers: int) -> list[slice]:
-    """Return which blocks each worker evaluates: about as many samples as the others.
+def shares(blocks: Sequence[EvaluationBlock], workers: int) -> list[slice]:
+    """Return a slice of the blocks for each worker, with about the same number of samples.
 
-    They are shared out at once, since nobody watches over them while they are evaluated.
-
-    Args:
-        cut: all blocks.
-        workers: how many.
+    They are assigned in advance, as nobody distributes work during an evaluation.
     """
-    sizes = [block.rows.stop - block.rows.start for block in cut]
+    sizes = [block.rows.stop - block.rows.start for block in blocks]
     middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    cuts = [bisect_right(middles, sum(sizes) * i / workers) for i in range(1, workers)]
-    return [slice(*pair) for pair in pairwise([0, *cuts, len(cut)])]
+    bounds = [bisect_right(middles, sum(sizes) * i / workers) for i in range(1, workers)]
+    return [slice(*pair) for pair in pairwise([0, *bounds, len(blocks)])]

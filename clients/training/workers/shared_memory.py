@@ -1,8 +1,7 @@
-"""Memory that a process and its workers map, and that no death of any of them leaves behind.
+"""Memory shared by a process and its workers, which the kernel frees when the last of them ends.
 
-It has no name: it is an open file that lives nowhere, whose descriptor is handed to a worker when
-it is started. The kernel frees it when the last of them is gone, however they went. That is why it
-is not `multiprocessing.shared_memory`, whose names outlive a killed owner.
+It is an unlinked file whose descriptor is passed to a worker at its start. `multiprocessing`'s own
+shared memory has names that outlive a killed owner.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# What vector instructions and cache lines like; rows of a matrix lie on whole pages of their own.
+# Suits vector instructions and cache lines.
 _ALIGNMENT = 64
 
 
 class SharedBytes:
-    """A piece of memory that grows, and that a process may map as often as it likes.
+    """A growing piece of memory that a process may map any number of times.
 
-    It can be handed to a process that is just being started, and to no other.
+    It can be passed only to a process that is being started.
 
     Args:
-        size: bytes at first; none of them takes up memory before it is written.
+        size: initial bytes; memory is used only when it is written.
     """
 
     def __init__(self, size: int) -> None:
@@ -42,37 +41,30 @@ class SharedBytes:
         self.require(size)
 
     def require(self, size: int) -> None:
-        """Let it be at least so large; what was mapped before stays mapped.
-
-        Args:
-            size: bytes.
-        """
+        """Grow to at least `size` bytes; earlier mappings stay valid."""
         size = max(size, mmap.PAGESIZE)
         if size > self._size:
-            # Of two processes the one that comes second finds it large enough.
+            # Another process may have grown it already.
             if os.fstat(self._descriptor).st_size < size:
                 os.ftruncate(self._descriptor, size)
             self._size, self._mapped = size, None
 
-    def array(self, place: ArrayLocation) -> NDArray[Any]:
-        """Return an array that lies in it; what one process writes there all others see.
-
-        Args:
-            place: where it lies.
+    def array(self, location: ArrayLocation) -> NDArray[Any]:
+        """Return a shared array: all processes see what one of them writes.
 
         Raises:
-            ValueError: it was closed.
+            ValueError: the memory is closed.
         """
         if self._descriptor < 0:
             raise ValueError("the memory is closed")
         if self._mapped is None:
             self._mapped = mmap.mmap(self._descriptor, self._size)
-        count = math.prod(place.shape)
-        flat = np.frombuffer(self._mapped, place.dtype, count, place.offset)
-        return flat.reshape(place.shape)
+        count = math.prod(location.shape)
+        flat = np.frombuffer(self._mapped, location.dtype, count, location.offset)
+        return flat.reshape(location.shape)
 
     def close(self) -> None:
-        """Give up the descriptor; arrays stay as long as anybody holds them."""
+        """Close the descriptor; arrays stay valid while they are referenced."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._mapped = -1, None
@@ -88,11 +80,11 @@ class SharedBytes:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLocation:
-    """Where an array lies in shared memory.
+    """Location of an array in shared memory.
 
     Attributes:
         offset: of its first byte.
-        dtype: type of its elements, as NumPy writes it.
+        dtype: element type, in NumPy's notation.
         shape: its shape.
     """
 
@@ -102,24 +94,24 @@ class ArrayLocation:
 
 
 def share(arrays: Iterable[NDArray[Any]]) -> tuple[SharedBytes, list[ArrayLocation]]:
-    """Return shared memory with copies of arrays, and where each lies.
+    """Return shared memory with copies of arrays, and their locations.
 
     Args:
         arrays: of numbers, or of strings of a fixed width.
 
     Raises:
-        ValueError: an array of objects, which live in one process only.
+        ValueError: an array of objects, which exist in one process only.
     """
-    kept, places, end = list(arrays), [], 0
-    for array in kept:
+    sources, locations, end = list(arrays), [], 0
+    for array in sources:
         if array.dtype.hasobject:
             raise ValueError(f"an array of {array.dtype} cannot be shared with a worker")
-        places.append(ArrayLocation(end, array.dtype.str, array.shape))
+        locations.append(ArrayLocation(end, array.dtype.str, array.shape))
         end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     memory = SharedBytes(end)
-    for array, place in zip(kept, places, strict=True):
-        memory.array(place)[...] = array
-    return memory, places
+    for array, location in zip(sources, locations, strict=True):
+        memory.array(location)[...] = array
+    return memory, locations
 
 
 def _nameless_file() -> int:

@@ -1,4 +1,4 @@
-"""The worker processes of an engine, seen from their parent: started, handed tasks, and ended."""
+"""The worker processes of an engine: started, given tasks, and ended by their parent."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
     from clients.training.workers.worker_process import Reply, SharedState, Task
 
-_PATIENCE_SECONDS = 5.0
+_EXIT_SECONDS = 5.0
 
 _ENVIRONMENT = {
-    # A worker frees and asks for the same large buffers at every step: they stay with it, and are
-    # not given back to the kernel, which would have to clear their pages again.
+    # A worker frees and allocates the same large buffers at every step. They stay in the process:
+    # the kernel would have to clear returned pages again.
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**32),
     "MALLOC_TOP_PAD_": str(2**28),
-    # And they lie on huge pages where the kernel has some: a fifth less time for an LSTM.
+    # Huge pages, where available, save a fifth of the time for an LSTM.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-    # One thread each: parallelism comes from the number of workers.
+    # One thread each: the parallelism is that of the workers.
     "OMP_NUM_THREADS": "1",
 }
-"""What a worker starts with, where the user has not set it."""
+"""A worker's environment, where the user has not set it."""
 
 
 @dataclass(slots=True, eq=False)
 class WorkerHandle:
-    """One process and what it was told to do.
+    """A worker process and its tasks.
 
     Attributes:
-        process: it.
-        connection: the way to it.
-        tasks: what it has not answered yet, oldest first.
+        process: the process.
+        connection: the pipe to it.
+        tasks: unanswered ones, oldest first.
     """
 
     process: SpawnProcess
@@ -53,14 +53,14 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         assert self.process.pid is not None, "it was started"
         return self.process.pid
 
     def hand(self, task: Task) -> None:
-        """Give it something to do after all that it has to do already."""
+        """Send a task, to be done after all earlier ones."""
         self.tasks.append(task)
-        # Where it has ended, `answers` finds what it said before, or how it ended.
+        # If the worker has ended, `answers` reports its last answer or its exit code.
         with suppress(OSError):
             self.connection.send(task)
 
@@ -70,7 +70,7 @@ class WorkerGroup:
 
     Args:
         shared: the memory they work in.
-        count: how many.
+        count: number of workers.
     """
 
     def __init__(self, shared: SharedState, count: int) -> None:
@@ -84,10 +84,7 @@ class WorkerGroup:
             raise
 
     def answers(self) -> Iterator[tuple[WorkerHandle, Task, Reply]]:
-        """Wait for workers, and yield who has answered what.
-
-        Yields:
-            At least one answer.
+        """Wait for workers, and yield their answers, at least one.
 
         Raises:
             TrainingError: a worker has ended, or could not do its task.
@@ -98,7 +95,7 @@ class WorkerGroup:
             try:
                 reply = worker.connection.recv()
             except (EOFError, OSError) as error:
-                raise TrainingError(_last_words(worker)) from error
+                raise TrainingError(_exit_message(worker)) from error
             if isinstance(reply, FailureReply):
                 raise TrainingError(reply.sentence)
             yield worker, worker.tasks.popleft(), reply
@@ -108,7 +105,7 @@ class WorkerGroup:
         for worker in self.workers:
             worker.process.terminate()
         for worker in self.workers:
-            worker.process.join(_PATIENCE_SECONDS)
+            worker.process.join(_EXIT_SECONDS)
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
@@ -120,7 +117,7 @@ class WorkerGroup:
 def _started(shared: SharedState) -> WorkerHandle:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    with theirs:  # of which the worker must hold the only one, so that its end is noticed
+    with theirs:  # only the worker may hold this end, so that its exit is noticed
         process = context.Process(target=work, args=(theirs, shared), daemon=True)
         process.start()
     return WorkerHandle(process, ours, deque([StartTask()]))
@@ -128,10 +125,10 @@ def _started(shared: SharedState) -> WorkerHandle:
 
 @contextmanager
 def _started_quietly() -> Iterator[None]:
-    """Start processes that no interrupt of the terminal reaches, in their own environment."""
+    """Start processes that terminal interrupts do not reach, with their own environment."""
     added = {name: value for name, value in _ENVIRONMENT.items() if name not in os.environ}
-    # Blocked and not ignored: an interrupt that comes meanwhile waits for this process, and the
-    # workers, which inherit it, are spared also while they import.
+    # Blocked, not ignored: an interrupt is delivered to this process later, and the workers, which
+    # inherit the mask, are protected while they import.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.environ.update(added)
     try:
@@ -142,8 +139,8 @@ def _started_quietly() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _last_words(worker: WorkerHandle) -> str:
-    worker.process.join(_PATIENCE_SECONDS)
+def _exit_message(worker: WorkerHandle) -> str:
+    worker.process.join(_EXIT_SECONDS)
     code = worker.process.exitcode
     how = f"with exit code {code}"
     if code is not None and code < 0:

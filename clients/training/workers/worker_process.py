@@ -1,7 +1,7 @@
-"""What one worker process does: it takes tasks from a pipe, and answers each with little.
+"""A worker process: it takes tasks from a pipe, and answers each with a short reply.
 
-Samples, the model's parameters and the updates are in memory that it shares with its parent; only
-what to do and digests go through the pipe.
+Samples, parameters and updates are in memory shared with the parent; only tasks and digests go
+through the pipe.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
 
 START, MEASURED = 0, 1
-"""Rows of the shared parameters: what is trained from, and what is evaluated."""
+"""Rows of the shared parameters: the start of training, and the evaluated vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class TrainTask:
     """Train some jobs of a call.
 
     Attributes:
-        rows: rows of the matrix that the call needs.
-        places: the row of each job.
+        rows: number of rows that the call needs.
+        places: row of each job.
         jobs: the jobs.
     """
 
@@ -55,7 +55,7 @@ class EvaluateTask:
 
     Attributes:
         sets: their names.
-        chosen: which of their blocks.
+        chosen: slice of their blocks.
     """
 
     sets: tuple[str, ...]
@@ -64,7 +64,7 @@ class EvaluateTask:
 
 @dataclass(frozen=True, slots=True)
 class StartTask:
-    """Get ready: what every worker does first, without being told."""
+    """Prepare for work: every worker's first task."""
 
 
 Task = StartTask | TrainTask | EvaluateTask
@@ -72,10 +72,10 @@ Task = StartTask | TrainTask | EvaluateTask
 
 @dataclass(frozen=True, slots=True)
 class StartReply:
-    """A worker can begin.
+    """The worker is ready.
 
     Attributes:
-        chunk: how many clients its trainer likes to take at once.
+        chunk: number of clients that its trainer prefers to take at once.
     """
 
     chunk: int
@@ -83,10 +83,10 @@ class StartReply:
 
 @dataclass(frozen=True, slots=True)
 class TrainReply:
-    """Updates are where they belong.
+    """The updates are in the shared matrix.
 
     Attributes:
-        digests: of each row that was written, in the order of the task's jobs.
+        digests: of the written rows, in the order of the task's jobs.
     """
 
     digests: tuple[Digest, ...]
@@ -94,10 +94,10 @@ class TrainReply:
 
 @dataclass(frozen=True, slots=True)
 class EvaluateReply:
-    """Blocks were evaluated.
+    """The blocks were evaluated.
 
     Attributes:
-        parts: what each of them came to.
+        parts: evaluation of each.
     """
 
     parts: tuple[Evaluation, ...]
@@ -105,10 +105,10 @@ class EvaluateReply:
 
 @dataclass(frozen=True, slots=True)
 class FailureReply:
-    """A task could not be done.
+    """The task failed.
 
     Attributes:
-        sentence: why.
+        sentence: the error message.
     """
 
     sentence: str
@@ -119,11 +119,11 @@ Reply = StartReply | TrainReply | EvaluateReply | FailureReply
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedWorkload:
-    """A workload whose samples lie in shared memory, to be handed to a process as it starts.
+    """A workload with its samples in shared memory, for a starting process.
 
     Attributes:
         bare: the workload without samples.
-        memory: where they are.
+        memory: of the samples.
         places: of inputs and labels, client by client and then set by set.
         sets: names of the sets.
     """
@@ -135,14 +135,14 @@ class SharedWorkload:
 
     @classmethod
     def of(cls, workload: Workload) -> SharedWorkload:
-        """Return a workload with its samples copied to where workers find them."""
+        """Return a workload with its samples copied to shared memory."""
         samples = [*workload.train, *workload.sets.values()]
-        memory, places = share([array for one in samples for array in one])
+        memory, locations = share([array for part in samples for array in part])
         bare = replace(workload, train=(), sets={})
-        return cls(bare, memory, tuple(places), tuple(workload.sets))
+        return cls(bare, memory, tuple(locations), tuple(workload.sets))
 
     def opened(self) -> Workload:
-        """Return the workload with its samples where they lie, read-only."""
+        """Return the workload with its samples in place, read-only."""
         arrays = [self._array(place) for place in self.places]
         samples = [Samples(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
         clients = len(samples) - len(self.sets)
@@ -157,12 +157,12 @@ class SharedWorkload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedState:
-    """All memory of an engine with workers.
+    """All shared memory of an engine with workers.
 
     Attributes:
-        workload: what it computes with.
+        workload: model, data and settings.
         parameters: two vectors, `START` and `MEASURED`.
-        vectors: where these are.
+        vectors: their location.
         updates: the updates of a call.
     """
 
@@ -172,30 +172,25 @@ class SharedState:
     updates: UpdateMatrix
 
     def vector(self, which: int) -> NDArray[np.float32]:
-        """Return one of the two vectors, to read or to write."""
-        found: NDArray[np.float32] = self.parameters.array(self.vectors)[which]
-        return found
+        """Return one of the two vectors, for reading or writing."""
+        vector: NDArray[np.float32] = self.parameters.array(self.vectors)[which]
+        return vector
 
     def close(self) -> None:
-        """Let no process map any of it any more."""
+        """Release all of it."""
         self.workload.memory.close()
         self.parameters.close()
         self.updates.close()
 
 
 def work(connection: Connection[Reply, Task], shared: SharedState) -> None:
-    """Do tasks until the parent closes the pipe, or is gone.
-
-    Args:
-        connection: where tasks come from.
-        shared: the memory of the engine.
-    """
+    """Do tasks until the parent closes the pipe or ends."""
     follow_parent()
     torch.set_num_threads(1)
-    bench = TaskRunner(shared)
+    runner = TaskRunner(shared)
     task: Task = StartTask()
     while True:
-        connection.send(bench.reply(task))
+        connection.send(runner.reply(task))
         try:
             task = connection.recv()
         except EOFError:
@@ -203,11 +198,7 @@ def work(connection: Connection[Reply, Task], shared: SharedState) -> None:
 
 
 class TaskRunner:
-    """What a worker keeps between tasks.
-
-    Args:
-        shared: the memory of the engine.
-    """
+    """State of a worker between tasks."""
 
     _workload: Workload
     _trainer: UpdateTrainer
@@ -217,11 +208,7 @@ class TaskRunner:
         self._evaluator: Evaluator | None = None
 
     def reply(self, task: Task) -> Reply:
-        """Return the answer to a task that has been done, or has failed.
-
-        Args:
-            task: the first must be a `StartTask`.
-        """
+        """Return the reply to a task, which must be a `StartTask` first."""
         try:
             with as_training_error():
                 return self._done(task)
@@ -241,7 +228,7 @@ class TaskRunner:
 
     def _trained(self, task: TrainTask) -> TrainReply:
         matrix = self._shared.updates.rows(task.rows)
-        rows = [matrix[place] for place in task.places]
+        rows = [matrix[index] for index in task.places]
         self._trainer.train(self._shared.vector(START), task.jobs, rows)
         return TrainReply(tuple(payload_of(row).digest for row in rows))
 
