@@ -1,6 +1,6 @@
-"""Real data, split into clients: one file per data set, `registry` to choose by name.
+"""Data sets divided among clients: one file per data set, `registry` to choose by name.
 
-`federated.FederatedData` is what every one of them comes as. A data set reads its files into
-`records.Records`, prepares them for models as `records.PooledData`, and a partitioner of
-`partition` says which client holds which of these. None needs torch.
+A data set reads its files into `records.Records` and prepares them for models as
+`records.PooledData`; a partitioner of `partition` assigns the samples to clients, and the result is
+a `federated_data.FederatedData`. Nothing here needs torch.
 """

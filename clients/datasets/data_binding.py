@@ -1,4 +1,4 @@
-"""What of a run's data its document binds: the files, and each client's training samples."""
+"""The binding of a run's data to its document: digests of files and of each client's samples."""
 
 from __future__ import annotations
 
@@ -22,49 +22,45 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.run import RunDocument
 
 _DIGESTS = "digests"
-"""Of each owner's samples, 32 bytes each, in the run document where only the owner has them."""
+"""Run document field with a 32-byte digest of each owner's samples, which only the owner has."""
 
 
 def samples_digest_of(samples: Samples, salt: bytes) -> Digest:
-    """Return the digest of one client's training samples as they are stored, in order.
+    """Return the digest of one client's training samples as stored, in order.
 
     Args:
-        samples: inputs as the data set stores them, and labels.
+        samples: stored inputs and labels.
         salt: 32 bytes.
     """
     return samples_digest(salt, _named("x", samples.x), _named("y", samples.y))
 
 
 def simulated_digests(data: FederatedData, seed: int) -> tuple[Digest, ...]:
-    """Return the digest of each client's training samples where everybody can have them.
+    """Return the digest of each client's samples in a simulation, where everybody has them.
 
     Args:
         data: divided among the clients, before any client poisons its own.
-        seed: of the run, from which the salts follow.
+        seed: of the run; the salts follow from it.
     """
     salts = (simulated_salt(seed, ClientId(client)) for client in range(data.clients))
     return tuple(map(samples_digest_of, data.train, salts))
 
 
 def require_bound_files(document: RunDocument, choice: DataChoice) -> None:
-    """Refuse other data files or settings than a run was deployed with.
-
-    Args:
-        document: of the run.
-        choice: data as they are named here.
+    """Reject other data files or settings than the run was deployed with.
 
     Raises:
-        ConfigurationError: names the file's digests, or the setting.
+        ConfigurationError: names the files' digests, or the setting.
     """
     recorded, here = document.experiment.get("data"), data_digest(choice)
-    told = recorded.items() if isinstance(recorded, dict) else ()
-    bound = {name: value for name, value in told if name != _DIGESTS}
+    entries = recorded.items() if isinstance(recorded, dict) else ()
+    bound = {name: value for name, value in entries if name != _DIGESTS}
     if here == bound:
         return
-    where = choice.path or choice.name
+    source = choice.path or choice.name
     subject, was, now = _first_difference(bound, here)
     raise ConfigurationError(
-        f"the data {where} are not those that the run was deployed with: {subject} was {was}, and "
+        f"the data {source} are not those that the run was deployed with: {subject} was {was}, and "
         f"is {now}"
     )
 
@@ -72,19 +68,19 @@ def require_bound_files(document: RunDocument, choice: DataChoice) -> None:
 def require_bound_own(
     document: RunDocument, client: ClientId, samples: Samples, salt: bytes
 ) -> None:
-    """Refuse other samples of an owner's own than it has registered; if it disclosed their digest.
+    """Reject other samples of an owner than it registered, if it disclosed their digest.
 
     Args:
-        document: of the run, whose data are each owner's own.
-        client: whose samples they are.
-        samples: as they are here.
+        document: of a run with samples of each owner's own.
+        client: the owner's index.
+        samples: to verify.
         salt: the owner's.
 
     Raises:
-        ConfigurationError: names both digests, or says that the document contradicts itself.
+        ConfigurationError: names both digests, or a contradiction in the document.
     """
-    told = document.experiment.get("data", {}).get(_DIGESTS, b"")
-    digests = [Digest(told[at : at + 32]) for at in range(0, len(told), 32)]
+    disclosed = document.experiment.get("data", {}).get(_DIGESTS, b"")
+    digests = [Digest(disclosed[at : at + 32]) for at in range(0, len(disclosed), 32)]
     counts = [registered.samples for registered in document.registry]
     if len(digests) != len(counts) or data_root(counts, digests) != document.data_root:
         raise ConfigurationError("the run document's data_root is not that of its data digests")
@@ -99,12 +95,12 @@ def require_bound_own(
 def require_bound_samples(
     document: RunDocument, digests: Sequence[Digest], counts: Sequence[int]
 ) -> None:
-    """Refuse other training samples than a run was deployed with.
+    """Reject other training samples than the run was deployed with.
 
     Args:
         document: of the run.
-        digests: of each client's samples, index by index.
-        counts: how many each client has.
+        digests: of each client's samples.
+        counts: number of each client's samples.
 
     Raises:
         ConfigurationError: names both roots.

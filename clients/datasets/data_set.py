@@ -1,4 +1,4 @@
-"""What a data set is: the layouts that its files may have, and how models take what is in them."""
+"""The definition of a data set: layouts of its files, and their conversion for models."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """One layout that a data set's files may have.
+    """A layout that a data set's files may have.
 
     Attributes:
-        kind: how the files are written.
-        fields: arrays or columns that must be there; there may be other columns, but no arrays.
-        read: what the files hold.
+        kind: of the files.
+        fields: required arrays or columns; additional columns are allowed, additional arrays are
+            not.
+        read: returns the files' content.
     """
 
     kind: FileKind
@@ -33,7 +34,7 @@ class FileFormat:
     read: Callable[[Layout], Records]
 
     def fits(self, layout: Layout) -> bool:
-        """Whether these files may be so, by kind and names alone."""
+        """Return whether files have this layout, by kind and names alone."""
         if layout.kind is not self.kind:
             return False
         exact = self.kind is FileKind.ARRAYS
@@ -47,11 +48,12 @@ class FileFormat:
 
 @dataclass(frozen=True, slots=True)
 class HubFiles:
-    """Where the Hugging Face hub has a data set's files, in a layout that is read here.
+    """A data set's files on the Hugging Face hub.
 
     Attributes:
         repository: owner and name.
-        places: revision, and a pattern of whole file names; the first revision with any counts.
+        places: revision, and a pattern of whole file names; the first revision with matches is
+            used.
     """
 
     repository: str
@@ -60,19 +62,19 @@ class HubFiles:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """One data set.
+    """A data set.
 
     Attributes:
         name: in the registry.
-        options: its own table of settings.
-        pool: makes what models take of records; the stream is that of the split.
-        formats: layouts of its files; none where it is bundled.
-        bundled: reads what needs no file.
-        owned_by: what its natural clients are called; None where it has none.
-        is_input_of: whether one input of LEAF's JSON is one of this data set.
-        hub: where its files can be fetched; None where they cannot.
-        is_declared: whether each client has samples of its own that nobody else sees, of which the
-            settings declare the form.
+        options: its settings.
+        pool: prepares records for models; its random stream is that of the split.
+        formats: layouts of its files; empty if it is bundled.
+        bundled: reads a data set that needs no file.
+        owned_by: plural noun for its natural clients; None without any.
+        is_input_of: whether an input of LEAF's JSON is of this data set.
+        hub: its files on the hub; None if it is not there.
+        is_declared: whether each client has private samples, of which the settings declare the
+            form.
     """
 
     name: str
@@ -86,14 +88,14 @@ class DataSet:
     is_declared: bool = False
 
     def records(self, path: Path | None) -> Records:
-        """Return what the data set's files hold.
+        """Return the content of the data set's files.
 
         Args:
-            path: a file or folder; None for what is bundled.
+            path: a file or folder; None for a bundled data set.
 
         Raises:
-            ConfigurationError: the path is missing or superfluous, none of the layouts fits, or
-                a file is damaged or breaks a rule; or nobody has the samples of all clients.
+            ConfigurationError: the path is missing or superfluous, its layout is unknown, a file is
+                damaged or breaks a rule, or the samples are private.
         """
         if self.is_declared:
             raise ConfigurationError(
@@ -111,11 +113,11 @@ class DataSet:
                 f"data.path is not set: data set {self.name!r} needs the path of its files"
             )
         layout = layout_of(path)
-        for known in self.formats:
-            if known.fits(layout):
-                return known.read(layout)
-        having = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
+        for format_ in self.formats:
+            if format_.fits(layout):
+                return format_.read(layout)
+        fields = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
         raise ConfigurationError(
-            f"{path}: a {layout.kind.value}{having} is no layout of {self.name!r}; it may be "
+            f"{path}: a {layout.kind.value}{fields} is no layout of {self.name!r}; it may be "
             + ", or ".join(map(str, self.formats))
         )

@@ -1,4 +1,4 @@
-"""`digits`: the 1,797 handwritten digits that scikit-learn carries, 8 × 8, by nobody known."""
+"""`digits`: the 1,797 handwritten digits of scikit-learn, 8 × 8, without writers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _INK_MAXIMUM = 16  # the bundled images count ink in 0 .. 16
 
 
 class DigitsOptions(SettingsTable):
-    """What can be chosen: the share of all samples that is the global test set."""
+    """Settings: the share of all samples in the global test set."""
 
     test_share: Share = 0.2
 
 
 @cache
 def _bundled() -> Records:
-    # Importing it takes over half a second, which only a run needs.
+    # The import takes over half a second.
     from sklearn.datasets import load_digits  # noqa: PLC0415
 
     bundle = load_digits()
@@ -31,7 +31,7 @@ def _bundled() -> Records:
 
 
 def _pool(records: Records, options: DigitsOptions, rng: np.random.Generator) -> PooledData:
-    """Return the digits with a plain random share as global test set, pixels in [0, 1]."""
+    """Return the digits with a random share as global test set, pixels in [0, 1]."""
     order = rng.permutation(len(records.y))
     test, train = np.split(order, [int(options.test_share * len(order) + 0.5)])
     return PooledData(

@@ -32,7 +32,7 @@ RULES = {
 
 
 class DigitsByWriterOptions(SettingsTable):
-    """Nothing: the writers and their split are the file's."""
+    """Settings: none, as the file has the writers and the split."""
 
 
 def _read(layout: Layout) -> Records:

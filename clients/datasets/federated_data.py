@@ -1,4 +1,4 @@
-"""A data set that is already divided among clients: what training and evaluation see."""
+"""A data set divided among clients, for training and evaluation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Inputs = NDArray[Any]
-"""One row per sample, as the data set stores it: pixels as bytes, tokens, whatever is small."""
+"""One row per sample, in the data set's compact form, such as bytes or tokens."""
 
 Labels = NDArray[np.int64]
 
 Collate = Callable[[Inputs], NDArray[Any]]
-"""Makes a model's inputs of stored rows: a function of a module, so that it can be pickled."""
+"""Makes a model's inputs of stored rows; a function of a module, so that it can be pickled."""
 
 
 class Samples(NamedTuple):
@@ -27,14 +27,14 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataForm:
-    """What a model has to know of the data.
+    """The form of the data that a model depends on.
 
     Attributes:
         input_shape: shape of one collated input: (channels, height, width), or (tokens,).
         classes: number of classes; labels are 0 .. classes - 1.
         input_dtype: type of a collated input: numbers, or tokens 0 .. vocabulary - 1.
-        vocabulary: number of different tokens; None where inputs are no tokens.
-        embedding: a fixed vector of each token, shape (vocabulary, width); None without.
+        vocabulary: number of distinct tokens; None if inputs are not tokens.
+        embedding: fixed vector of each token, shape (vocabulary, width); None without.
     """
 
     input_shape: tuple[int, ...]
@@ -45,20 +45,20 @@ class DataForm:
 
 
 def as_stored(rows: Inputs) -> NDArray[Any]:
-    """Return rows that are a model's inputs as they are."""
+    """Return rows that are a model's inputs already."""
     return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FederatedData:
-    """One data set, divided among clients.
+    """A data set divided among clients.
 
     Attributes:
-        name: the data set's name in the registry.
-        form: what a model has to know of it.
+        name: of the data set in the registry.
+        form: of the data.
         train: training samples of client i at index i, never empty.
-        test: the global test set: what accuracy and loss are measured on.
-        client_tests: test samples of client i at index i, where the data has natural clients.
+        test: the global test set for accuracy and loss.
+        client_tests: test samples of client i at index i, if the data have natural clients.
         collate: makes a model's inputs of stored rows.
     """
 
@@ -76,20 +76,12 @@ class FederatedData:
 
     @property
     def sample_counts(self) -> tuple[int, ...]:
-        """Training samples n_i of each client, at index i: the weights of aggregation."""
+        """Number of training samples n_i of each client: the weights of aggregation."""
         return tuple(len(samples.y) for samples in self.train)
 
 
 def frozen_samples(x: Inputs, y: Labels) -> Samples:
-    """Return contiguous samples that nobody can write to, for they are shared by all actors.
-
-    Args:
-        x: stored inputs, one row each.
-        y: labels, shape (n,).
-
-    Returns:
-        The same samples, read-only, labels as int64.
-    """
+    """Return contiguous, read-only samples, which all actors share; labels as int64."""
     inputs = np.array(x, order="C")
     labels = np.array(y, dtype=np.int64, order="C")
     inputs.setflags(write=False)

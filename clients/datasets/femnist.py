@@ -1,7 +1,7 @@
 """`femnist`: handwritten digits and letters, 28 × 28, one client for each writer (LEAF).
 
-All layouts give models the same convention, that of LEAF: background 1.0, ink 0.0; 62 classes:
-0-9, A-Z, a-z. (The paper says 64 classes; LEAF's data have 62.)
+Models get LEAF's convention from every layout: background 1.0, ink 0.0; 62 classes: 0-9, A-Z, a-z.
+(The paper says 64 classes; LEAF's data have 62.)
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _PNG_SIZE = struct.Struct(">II")
 
 
 class FemnistOptions(SettingsTable):
-    """What can be chosen.
+    """Settings.
 
     Attributes:
-        test_share: of each writer's samples, for the test; 0.2 if not given. Only where the files
-            have no split of their own.
+        test_share: share of each writer's samples in the test, by default 0.2; only for files
+            without a split of their own.
     """
 
     test_share: Share | None = None
@@ -64,7 +64,7 @@ def _arrays(layout: Layout) -> Records:
 
 
 def _table(layout: Layout) -> Records:
-    """Return the images of the Hugging Face layout, which states no split.
+    """Return the images of the Hugging Face layout, which has no split.
 
     Raises:
         ConfigurationError: a table is damaged, or an image, a label or a name breaks its rule.
@@ -87,10 +87,10 @@ def _table(layout: Layout) -> Records:
 
 
 def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
-    """Return images of LEAF's numbers in [0, 1], which are bytes divided by 255.
+    """Return images from LEAF's numbers in [0, 1], which are bytes divided by 255.
 
     Raises:
-        ConfigurationError: what should be numbers is not, or out of bounds.
+        ConfigurationError: a value is not a number, or out of bounds.
     """
     try:
         pixels = np.array(x or np.zeros((0, SIDE * SIDE)))
@@ -117,10 +117,10 @@ def _require_labels(where: str, labels: NDArray[Any]) -> Labels:
 
 
 def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
-    """Return the pixels of one image file, which states its size before it is unpacked.
+    """Return the pixels of an image file, after its stated size was checked.
 
     Raises:
-        ConfigurationError: it is no whole PNG image of the one size, or not grey.
+        ConfigurationError: it is not a complete grey PNG image of the required size.
     """
     pillow = imported("PIL.Image", "data", "images")
     if not (content.startswith(_PNG_START) and content.endswith(_PNG_END)):

@@ -1,8 +1,8 @@
-"""`own`: each client has a file of its own that nobody else sees; the settings say its form.
+"""`own`: each client has a private file; the settings declare the form of the samples.
 
-There is no data set to divide: who deploys such a run knows the form of the samples and, from the
-registry, how many each client has. A client's file is an `.npz` or a `.safetensors` with `x` and
-`y`, and with `x_test` and `y_test` if the owner wants to measure models on samples of its own.
+There is no data set to divide: the deployer of such a run knows the form of the samples and, from
+the registry, the number of each client's. A client's file is an `.npz` or a `.safetensors` with `x`
+and `y`, and with `x_test` and `y_test` if the owner wants to evaluate models on samples of its own.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 1_000_000
 MOST_NUMBERS = 2**24
-"""Numbers of one input."""
+"""Limit of the size of one input."""
 TRAINING, TEST = ("x", "y"), ("x_test", "y_test")
-_TRIED = 8
+_TRIAL_SAMPLES = 8
 
 Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
 
 
 class OwnOptions(SettingsTable):
-    """The form of the samples, which is all that a run records of them.
+    """The form of the samples; a run records nothing else about them.
 
     Attributes:
-        inputs: what x holds: numbers (float32), pixels (uint8, which models see divided by 255), or
+        inputs: content of x: numbers (float32), pixels (uint8, divided by 255 for models), or
             tokens (int64).
         shape: of one input: [channels, height, width] of an image, [tokens] of a text.
-        classes: how many there are; y holds 0 .. classes - 1.
-        vocabulary: of inputs = tokens alone: how many different ones there are.
+        classes: number of classes; y holds 0 .. classes - 1.
+        vocabulary: number of distinct tokens, for inputs = tokens.
     """
 
     inputs: Literal["numbers", "pixels", "tokens"] = "numbers"
@@ -83,21 +83,21 @@ class OwnOptions(SettingsTable):
         return vocabulary
 
     def form(self) -> DataForm:
-        """Return what a model has to know of the samples."""
+        """Return the form for models."""
         dtype: Literal["float32", "int64"] = "int64" if self.inputs == "tokens" else "float32"
         return DataForm(tuple(self.shape), self.classes, dtype, self.vocabulary)
 
     def collate(self) -> Collate:
-        """Return what makes a model's inputs of what a file has."""
+        """Return the function that makes a model's inputs of a file's rows."""
         collates = {"numbers": as_stored, "pixels": as_brightness, "tokens": as_tokens}
         return collates[self.inputs]
 
     def rules(self, names: tuple[str, str], rows: str) -> dict[str, ArrayRule]:
-        """Return what inputs and labels of a file must be.
+        """Return the rules for inputs and labels of a file.
 
         Args:
             names: of the two arrays.
-            rows: what a row of them is.
+            rows: plural noun for their rows.
         """
         low, high, dtype = -math.inf, math.inf, "<f4"
         if self.inputs == "pixels":
@@ -109,7 +109,7 @@ class OwnOptions(SettingsTable):
 
 
 class OwnSamples(NamedTuple):
-    """What an owner's file holds: samples to train on, and for the test if there are any."""
+    """The content of an owner's file: training samples, and test samples if there are any."""
 
     train: Samples
     test: Samples | None
@@ -120,10 +120,10 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
 
     Args:
         path: an `.npz` or `.safetensors` file.
-        options: the form that they must have.
+        options: the required form.
 
     Raises:
-        ConfigurationError: the file is missing, damaged or too large, or breaks the form.
+        ConfigurationError: the file is missing, damaged or too large, or has another form.
     """
     is_tensors = path.suffix == ".safetensors"
     names = tensor_names(path) if is_tensors else _array_names(path)
@@ -131,32 +131,32 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
     has_test = not names.isdisjoint(TEST)
     if has_test:
         rules |= options.rules(TEST, "test samples")
-    found = read_tensors(path, rules) if is_tensors else read_arrays(path, rules)
-    test = frozen_samples(found[TEST[0]], found[TEST[1]]) if has_test else None
-    return OwnSamples(frozen_samples(found[TRAINING[0]], found[TRAINING[1]]), test)
+    arrays = read_tensors(path, rules) if is_tensors else read_arrays(path, rules)
+    test = frozen_samples(arrays[TEST[0]], arrays[TEST[1]]) if has_test else None
+    return OwnSamples(frozen_samples(arrays[TRAINING[0]], arrays[TRAINING[1]]), test)
 
 
 def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> FederatedData:
-    """Return a few drawn samples of the form, by which a model is tried where nobody has real ones.
+    """Return a few random samples of the form, to try a model without real ones.
 
     Args:
         options: the form.
-        clients: number of clients K, to each of which they are given.
+        clients: number of clients K; each gets the same samples.
         rng: draws them.
 
     Returns:
-        Data to try a model on and for nothing else; the test set is empty.
+        Data for trials only; the test set is empty.
     """
-    y = rng.integers(options.classes, size=_TRIED)
-    tried = frozen_samples(_drawn(options, rng), y)
-    nothing = frozen_samples(tried.x[:0], y[:0])
+    y = rng.integers(options.classes, size=_TRIAL_SAMPLES)
+    samples = frozen_samples(_drawn(options, rng), y)
+    no_samples = frozen_samples(samples.x[:0], y[:0])
     return FederatedData(
-        OWN.name, options.form(), (tried,) * clients, nothing, collate=options.collate()
+        OWN.name, options.form(), (samples,) * clients, no_samples, collate=options.collate()
     )
 
 
 def _drawn(options: OwnOptions, rng: np.random.Generator) -> NDArray[Any]:
-    shape = (_TRIED, *options.shape)
+    shape = (_TRIAL_SAMPLES, *options.shape)
     match options.inputs:
         case "numbers":
             return rng.random(shape, dtype=np.float32)
@@ -169,7 +169,7 @@ def _drawn(options: OwnOptions, rng: np.random.Generator) -> NDArray[Any]:
 def _array_names(path: Path) -> frozenset[str]:
     files = "an owner's own samples are in an .npz or a .safetensors file"
     if path.is_file() and path.suffix != ".npz":
-        # Before it is read: the files of other data sets have other extensions.
+        # Checked first: files of other data sets have other extensions.
         raise ConfigurationError(f"{path}: {path.suffix or 'no extension'}; {files}")
     layout = layout_of(path)
     if layout.kind is not FileKind.ARRAYS:

@@ -1,4 +1,4 @@
-"""A data set as a whole: as its files have it, then as models take it, not yet divided."""
+"""A data set before its division: as its files have it, and as models take it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import Collate, DataForm, Inputs, Labels
 
 Indices = NDArray[np.int64]
-"""Which samples, by their row."""
+"""Rows of samples."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """All samples of a data set, before any is prepared for a model.
+    """All samples of a data set, not prepared for models.
 
     Attributes:
-        x: what its files have of each sample: an image, a window of characters, a text.
+        x: content of the files per sample: an image, a window of characters, a text.
         y: labels, shape (n,).
-        owner: whose each sample is, as an index into `owners`; None without natural clients.
+        owner: owner of each sample, as an index into `owners`; None without natural clients.
         owners: names of the natural clients, in client order.
-        is_test: whether the files have each sample for the test; None where they do not say.
+        is_test: whether each sample is for the test; None if the files do not say.
     """
 
     x: NDArray[Any]
@@ -41,19 +41,19 @@ class Records:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PooledData:
-    """All samples of a data set as models take them, before they are divided among clients.
+    """All samples of a data set, prepared for models and not yet divided.
 
     Attributes:
-        form: what a model has to know.
-        x: inputs as stored, one row each.
+        form: of the data.
+        x: stored inputs, one row each.
         y: labels, shape (n,).
         train: rows of the training samples.
         test: rows of the test samples.
-        owner: whose each row is, as an index into `owners`; None without natural clients.
+        owner: owner of each row, as an index into `owners`; None without natural clients.
         owners: names of the natural clients, in client order.
-        owned_by: what the natural clients are called: "writers".
+        owned_by: plural noun for the natural clients: "writers".
         collate: makes a model's inputs of stored rows.
-        source: what refusals call the data: their path.
+        source: name of the data in error messages: their path.
     """
 
     form: DataForm
@@ -69,19 +69,12 @@ class PooledData:
 
 
 def numbered(owners: Sequence[str] | NDArray[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the number of each sample's owner, and the owners' names in ascending order.
-
-    Args:
-        owners: of each sample, names or numbers.
-
-    Returns:
-        Shape (n,), and the names by number.
-    """
+    """Return the number of each sample's owner, shape (n,), and the owners' names, ascending."""
     if isinstance(owners, np.ndarray):
-        known, numbers = np.unique(owners, return_inverse=True)
-        return numbers.astype(np.int64), tuple(str(name) for name in known)
+        distinct, numbers = np.unique(owners, return_inverse=True)
+        return numbers.astype(np.int64), tuple(str(name) for name in distinct)
     names = tuple(sorted(set(owners)))
-    number = {name: place for place, name in enumerate(names)}
+    number = {name: number_ for number_, name in enumerate(names)}
     return np.array([number[name] for name in owners], dtype=np.int64), names
 
 
@@ -92,14 +85,14 @@ def pooled(
     collate: Collate,
     owned_by: str,
 ) -> PooledData:
-    """Return records as models take them.
+    """Return records prepared for models.
 
     Args:
-        records: of the data set's files.
-        is_test: which of them are for the test, shape (n,).
-        prepare: makes form and stored inputs of what the files have.
+        records: content of the files.
+        is_test: whether each is for the test, shape (n,).
+        prepare: makes form and stored inputs of the files' content.
         collate: makes a model's inputs of stored rows.
-        owned_by: what the natural clients are called.
+        owned_by: plural noun for the natural clients.
     """
     form, x = prepare(records.x)
     return PooledData(
@@ -116,41 +109,41 @@ def pooled(
 
 
 def require_trained(
-    held: NDArray[np.int64], owners: tuple[str, ...], owned_by: str, source: str
+    counts: NDArray[np.int64], owners: tuple[str, ...], owned_by: str, source: str
 ) -> None:
-    """Refuse natural clients of whom one has nothing to train on.
+    """Reject natural clients without training samples.
 
     Args:
-        held: training samples of each.
+        counts: number of training samples of each.
         owners: their names.
-        owned_by: what they are called.
-        source: what the data are called.
+        owned_by: plural noun for them.
+        source: name of the data in the message.
 
     Raises:
         ConfigurationError: names the first of them.
     """
-    if not held.all():
-        name = owners[int(np.argmin(held))]
+    if not counts.all():
+        name = owners[int(np.argmin(counts))]
         raise ConfigurationError(f"{source}: {name!r} of the {owned_by} has no training sample")
 
 
 def held_out(
     records: Records, share: float | None, rng: np.random.Generator, usual: float = 0.2
 ) -> NDArray[np.bool_]:
-    """Return which samples are for the test: as the files say, else a share of each owner's.
+    """Return whether each sample is for the test: from the files, else a share per owner.
 
     Args:
-        records: of the data set's files, with owners.
-        share: of each owner's samples, rounded to whole ones; None for the usual one. An owner's
-            last sample is never taken from its training.
-        rng: draws the samples that are held out.
-        usual: the share where none is given.
+        records: content of the files, with owners.
+        share: of each owner's samples, rounded; None for the default. An owner's last sample is
+            always for training.
+        rng: draws the test samples.
+        usual: the default share.
 
     Returns:
         Shape (n,).
 
     Raises:
-        ConfigurationError: there is a share, but the files have a split of their own.
+        ConfigurationError: a share is set, but the files have a split of their own.
         ValueError: the records have neither owners nor a split.
     """
     if records.is_test is not None:
@@ -162,11 +155,11 @@ def held_out(
         return records.is_test
     if records.owner is None:
         raise ValueError("records without owners and without a split")
-    held = np.bincount(records.owner, minlength=len(records.owners))
-    taken = np.minimum(np.floor(held * (share or usual) + 0.5).astype(np.int64), held - 1)
+    counts = np.bincount(records.owner, minlength=len(records.owners))
+    test_counts = np.minimum(np.floor(counts * (share or usual) + 0.5).astype(np.int64), counts - 1)
     shuffled = rng.permutation(len(records.y))
     order = shuffled[np.argsort(records.owner[shuffled], kind="stable")]
-    place = np.arange(len(order)) - np.repeat(np.cumsum(held) - held, held)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     is_test = np.zeros(len(order), dtype=np.bool_)
-    is_test[order] = place < np.repeat(taken, held)
+    is_test[order] = rank < np.repeat(test_counts, counts)
     return is_test

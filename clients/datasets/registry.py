@@ -1,4 +1,4 @@
-"""The data sets by name: a new one takes its file and one line here."""
+"""The data sets by name; a new one needs its file and one line here."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ if TYPE_CHECKING:
     from clients.datasets.settings_table import SettingsTable
 
 DATASETS: dict[str, DataSet] = {
-    one.name: one for one in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140, OWN)
+    data_set.name: data_set
+    for data_set in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140, OWN)
 }
 
 PATH_OPTIONS = ("glove",)
-"""Options of any data set that are paths: what is recorded is the file's digest."""
+"""Options that are paths; a run records the file's digest instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataChoice:
-    """Which data, and how they are divided among the clients: the table `data` of TOML.
+    """The table `data` of TOML: a data set and its division.
 
     Attributes:
         name: one of `DATASETS`.
-        path: the file or folder, for data sets that are not bundled.
-        options: settings of the data set's own.
-        partition: name and settings of the partitioner; empty for the data set's usual one.
+        path: the file or folder; None for a bundled data set.
+        options: the data set's own settings.
+        partition: name and settings of the partitioner; empty for the data set's default.
     """
 
     name: str
@@ -57,27 +58,20 @@ class DataChoice:
 
 
 def verify_choice(choice: DataChoice) -> None:
-    """Refuse a choice whose names or settings are wrong, before any file is read.
-
-    Args:
-        choice: which data.
-
-    Raises:
-        ConfigurationError: names the value and the rule.
-    """
+    """Validate names and settings before any file is read; raise ConfigurationError."""
     _settings(choice)
 
 
 def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> FederatedData:
-    """Return a data set, divided among clients; the same for the same arguments and stream.
+    """Return a data set divided among clients, deterministic in its arguments and stream.
 
     Args:
-        choice: which data.
+        choice: the data set.
         clients: number of clients K.
         rng: stream of the split and of the division.
 
     Returns:
-        The divided data, each client with at least one training sample, all read-only.
+        Read-only data; each client has at least one training sample.
 
     Raises:
         ConfigurationError: a wrong name or setting, a path missing or superfluous, more clients
@@ -103,20 +97,13 @@ def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> 
 
 
 def without_paths(choice: DataChoice) -> DataChoice:
-    """Return a choice without what is a path, which is another on each machine.
-
-    Args:
-        choice: which data.
-    """
+    """Return a choice without its paths, which differ between machines."""
     options = {key: value for key, value in choice.options.items() if key not in PATH_OPTIONS}
     return DataChoice(choice.name, None, options, choice.partition)
 
 
 def data_set_named(name: str) -> DataSet:
-    """Return a data set.
-
-    Args:
-        name: one of `DATASETS`.
+    """Return a data set by name.
 
     Raises:
         ConfigurationError: unknown name.
@@ -127,37 +114,31 @@ def data_set_named(name: str) -> DataSet:
 
 
 def recognise(path: Path) -> DataSet:
-    """Return the data set whose files stand behind a path.
-
-    Args:
-        path: a file or folder.
+    """Return the data set whose files are at a path.
 
     Raises:
-        ConfigurationError: it has the layout of none of them.
+        ConfigurationError: no data set has this layout.
     """
     layout = layout_of(path)
     first = first_input(layout) if layout.kind is FileKind.LEAF else None
     for data_set in DATASETS.values():
-        if any(known.fits(layout) for known in data_set.formats) and (
+        if any(format_.fits(layout) for format_ in data_set.formats) and (
             layout.kind is not FileKind.LEAF or data_set.is_input_of(first)
         ):
             return data_set
-    having = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
+    fields = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
     raise ConfigurationError(
-        f"{path}: a {layout.kind.value}{having} is of none of the data sets {', '.join(DATASETS)}"
+        f"{path}: a {layout.kind.value}{fields} is of none of the data sets {', '.join(DATASETS)}"
     )
 
 
 def data_digest(choice: DataChoice) -> dict[str, Any]:
-    """Return what a run records of its data: no path, but the sha256 of each file that is read.
-
-    Args:
-        choice: which data.
+    """Return a run's record of its data: the sha256 of each file instead of paths.
 
     Returns:
-        `name`; `options` and `partition` with the defaults that apply, a path in them replaced by
-        its file's sha256; `sha256` of the data file, or a list of those of a folder's files in
-        the order in which they are read; nothing for bundled data.
+        `name`; `options` and `partition` with defaults, a path in them replaced by its file's
+        sha256; `sha256` of the data file, or a list for a folder's files in reading order; none for
+        bundled data.
 
     Raises:
         ConfigurationError: a wrong name or setting, or a file that cannot be read.
@@ -166,7 +147,7 @@ def data_digest(choice: DataChoice) -> dict[str, Any]:
     settings = options.model_dump(exclude_none=True)
     for key in PATH_OPTIONS:
         if key in settings:
-            # Not the path: it is another on each machine.
+            # The path differs between machines.
             settings[key] = _sha256(Path(settings[key]))
     recorded = {
         "name": data_set.name,
@@ -189,7 +170,7 @@ def _settings(choice: DataChoice) -> tuple[DataSet, SettingsTable, Partition]:
 
 
 def _require_undivided(choice: DataChoice, partition: Partition) -> None:
-    """Refuse to divide what each client has of its own, or to read it from one path.
+    """Reject a division or a common path of private samples.
 
     Raises:
         ConfigurationError: names the setting.
@@ -207,7 +188,7 @@ def _require_undivided(choice: DataChoice, partition: Partition) -> None:
 
 
 def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tuple[Samples, ...]]:
-    """Return the samples of all parts in one piece, and each part's as a view of it."""
+    """Return the samples of all parts in one array, and each part as a view of it."""
     rows = np.concatenate(parts)
     x, y = pool.x[rows], pool.y[rows]
     x.setflags(write=False)

@@ -1,9 +1,9 @@
-r"""`sent140`: is a tweet positive? One client for each Twitter account (Sentiment140, LEAF).
+r"""`sent140`: the sentiment of a tweet; one client for each Twitter account (Sentiment140, LEAF).
 
-As the authors' code has it: words and marks by `[\w']+|[.,!?;]`, the first 25 of them, filled up on
-the right; GloVe vectors that are not trained, zeros for a word that GloVe does not know and for the
-filling. Not as there: capitals are lowered first, for GloVe 6B knows no others; the authors did
-not, and lost every sixth word (`lower = false` does as they did).
+As in the authors' code: words and marks by `[\w']+|[.,!?;]`, the first 25 of them, padded on the
+right; untrained GloVe vectors, zeros for unknown words and padding. Unlike there, text is lowered
+first, because GloVe 6B has no capitals: without that every sixth word is unknown (`lower = false`
+does as the authors did).
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ HUGGING_FACE = {"user": Column.TEXT, "text": Column.TEXT, "sentiment": Column.WH
 _TOKEN = re.compile(r"[\w']+|[.,!?;]")
 _TEXT_PLACE = 4  # LEAF: id, date, query, account, text
 _SENTIMENTS = {0: 0, 4: 1}
-"""Sentiment140 knows 2, neutral, too: only in its test file, which nobody trains on."""
+"""Sentiment140 also has 2, neutral, but only in its test file."""
 
 
 class Sent140Options(SettingsTable):
-    """What can be chosen.
+    """Settings.
 
     Attributes:
         glove: path of the word vectors.
-        lower: whether capitals are lowered before words are looked up.
-        test_share: of each account's samples, for the test; 0.2 if not given. Only where the files
-            have no split of their own.
+        lower: whether text is lowered before words are looked up.
+        test_share: share of each account's samples in the test, by default 0.2; only for files
+            without a split of their own.
     """
 
     glove: FilePath = Field(description="the path of GloVe word vectors, .npz or text")
@@ -66,7 +66,7 @@ class Sent140Options(SettingsTable):
 
 
 def _table(layout: Layout) -> Records:
-    """Return the tweets of our own table, which states a split."""
+    """Return the tweets of our own table, which has a split."""
     texts: list[str] = []
     columns: dict[str, list[NDArray[np.int64]]] = {"user": [], "is_test": [], "label": []}
     for path in layout.files:
@@ -85,7 +85,7 @@ def _table(layout: Layout) -> Records:
 
 
 def _hugging_face(layout: Layout) -> Records:
-    """Return the tweets of the Hugging Face layout, which states no split.
+    """Return the tweets of the Hugging Face layout, which has no split.
 
     Raises:
         ConfigurationError: a table is damaged, or a text, a label or a name breaks its rule.
@@ -116,14 +116,14 @@ def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
         )
     texts = _require_texts(where, [tweet[_TEXT_PLACE] for tweet in x])
     labels: list[int] = []
-    for given in y:
-        # LEAF writes text, "0" and "4"; some tools that read it write numbers, and 1 for 4.
-        found = {"0": 0, "1": 1, "4": 1}.get(str(given)) if type(given) in {str, int} else None
-        if found is None:
+    for label in y:
+        # LEAF writes "0" and "4" as text; some tools write numbers, and 1 for 4.
+        class_ = {"0": 0, "1": 1, "4": 1}.get(str(label)) if type(label) in {str, int} else None
+        if class_ is None:
             raise ConfigurationError(
-                f"{where}: label {str(given)[:20]!r}; must be 0 (negative), or 4 or 1 (positive)"
+                f"{where}: label {str(label)[:20]!r}; must be 0 (negative), or 4 or 1 (positive)"
             )
-        labels.append(found)
+        labels.append(class_)
     return LeafPart(_as_records(texts), np.array(labels, dtype=np.int64))
 
 
@@ -143,12 +143,12 @@ def _require_texts(where: str, texts: list[str]) -> list[str]:
 
 
 def _require_one_of(
-    where: str, name: str, values: NDArray[np.int64], known: tuple[int, ...]
+    where: str, name: str, values: NDArray[np.int64], allowed: tuple[int, ...]
 ) -> None:
-    wrong = ~np.isin(values, known)
+    wrong = ~np.isin(values, allowed)
     if wrong.any():
         raise ConfigurationError(
-            f"{where}: {name} {values[wrong][0]}; must be {' or '.join(map(str, known))}"
+            f"{where}: {name} {values[wrong][0]}; must be {' or '.join(map(str, allowed))}"
         )
 
 
@@ -165,20 +165,20 @@ def _pool(records: Records, options: Sent140Options, rng: np.random.Generator) -
 
 
 def _prepared(texts: NDArray[Any], glove: Path, *, lower: bool) -> tuple[DataForm, Inputs]:
-    """Return tokens of the texts, and the vectors of those words that occur and are known.
+    """Return tokens of the texts, and the vectors of the known words that occur.
 
-    Token 0 is the filling and every unknown word; the others are words in ascending order.
+    Token 0 stands for padding and unknown words; the others are words in ascending order.
     """
     rows = [_TOKEN.findall(text.lower() if lower else text)[:TOKENS] for text in texts]
     vectors = read_glove(glove, {word for row in rows for word in row})
     words = sorted(vectors)
-    token = {word: place for place, word in enumerate(words, start=1)}
+    token = {word: number for number, word in enumerate(words, start=1)}
     embedding = np.zeros((len(words) + 1, width_of(vectors)), dtype=np.float32)
     embedding[1:] = [vectors[word] for word in words]
     embedding.setflags(write=False)
     tokens = np.zeros((len(rows), TOKENS), dtype=np.int32)
-    for place, row in enumerate(rows):
-        tokens[place, : len(row)] = [token.get(word, 0) for word in row]
+    for number, row in enumerate(rows):
+        tokens[number, : len(row)] = [token.get(word, 0) for word in row]
     return DataForm((TOKENS,), CLASSES, "int64", len(embedding), embedding), tokens
 
 
@@ -193,7 +193,7 @@ SENT140 = DataSet(
     ),
     owned_by="accounts",
     is_input_of=_is_tweet,
-    # Not the test file: its third class, neutral, is none of ours.
+    # Without the test file, which has a third class, neutral.
     hub=HubFiles(
         "stanfordnlp/sentiment140",
         (

@@ -1,4 +1,4 @@
-"""Tables of settings as TOML has them: checked when a run is prepared, before any file is read."""
+"""Tables of settings in TOML, validated before any file is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FilePath = Annotated[str, Field(min_length=1)]
 
 
 class SettingsTable(BaseModel):
-    """A table of the TOML file: no unknown keys, no guessing of types."""
+    """Base class of TOML tables: unknown keys and implicit conversions are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -27,18 +27,15 @@ T = TypeVar("T", bound=SettingsTable)
 
 
 def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Return the settings behind plain values.
+    """Return validated settings.
 
     Args:
-        table: what they must be.
+        table: the class of the settings.
         values: keys and values.
-        where: the table's place in the TOML file.
-
-    Returns:
-        The checked settings, with the default of each that is not given.
+        where: the table's path in the TOML file.
 
     Raises:
-        ConfigurationError: names the first setting that is wrong, and the rule.
+        ConfigurationError: names the first wrong setting, and the rule.
     """
     try:
         return table.model_validate(dict(values))
@@ -46,8 +43,8 @@ def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
         first = error.errors()[0]
         key = str(first["loc"][0])[:80]
         if first["type"] == "missing":
-            about = table.model_fields[key].description or "it has no default"
-            raise ConfigurationError(f"{where}.{key}: must be given: {about}") from error
+            description = table.model_fields[key].description or "it has no default"
+            raise ConfigurationError(f"{where}.{key}: must be given: {description}") from error
         rule = first["msg"] if first["type"] != "extra_forbidden" else "there is no such setting"
         raise ConfigurationError(
             f"{where}.{key}: {rule} (given: {str(first['input'])[:80]})"

@@ -1,11 +1,10 @@
 """`shakespeare`: the next character of a role's text, one client for each speaking role (LEAF).
 
-A sample is a window of 80 characters and the one that follows; windows begin at every character.
+A sample is a window of 80 characters and the next one; windows start at every character.
 
-* `split = "official"` is that of the files: random over windows that overlap, so that what is to be
-  told in the test stands inside training windows. It is what the paper's figures were made with.
-* `split = "position"` is the last fifth of each role: no training window reaches into what is to be
-  told in the test.
+* `split = "official"` is that of the files: random over overlapping windows, so that test
+  characters occur in training windows. The paper's figures were made with it.
+* `split = "position"` is the last fifth of each role: no training window overlaps the test.
 """
 
 from __future__ import annotations
@@ -48,16 +47,16 @@ _NO_CHARACTER = 255
 
 
 class ShakespeareOptions(SettingsTable):
-    """What can be chosen: the split; the files' own where they have one, if not given."""
+    """Settings: the split; by default the files' own if they have one."""
 
     split: Literal["official", "position"] | None = None
 
 
 def _arrays(layout: Layout) -> Records:
-    """Return the windows of our own file, which holds each text once.
+    """Return the windows of our own file, which has each text once.
 
     Raises:
-        ConfigurationError: the file is damaged, or its arrays do not go together.
+        ConfigurationError: the file is damaged, or its arrays do not match.
     """
     path, arrays = layout.path, read_arrays(layout.path, RULES)
     if "".join(arrays["alphabet"]) != ALPHABET:
@@ -88,7 +87,7 @@ def _arrays(layout: Layout) -> Records:
 
 
 def _lines(layout: Layout) -> Records:
-    """Return the windows of the Hugging Face layout, which states no split.
+    """Return the windows of the Hugging Face layout, which has no split.
 
     Raises:
         ConfigurationError: the file is damaged or empty, or a sample breaks its rule.
@@ -124,22 +123,22 @@ def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
 def _in_text_order(user: LeafUser) -> UserSamples:
     """Return training and test windows merged into the text that they were cut from.
 
-    Both are in its order. Where neither goes on from the last window, training comes first.
+    Both are in text order. Where neither continues the last window, training comes first.
     """
     samples = train_first(user)
-    begins = [window.tobytes() for window in samples.x]
-    goes_on = [
+    windows = [window.tobytes() for window in samples.x]
+    successors = [
         window[1:].tobytes() + bytes([label])
         for window, label in zip(samples.x, samples.y.tolist(), strict=True)
     ]
-    split, end = int(np.count_nonzero(~samples.is_test)), len(begins)
-    inner = set(goes_on)
+    split, end = int(np.count_nonzero(~samples.is_test)), len(windows)
+    inner = set(successors)
     train, test, order = 0, split, list[int]()
     while train < split and test < end:
         if order:
-            takes_test = begins[test] == goes_on[order[-1]] != begins[train]
-        else:  # the first window of a text goes on from no other one
-            takes_test = begins[test] not in inner and begins[train] in inner
+            takes_test = windows[test] == successors[order[-1]] != windows[train]
+        else:  # the first window of a text continues no other one
+            takes_test = windows[test] not in inner and windows[train] in inner
         order.append(test if takes_test else train)
         test, train = test + takes_test, train + (not takes_test)
     order += [*range(train, split), *range(test, end)]
@@ -163,19 +162,19 @@ def _bytes_of(where: str, window: object, following: object) -> bytes:
 
 
 def _numbered_characters(where: str, content: bytearray) -> NDArray[np.uint8]:
-    """Return the place of each character in the alphabet, one row per sample.
+    """Return the alphabet index of each character, one row per sample.
 
     Raises:
-        ConfigurationError: names the first that has none.
+        ConfigurationError: names the first unknown character.
     """
-    places = np.full(256, _NO_CHARACTER, dtype=np.uint8)
-    places[np.frombuffer(ALPHABET.encode("latin-1"), dtype=np.uint8)] = np.arange(len(ALPHABET))
-    given = np.frombuffer(content, dtype=np.uint8)
-    numbers = places[given]
+    index_of = np.full(256, _NO_CHARACTER, dtype=np.uint8)
+    index_of[np.frombuffer(ALPHABET.encode("latin-1"), dtype=np.uint8)] = np.arange(len(ALPHABET))
+    characters = np.frombuffer(content, dtype=np.uint8)
+    numbers = index_of[characters]
     if (numbers == _NO_CHARACTER).any():
         first = int(np.argmax(numbers == _NO_CHARACTER))
         raise ConfigurationError(
-            f"{where}: {chr(given[first])!r} is not in the alphabet (sample "
+            f"{where}: {chr(characters[first])!r} is not in the alphabet (sample "
             f"{first // (WINDOW + 1)})"
         )
     return numbers.reshape(-1, WINDOW + 1)
@@ -203,10 +202,10 @@ def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
 
 
 def _require_one_text(role: str, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
-    """Refuse windows that do not follow one another, of which the last fifth means nothing.
+    """Reject windows that are not consecutive, as their last fifth would mean nothing.
 
     Raises:
-        ConfigurationError: names the role and the first of them.
+        ConfigurationError: names the role and the first such window.
     """
     follows = (x[1:, :-1] == x[:-1, 1:]).all(axis=1) & (x[1:, -1] == y[:-1])
     if not follows.all():

@@ -1,4 +1,4 @@
-"""What the files of a data set hold: the paper's Table 2, and whether all of it can be read."""
+"""Summary (the paper's Table 2) and verification of a data set's files."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DataSummary:
-    """A row of Table 2, and how the files divide it.
+    """A row of Table 2, with the files' own split.
 
     Attributes:
         dataset: name in the registry.
-        devices: natural clients.
+        devices: number of natural clients.
         samples: of all of them.
         mean: samples per device.
         stdev: population standard deviation of the samples per device.
-        smallest: samples of the device that has fewest.
-        largest: samples of the device that has most.
-        train: training samples by the files' own split; None where they have none.
+        smallest: samples of the device with fewest.
+        largest: samples of the device with most.
+        train: training samples by the files' own split; None without one.
         test: test samples likewise.
     """
 
@@ -47,11 +47,7 @@ class DataSummary:
 
 
 def summarise(path: Path, name: str | None = None) -> DataSummary:
-    """Return what the files behind a path hold.
-
-    Args:
-        path: a file or folder.
-        name: of the data set; None to tell it from the files.
+    """Summarise the files at a path; without a name the data set is recognised from the files.
 
     Raises:
         ConfigurationError: the files are of no data set or of another, or damaged.
@@ -60,31 +56,28 @@ def summarise(path: Path, name: str | None = None) -> DataSummary:
     records = data_set.records(path)
     if records.owner is None:
         raise ConfigurationError(f"data set {data_set.name!r} has no natural clients")
-    held = np.bincount(records.owner, minlength=len(records.owners))
+    counts = np.bincount(records.owner, minlength=len(records.owners))
     test = None if records.is_test is None else int(records.is_test.sum())
     return DataSummary(
         dataset=data_set.name,
-        devices=len(held),
-        samples=int(held.sum()),
-        mean=float(held.mean()),
-        stdev=float(held.std()),
-        smallest=int(held.min()),
-        largest=int(held.max()),
-        train=None if test is None else int(held.sum()) - test,
+        devices=len(counts),
+        samples=int(counts.sum()),
+        mean=float(counts.mean()),
+        stdev=float(counts.std()),
+        smallest=int(counts.min()),
+        largest=int(counts.max()),
+        train=None if test is None else int(counts.sum()) - test,
         test=test,
     )
 
 
 def verify_files(path: Path, name: str | None = None, glove: Path | None = None) -> DataSet:
-    """Refuse files that a run of all their natural clients would refuse.
+    """Verify files as a run with all their natural clients would; return their data set.
 
     Args:
         path: a file or folder.
-        name: of the data set; None to tell it from the files.
-        glove: word vectors to check with them, for a data set that takes some.
-
-    Returns:
-        The data set.
+        name: of the data set; None to recognise it from the files.
+        glove: word vectors to verify with them.
 
     Raises:
         ConfigurationError: names the first fault.
@@ -101,7 +94,7 @@ def verify_files(path: Path, name: str | None = None, glove: Path | None = None)
 def _require_split(path: Path, data_set: DataSet, records: Records) -> None:
     if records.owner is None or records.is_test is None:
         return
-    held = np.bincount(records.owner[~records.is_test], minlength=len(records.owners))
-    require_trained(held, records.owners, data_set.owned_by or "clients", str(path))
+    counts = np.bincount(records.owner[~records.is_test], minlength=len(records.owners))
+    require_trained(counts, records.owners, data_set.owned_by or "clients", str(path))
     if not records.is_test.any():
         raise ConfigurationError(f"{path}: has no test samples")

@@ -1,1 +1,1 @@
-"""Reading files that may be damaged or hostile: arrays, tables, LEAF's JSON, word vectors."""
+"""Readers of data files, which may be damaged or hostile."""

@@ -1,9 +1,9 @@
-"""Reading arrays out of an `.npz` file that may be damaged or hostile.
+"""A reader of arrays in an `.npz` file, which may be damaged or hostile.
 
-`numpy.load` evaluates the header and allocates the shape it states before it reads. Here the
-order is: size of the file, names and stated sizes in it, each array's header against one pattern,
-then its bytes, piece by piece and no more than its header asks for, with their checksum. Nothing
-is ever unpickled, whatever the file says.
+`numpy.load` evaluates the header and allocates the stated shape before it reads. Here the order is:
+size of the file, names and stated sizes in it, each array's header against one pattern, then its
+bytes, piece by piece, no more than the header states, with their checksum. Nothing is ever
+unpickled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_TEXT = 200
 
 _PREAMBLE_BYTES = 10  # magic, version, length of the header
 _LONGEST_HEADER = 4096
-# `ZipFile.read` would unpack a member in one piece, whatever size the archive states for it.
+# `ZipFile.read` would unpack a member in one piece, of any size.
 _PIECE_BYTES = 2**20
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<length>..)"
@@ -57,16 +57,15 @@ _DAMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class ArrayRule:
-    """What one array of the file must be.
+    """The required form of an array.
 
     Attributes:
-        dtype: exact type of its elements, as NumPy writes it; "<U" for text of any length up to
-            `LONGEST_TEXT`.
-        shape: its shape; None where any length will do.
-        low: smallest value allowed; of numbers only, which are finite in any case.
-        high: largest value allowed.
-        rows: arrays of one word here have equally many rows.
-        by_column: whether it may also be written column by column, as Fortran and R do.
+        dtype: exact element type, in NumPy's notation; "<U" for text of up to `LONGEST_TEXT`.
+        shape: its shape; None for any length.
+        low: least value of numbers; they must be finite in any case.
+        high: greatest value.
+        rows: group name; arrays of one group have equally many rows.
+        by_column: whether Fortran order is also allowed.
     """
 
     dtype: str
@@ -79,7 +78,7 @@ class ArrayRule:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Where an array's bytes begin in its member, their type, their shape and its order."""
+    """Position of an array's bytes in its member, with type, shape and order."""
 
     start: int
     dtype: str
@@ -88,14 +87,11 @@ class _Form:
 
 
 def require_file(path: Path) -> None:
-    """Refuse what is there under a name and is no file.
-
-    Args:
-        path: of the file.
+    """Reject a path that is not a regular file.
 
     Raises:
-        ConfigurationError: there is nothing, or a folder, a pipe or a device.
-        OSError: nobody may look.
+        ConfigurationError: it does not exist, or is a folder, a pipe or a device.
+        OSError: it is not accessible.
     """
     if not path.exists():
         raise ConfigurationError(f"{path}: no such file")
@@ -104,14 +100,14 @@ def require_file(path: Path) -> None:
 
 
 def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an `.npz` file, each of them checked against its rule.
+    """Return the arrays of an `.npz` file, checked against their rules.
 
     Args:
         path: the file.
-        rules: rule of every array that must be there; no other may be.
+        rules: of every array; no other may exist.
 
     Returns:
-        The arrays by name, none of them empty.
+        The arrays by name, not empty.
 
     Raises:
         ConfigurationError: the file is missing, damaged or too large, or breaks a rule.
@@ -156,7 +152,7 @@ def _entries(
 
 
 def _stated(where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, rule: ArrayRule) -> _Form:
-    """Return what a member says of itself, from its first bytes alone.
+    """Return a member's stated form, from its first bytes alone.
 
     Raises:
         ConfigurationError: its header is not that of a plain array, or breaks the rule.
@@ -177,19 +173,21 @@ def _stated(where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, rule: 
     if 0 in shape[1:]:
         raise ConfigurationError(f"{where}: shape {shape} holds nothing")
     start = _PREAMBLE_BYTES + int.from_bytes(header["length"], "little")
-    held = entry.file_size - start
-    if header.end() != start or held != math.prod(shape) * np.dtype(dtype).itemsize:
-        raise ConfigurationError(f"{where}: {held} bytes of data do not make up shape {shape}")
+    data_bytes = entry.file_size - start
+    if header.end() != start or data_bytes != math.prod(shape) * np.dtype(dtype).itemsize:
+        raise ConfigurationError(
+            f"{where}: {data_bytes} bytes of data do not make up shape {shape}"
+        )
     return _Form(start, dtype, shape, "F" if by_column else "C")
 
 
-def _is_text(wanted: str, dtype: str) -> bool:
-    length = dtype.removeprefix(wanted)
-    return wanted == "<U" and length.isdecimal() and 0 < int(length) <= LONGEST_TEXT
+def _is_text(prefix: str, dtype: str) -> bool:
+    length = dtype.removeprefix(prefix)
+    return prefix == "<U" and length.isdecimal() and 0 < int(length) <= LONGEST_TEXT
 
 
 def _require_rows(path: Path, stated: Mapping[str, _Form], rules: Mapping[str, ArrayRule]) -> None:
-    """Refuse arrays without rows, and those that do not belong together.
+    """Reject arrays without rows, or with different numbers of rows.
 
     Raises:
         ConfigurationError: names the number of rows of each.
@@ -203,10 +201,10 @@ def _require_rows(path: Path, stated: Mapping[str, _Form], rules: Mapping[str, A
 def _array(
     where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, form: _Form, rule: ArrayRule
 ) -> NDArray[Any]:
-    """Return an array that is made of no more than what its header has asked for.
+    """Return an array; memory is bounded by the stated size.
 
     Raises:
-        ConfigurationError: the member ends before, or a value is out of its bounds.
+        ConfigurationError: the member is truncated, or a value is out of bounds.
     """
     content = bytearray(entry.file_size)
     with archive.open(entry) as member:
@@ -227,7 +225,7 @@ def _array(
 
 
 def require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
-    """Refuse numbers out of their bounds, and what is no number.
+    """Reject numbers out of bounds, and values that are not finite.
 
     Args:
         where: file and name of the array.
@@ -237,7 +235,7 @@ def require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
     Raises:
         ConfigurationError: names the smallest and the largest, and the bounds.
     """
-    # Not the other way round: what is no number at all is no less than anything.
+    # In this form: comparisons with NaN are false.
     if not (rule.low <= array.min() and array.max() <= rule.high and np.isfinite(array).all()):
         raise ConfigurationError(
             f"{where}: values {array.min()} .. {array.max()}, outside {rule.low} .. {rule.high}"
@@ -245,7 +243,7 @@ def require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
 
 
 def _require_characters(where: str, array: NDArray[Any]) -> None:
-    """Refuse text of numbers that are no characters, which NumPy finds out only at their use.
+    """Reject text with invalid code points, which NumPy finds only on use.
 
     Raises:
         ConfigurationError: names the first.

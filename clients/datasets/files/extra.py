@@ -1,4 +1,4 @@
-"""Packages that only some data need, and that not every install has."""
+"""Imports of optional packages for some data."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ledger.protocol.errors import ConfigurationError
 
 
 def imported(module: str, extra: str, purpose: str) -> Any:
-    """Return a module of an extra.
+    """Return a module of an extra; raise ConfigurationError with the extra's name if it is missing.
 
     Args:
         module: its name.
-        extra: what brings it.
-        purpose: what it is needed for, as a sentence begins.
+        extra: the extra that installs it.
+        purpose: subject of the message, plural.
 
     Raises:
-        ConfigurationError: it is not installed; names the extra.
+        ConfigurationError: it is not installed.
     """
     try:
         return import_module(module)

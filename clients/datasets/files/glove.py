@@ -1,6 +1,6 @@
-"""Word vectors as GloVe has them: text, one word and its numbers a line, or an `.npz` file.
+"""GloVe word vectors: text, one word and its numbers per line, or an `.npz` file.
 
-Only those of the words that are asked for are kept: the usual files have 400,000 words and more.
+Only the vectors of requested words are kept: usual files have 400,000 words and more.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def read_glove(path: Path, words: Set[str]) -> WordVectors:
 
     Args:
         path: an `.npz` file with `word` and `vector`, or a text file.
-        words: which are wanted.
+        words: the requested ones.
 
     Returns:
-        At least one vector; where a word stands twice, its first.
+        At least one vector; the first for a repeated word.
 
     Raises:
-        ConfigurationError: the file is damaged or too large, its vectors are not all of one
-            width or not finite, or it has none of the words.
+        ConfigurationError: the file is damaged or too large, its vectors differ in width or are not
+            finite, or it has none of the words.
     """
     vectors = _arrays(path, words) if path.suffix == ".npz" else _lines(path, words)
     if not vectors:
@@ -49,7 +49,7 @@ def read_glove(path: Path, words: Set[str]) -> WordVectors:
 
 
 def width_of(vectors: Mapping[str, NDArray[np.float32]]) -> int:
-    """Return how many numbers each vector has."""
+    """Return the width of the vectors."""
     return len(next(iter(vectors.values())))
 
 

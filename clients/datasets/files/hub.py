@@ -1,7 +1,7 @@
-"""Fetching a data set's files from the Hugging Face hub, as they lie there.
+"""Download of a data set's files from the Hugging Face hub, unchanged.
 
-`datasets.load_dataset` would make Arrow files of its own of them, twice their size and of other
-bytes with each version; here what is recorded of a run is the digest of the published file.
+`datasets.load_dataset` would convert them to Arrow files, twice as large and with different bytes
+in each version; a run records the digest of the published files.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _TIMEOUT_SECONDS = 30
 
 
 def fetch(source: HubFiles, destination: Path) -> tuple[Path, ...]:
-    """Put a data set's files into a new folder; all of them, or nothing.
+    """Download a data set's files into a new folder, all of them or nothing.
 
     Args:
-        source: where they are. The hub is that of HF_ENDPOINT, if it is set; no token is sent.
-        destination: the folder to make.
+        source: the files. The hub is that of HF_ENDPOINT, if it is set; no token is sent.
+        destination: the new folder.
 
     Returns:
         The files.
 
     Raises:
-        ConfigurationError: the folder is there already, the extra is missing, the hub cannot be
-            reached or has no such files, or what came is not what it states.
+        ConfigurationError: the folder exists, the extra is missing, the hub cannot be reached or
+            lacks the files, or a file is not as stated.
     """
     if destination.exists():
         raise ConfigurationError(f"{destination} is there already")

@@ -1,4 +1,4 @@
-"""Which of the known layouts a path has: by folder, extension, and the names of arrays or columns.
+"""Detection of a path's layout: by folder, extension, and the names of arrays or columns.
 
 an .npz file                      arrays
 a .parquet file, or a folder      the Hugging Face layouts, and our own table of tweets
@@ -30,7 +30,7 @@ _LONGEST_HEADER = 4096
 
 
 class FileKind(StrEnum):
-    """How a file is written."""
+    """Kinds of data files."""
 
     ARRAYS = ".npz file"
     TABLE = ".parquet file or a folder of them"
@@ -40,13 +40,13 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files behind a path, and what they say they hold.
+    """The files at a path, and the fields that they state.
 
     Attributes:
-        path: as it was given.
-        kind: how they are written.
-        files: all of them, in the order in which they are read.
-        fields: names of arrays or columns; nothing for LEAF, where they are always the same.
+        path: as given.
+        kind: of the files.
+        files: in reading order.
+        fields: names of arrays or columns; empty for LEAF, where they never differ.
     """
 
     path: Path
@@ -56,13 +56,10 @@ class Layout:
 
 
 def layout_of(path: Path) -> Layout:
-    """Return which files stand behind a path.
-
-    Args:
-        path: a file or a folder.
+    """Return the layout of a file or folder.
 
     Raises:
-        ConfigurationError: there is nothing, nothing that fits, or files that do not go together.
+        ConfigurationError: the path does not exist, has an unknown layout, or inconsistent files.
     """
     try:
         if path.is_dir():
@@ -85,7 +82,7 @@ def layout_of(path: Path) -> Layout:
 
 def _folder(path: Path) -> Layout:
     if (path / "train").is_dir():
-        # By the name of the split first: a client's training samples come before its test.
+        # Ordered by split: a client's training samples come before its test.
         leaf = [file for part in ("train", "test") for file in _listed(path / part, "*.json")]
         if leaf:
             return Layout(path, FileKind.LEAF, tuple(leaf))

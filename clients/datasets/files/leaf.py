@@ -30,14 +30,14 @@ LONGEST_NAME = 200
 
 
 class LeafPart(NamedTuple):
-    """Some samples of one user, as records have them."""
+    """Some samples of one user, in the form of records."""
 
     x: NDArray[Any]
     y: Labels
 
 
 Convert = Callable[[str, list[Any], list[Any]], LeafPart]
-"""Makes samples of what the file has; the first argument says where that stands, for refusals."""
+"""Makes samples of a file's inputs and labels; the first argument is their source in messages."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class LeafUser:
 
 
 class UserSamples(NamedTuple):
-    """All samples of one user in the order in which they are kept; `is_test` tells the test's."""
+    """All samples of one user in their final order; `is_test` marks the test's."""
 
     x: NDArray[Any]
     y: Labels
@@ -69,19 +69,16 @@ def train_first(user: LeafUser) -> UserSamples:
 def read_leaf(
     layout: Layout, convert: Convert, ordered: Callable[[LeafUser], UserSamples] = train_first
 ) -> Records:
-    """Return the samples of a folder of LEAF, users by ascending name.
+    """Return the samples of a LEAF folder, users by ascending name, with the folder's split.
 
     Args:
-        layout: the folder's.
-        convert: makes samples of what a file has of one user.
-        ordered: puts a user's samples into the order in which they are kept.
-
-    Returns:
-        The records, with the folder's own split.
+        layout: of the folder.
+        convert: makes samples of one user's inputs and labels.
+        ordered: puts a user's samples into their final order.
 
     Raises:
         ConfigurationError: a file is damaged or too large, states a wrong number of samples, or
-            has a user who stands in two files of the same split.
+            repeats a user of the same split.
     """
     users: dict[str, LeafUser] = {}
     total = 0
@@ -100,10 +97,7 @@ def read_leaf(
 
 
 def first_input(layout: Layout) -> Any:
-    """Return one input of a folder of LEAF, by which its data set can be told.
-
-    Args:
-        layout: the folder's.
+    """Return one input of a LEAF folder, by which its data set is recognised.
 
     Raises:
         ConfigurationError: its smallest file is damaged, or has no samples.
@@ -129,10 +123,10 @@ def _joined(layout: Layout, users: list[tuple[str, UserSamples]]) -> Records:
 
 
 def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Yield name, inputs and labels of each user of one file, as long as all is as it says.
+    """Yield name, inputs and labels of each user of one file.
 
     Raises:
-        ConfigurationError: the file is damaged or too large, or breaks its own numbers.
+        ConfigurationError: the file is damaged or too large, or contradicts itself.
     """
     document = _document(path)
     users, counts = _list_in(path, document, "users"), _list_in(path, document, "num_samples")
@@ -177,7 +171,7 @@ def _refuse(constant: str) -> object:
 
 
 def _list_in(where: Path | str, table: object, key: str) -> list[Any]:
-    held = table.get(key) if isinstance(table, dict) else None
-    if not isinstance(held, list):
+    value = table.get(key) if isinstance(table, dict) else None
+    if not isinstance(value, list):
         raise ConfigurationError(f"{where}: {key} must be a list")
-    return held
+    return value

@@ -1,4 +1,4 @@
-"""Reading CSV and text files line by line, none of them longer than it may be."""
+"""Readers of CSV and text files, line by line, with a limit on their length."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ LONGEST_LINE = 65_536
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file with their ends; only "\n" ends one.
-
-    Args:
-        path: the file.
+    r"""Yield the lines of a UTF-8 file with their ends; only "\n" ends a line.
 
     Raises:
-        ConfigurationError: it cannot be read, it or a line is too large, or it is no text.
+        ConfigurationError: the file cannot be read or is not text, or it or a line is too large.
     """
     try:
         size = path.stat().st_size
@@ -44,11 +41,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the rows of a CSV file with a header.
-
-    Args:
-        path: the file.
-        columns: what to take of each row, in this order.
+    """Yield these columns of each row of a CSV file with a header.
 
     Raises:
         ConfigurationError: it is damaged or too large, a column is missing, or a row has another
@@ -62,13 +55,13 @@ def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
             raise ConfigurationError(
                 f"{path}: has the columns {', '.join(header)[:200]}; must have one {missing[0]!r}"
             )
-        places = [header.index(name) for name in columns]
+        indices = [header.index(name) for name in columns]
         for row in rows:
             if len(row) != len(header):
                 raise ConfigurationError(
                     f"{path}: line {rows.line_num}: {len(row)} fields, but the header has "
                     f"{len(header)}"
                 )
-            yield [row[place] for place in places]
+            yield [row[index] for index in indices]
     except csv.Error as error:
         raise ConfigurationError(f"{path}: line {rows.line_num}: {error}") from error

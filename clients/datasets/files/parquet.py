@@ -1,9 +1,9 @@
-"""Reading columns of Parquet files that may be damaged or hostile.
+"""A reader of Parquet columns, whose file may be damaged or hostile.
 
 The order is: size of the file, rows and sizes that its footer states, types of the columns, then
-rows, some thousands at a time. Text and images stay dictionaries until the length of each entry
-is known, for a file of a few kilobytes can repeat one long entry a billion times. A page is still
-unpacked at the size that it states, which is at most 2 GiB.
+rows, some thousands at a time. Text and images stay dictionaries until the length of each entry is
+checked, as a small file can repeat one long entry a billion times. A page is still unpacked at its
+stated size, at most 2 GiB.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BYTES = ("binary", "large_binary")
 
 
 class Column(StrEnum):
-    """What a column must hold."""
+    """Types of column content."""
 
     WHOLE = "whole numbers"
     TEXT = "text"
@@ -44,11 +44,8 @@ class Column(StrEnum):
 def column_names(path: Path) -> frozenset[str]:
     """Return the names of a table's columns.
 
-    Args:
-        path: the file.
-
     Raises:
-        ConfigurationError: it is no table, or too large.
+        ConfigurationError: it is damaged or too large.
     """
     with _opened(path) as table:
         return frozenset(table.schema_arrow.names)
@@ -59,15 +56,15 @@ def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, A
 
     Args:
         path: the file.
-        columns: what to read, and what it must hold.
+        columns: to read, with their types.
 
     Yields:
         Each column by name: whole numbers as int64, text as a list of str, images as a list of
         their files' bytes.
 
     Raises:
-        ConfigurationError: it is no table or too large, a column is missing or another, or an
-            entry is missing or too long.
+        ConfigurationError: the table is damaged or too large, a column is missing or has another
+            type, or an entry is missing or too long.
     """
     paths = {
         name: f"{name}.bytes" if kind is Column.IMAGE else name for name, kind in columns.items()
@@ -77,20 +74,20 @@ def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, A
         _require_columns(path, table.schema_arrow, columns)
         _require_bounds(path, table.metadata)
     with _opened(path, dictionaries) as table:
-        done, stated = 0, table.metadata.num_rows
+        rows_read, stated = 0, table.metadata.num_rows
         for batch in _batches(table, list(paths.values())):
-            batch.validate(full=True)  # Arrow itself follows an index wherever it points
+            batch.validate(full=True)  # Arrow does not check indices itself
             yield {
-                name: _entries(f"{path}: {name}, from row {done}", batch.column(name), kind)
+                name: _entries(f"{path}: {name}, from row {rows_read}", batch.column(name), kind)
                 for name, kind in columns.items()
             }
-            done += batch.num_rows
-    if done != stated:
-        raise ConfigurationError(f"{path}: has {done} rows, but states {stated}")
+            rows_read += batch.num_rows
+    if rows_read != stated:
+        raise ConfigurationError(f"{path}: has {rows_read} rows, but states {stated}")
 
 
 def _batches(table: Any, paths: list[str]) -> Iterator[Any]:
-    # One row group after the other: Arrow cannot join dictionaries of two inside a struct.
+    # Row group by row group: Arrow cannot join their dictionaries inside a struct.
     for group in range(table.num_row_groups):
         yield from table.iter_batches(
             _BATCH_ROWS, row_groups=[group], columns=paths, use_threads=False
@@ -99,7 +96,7 @@ def _batches(table: Any, paths: list[str]) -> Iterator[Any]:
 
 @contextmanager
 def _opened(path: Path, dictionaries: list[str] | None = None) -> Iterator[Any]:
-    """Open a table; whatever is wrong with it on the way becomes one kind of error.
+    """Open a table; any failure while it is open becomes one kind of error.
 
     Raises:
         ConfigurationError: there is no table, or it is damaged or too large.
@@ -128,22 +125,22 @@ def _require_columns(path: Path, schema: Any, columns: Mapping[str, Column]) -> 
             raise ConfigurationError(
                 f"{path}: has the columns {', '.join(schema.names)}; must have one {name!r}"
             )
-        found = schema.field(name).type
-        if not _is_kind(found, kind):
-            raise ConfigurationError(f"{path}: {name}: must hold {kind.value}, holds {found}")
+        type_ = schema.field(name).type
+        if not _is_kind(type_, kind):
+            raise ConfigurationError(f"{path}: {name}: must hold {kind.value}, holds {type_}")
 
 
-def _is_kind(found: Any, kind: Column) -> bool:
+def _is_kind(type_: Any, kind: Column) -> bool:
     types = imported("pyarrow.types", "data", ".parquet files")
-    held = found.value_type if types.is_dictionary(found) else found
+    value_type = type_.value_type if types.is_dictionary(type_) else type_
     match kind:
         case Column.WHOLE:
-            return bool(types.is_integer(found))
+            return bool(types.is_integer(type_))
         case Column.TEXT:
-            return str(held) in _TEXTS
+            return str(value_type) in _TEXTS
         case Column.IMAGE:
             fields = (
-                {field.name: str(field.type) for field in found} if types.is_struct(found) else {}
+                {field.name: str(field.type) for field in type_} if types.is_struct(type_) else {}
             )
             return fields.get("bytes") in _BYTES
 
@@ -152,7 +149,7 @@ def _require_bounds(path: Path, metadata: Any) -> None:
     if not 1 <= metadata.num_rows <= MAX_ROWS:
         raise ConfigurationError(f"{path}: {metadata.num_rows} rows; there may be 1 .. {MAX_ROWS}")
     for group in range(metadata.num_row_groups):
-        # Not column by column: where a footer is damaged, Arrow's `column` ends the process.
+        # Not per column: with a damaged footer Arrow's `column` crashes the process.
         size = metadata.row_group(group).total_byte_size
         if not 0 <= size <= MAX_GROUP_BYTES:
             raise ConfigurationError(
@@ -174,7 +171,7 @@ def _entries(where: str, column: Any, kind: Column) -> Any:
     if longest > LONGEST_ENTRY:
         raise ConfigurationError(f"{where}: an entry of {longest} bytes, more than {LONGEST_ENTRY}")
     entries = column.dictionary.to_pylist()
-    return [entries[place] for place in np.asarray(column.indices)]
+    return [entries[index] for index in np.asarray(column.indices)]
 
 
 def _require_no_gap(where: str, column: Any) -> None:

@@ -1,8 +1,7 @@
-"""Reading arrays out of a `.safetensors` file that may be damaged or hostile.
+"""A reader of arrays in a `.safetensors` file, which may be damaged or hostile.
 
-The format is a length, a header in JSON and the bytes of all tensors one behind the other, so it
-takes no library: the header is bounded and checked against the rules and the size of the file
-before a tensor is read.
+The format is a length, a JSON header and the bytes of all tensors. The header is bounded and
+checked against the rules and the size of the file before a tensor is read.
 """
 
 from __future__ import annotations
@@ -26,30 +25,27 @@ MAX_HEADER_BYTES = 65_536
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
 _TYPES = {"F32": "<f4", "U8": "|u1", "I64": "<i8"}
-"""What the format calls the types that are read here, and what NumPy does."""
+"""The format's names of the supported types, and NumPy's."""
 
 
 def tensor_names(path: Path) -> frozenset[str]:
     """Return the names of a file's tensors.
 
-    Args:
-        path: the file.
-
     Raises:
-        ConfigurationError: it cannot be read, is too large, or has no such header.
+        ConfigurationError: it is damaged or too large.
     """
     return frozenset(_header(path, _content(path)))
 
 
 def read_tensors(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a file, each of them checked against its rule.
+    """Return the tensors of a file, checked against their rules.
 
     Args:
         path: the file.
-        rules: rule of every tensor that must be there; no other may be.
+        rules: of every tensor; no other may exist.
 
     Returns:
-        The arrays by name, none of them empty, read-only.
+        The arrays by name, not empty, read-only.
 
     Raises:
         ConfigurationError: the file is missing, damaged or too large, or breaks a rule.
@@ -62,12 +58,12 @@ def read_tensors(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArra
             f"{', '.join(sorted(rules))}"
         )
     data = memoryview(content)[_LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little") :]
-    found = {name: _array(f"{path}: {name}", header[name], data, rules[name]) for name in header}
+    arrays = {name: _array(f"{path}: {name}", header[name], data, rules[name]) for name in header}
     for rows in {rule.rows for rule in rules.values()}:
-        lengths = {name: len(found[name]) for name in found if rules[name].rows == rows}
+        lengths = {name: len(arrays[name]) for name in arrays if rules[name].rows == rows}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
             raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
-    return found
+    return arrays
 
 
 def _content(path: Path) -> bytes:
@@ -104,14 +100,14 @@ def _array(where: str, entry: object, data: memoryview, rule: ArrayRule) -> NDAr
     """Return one tensor as a view of the file's bytes.
 
     Raises:
-        ConfigurationError: its entry is none, or breaks the rule.
+        ConfigurationError: its entry is malformed, or breaks the rule.
     """
     stated = entry if isinstance(entry, dict) else {}
     dtype = _TYPES.get(str(stated.get("dtype")))
     if dtype != rule.dtype:
-        wanted = next(name for name, known in _TYPES.items() if known == rule.dtype)
+        expected = next(name for name, known in _TYPES.items() if known == rule.dtype)
         raise ConfigurationError(
-            f"{where}: must be of type {wanted}, is {str(stated.get('dtype'))[:20]}"
+            f"{where}: must be of type {expected}, is {str(stated.get('dtype'))[:20]}"
         )
     shape, ends = _wholes(stated.get("shape")), _wholes(stated.get("data_offsets"))
     if len(shape) != len(rule.shape) or any(
@@ -128,7 +124,7 @@ def _array(where: str, entry: object, data: memoryview, rule: ArrayRule) -> NDAr
 
 
 def _wholes(value: object) -> tuple[int, ...]:
-    """Return a short list of whole numbers as it stands, nothing for what is none."""
+    """Return a short list of whole numbers; empty for any other value."""
     if not isinstance(value, list) or len(value) > 8:
         return ()
-    return tuple(value) if all(type(one) is int and one >= 0 for one in value) else ()
+    return tuple(value) if all(type(number) is int and number >= 0 for number in value) else ()

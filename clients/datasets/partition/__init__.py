@@ -1,1 +1,1 @@
-"""Dividing the samples of a data set among clients: one file per partitioner."""
+"""Division of a data set's samples among clients: one file per partitioner."""

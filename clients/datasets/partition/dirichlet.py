@@ -1,4 +1,4 @@
-"""`dirichlet`: clients that see different class mixtures (Hsu et al., 2019, arXiv 1909.06335)."""
+"""`dirichlet`: clients with different class mixtures (Hsu et al., 2019, arXiv 1909.06335)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DirichletPartition(DrawnShares):
     name: Literal["dirichlet"] = "dirichlet"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return which rows each client holds; see `dirichlet_shares`."""
+        """Return the rows of each client; see `dirichlet_shares`."""
         shares = dirichlet_shares(pool.y[pool.train], clients, self.alpha, rng, self.minimum)
         return Division(tuple(pool.train[share] for share in shares))
 
@@ -40,17 +40,17 @@ def dirichlet_shares(
     rng: np.random.Generator,
     minimum: int = 1,
 ) -> tuple[Indices, ...]:
-    """Return which samples each client holds: every sample goes to exactly one client.
+    """Return the samples of each client; every sample goes to exactly one.
 
-    A small alpha gives a class to few clients, a large one deals it out evenly. A client left
-    with fewer than `minimum` samples then takes one at a time from the client that has most.
+    A small alpha gives a class to few clients, a large one divides it evenly. Clients with fewer
+    than `minimum` samples then take one at a time from the client with most.
 
     Args:
         labels: class of every sample, shape (N,).
         clients: number of clients K, at least 1.
         alpha: concentration of the Dirichlet distribution, above 0.
-        rng: the partition's own stream of chance.
-        minimum: samples that every client gets at least.
+        rng: the partition's own random stream.
+        minimum: least number of samples per client.
 
     Returns:
         K ascending arrays of sample indices, client i's at index i.

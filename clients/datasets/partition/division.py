@@ -1,4 +1,4 @@
-"""What every partitioner comes to: which rows of the pooled data each client holds."""
+"""The port of partitioners, and what they share."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Division:
     """Rows of the pooled data.
 
     Attributes:
-        train: training rows of client i at index i, none of them empty.
-        tests: test rows of client i at index i; None where only all of them are a test.
+        train: training rows of client i at index i, not empty.
+        tests: test rows of client i at index i; None if there is only a common test.
     """
 
     train: tuple[Indices, ...]
@@ -31,42 +31,39 @@ class Division:
 
 
 class Partition(SettingsTable, ABC):
-    """A partitioner with its settings: a table with its name, and what it adds."""
+    """A partitioner: its settings, with its name."""
 
     @abstractmethod
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return which rows each client holds.
+        """Return the rows of each client, at least one training row each, no row twice.
 
         Args:
             pool: the data set.
             clients: number of clients K.
-            rng: the partition's own stream of chance.
-
-        Returns:
-            At least one training row for each client, no row for two.
+            rng: the partition's own random stream.
 
         Raises:
-            ConfigurationError: there are more clients than the data allow.
+            ConfigurationError: more clients than the data allow.
         """
 
 
 class DrawnShares(Partition, ABC):
-    """A partitioner whose shares are drawn from Dirichlet(alpha, ..., alpha), each with a least."""
+    """A partitioner with shares drawn from Dirichlet(alpha, ..., alpha) and a minimum."""
 
     alpha: Positive = 0.5
     minimum: Count = 1
 
 
 def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
-    """Refuse more clients than there are training samples for.
+    """Reject more clients than there are training samples for.
 
     Args:
-        samples: training samples in all.
+        samples: number of training samples.
         clients: number of clients K.
-        minimum: samples that every client gets at least.
+        minimum: least number of samples per client.
 
     Raises:
-        ConfigurationError: no clients, or too many of them.
+        ConfigurationError: no clients, or too many.
     """
     if clients < 1:
         raise ConfigurationError(f"protocol.clients = {clients}: at least 1 is needed")
@@ -78,26 +75,13 @@ def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
 
 
 def cut_points(proportions: NDArray[np.float64], total: int) -> list[int]:
-    """Return where to cut a row of samples into parts of these proportions.
-
-    Args:
-        proportions: one of each part; their sum is 1.
-        total: samples in the row.
-
-    Returns:
-        Where each part begins, and the total at the end.
-    """
+    """Return the bounds of parts with these proportions, from 0 to `total`."""
     inner = np.floor(np.cumsum(proportions)[:-1] * total).astype(np.int64)
     return [0, *np.clip(inner, 0, total).tolist(), total]
 
 
 def level_up(shares: list[list[int]], minimum: int) -> None:
-    """Let every share that is too small take one sample at a time from the largest one.
-
-    Args:
-        shares: of each client; changed in place.
-        minimum: samples that every client gets at least.
-    """
+    """Fill shares below the minimum with one sample at a time from the largest one, in place."""
     for share in shares:
         while len(share) < minimum:
             richest = max(shares, key=len)

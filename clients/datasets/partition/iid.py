@@ -1,4 +1,4 @@
-"""`iid`: every client sees the same mixture, and as many samples but for one."""
+"""`iid`: clients with the same mixture, and numbers of samples that differ by at most one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class IidPartition(Partition):
-    """The training samples in random order, cut into parts that differ by at most one."""
+    """The training samples in random order, cut into equal parts."""
 
     name: Literal["iid"] = "iid"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return which rows each client holds."""
+        """Return the rows of each client."""
         require_enough(len(pool.train), clients)
         parts = np.array_split(rng.permutation(pool.train), clients)
         return Division(tuple(np.sort(part) for part in parts))

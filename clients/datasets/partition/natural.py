@@ -17,24 +17,21 @@ if TYPE_CHECKING:
 
 
 class NaturalPartition(Partition):
-    """K owners are drawn, and numbered in their own order; their own split is kept."""
+    """K random owners, numbered in their own order, with their own split."""
 
     name: Literal["natural"] = "natural"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return the rows of each drawn owner.
+        """Return the rows of each drawn owner; a test may be empty.
 
         Args:
             pool: the data set.
             clients: number of clients K.
             rng: draws the owners.
 
-        Returns:
-            Training and test rows of each; a test may be empty.
-
         Raises:
             ConfigurationError: the data have no owners, or fewer than K; an owner has no training
-                sample; or those drawn have no test sample.
+                sample; or the drawn ones have no test sample.
         """
         if pool.owner is None:
             raise ConfigurationError(
@@ -47,8 +44,8 @@ class NaturalPartition(Partition):
                 if clients > len(pool.owners)
                 else f"protocol.clients = {clients}: at least 1 is needed"
             )
-        held = np.bincount(pool.owner[pool.train], minlength=len(pool.owners))
-        require_trained(held, pool.owners, pool.owned_by, pool.source)
+        counts = np.bincount(pool.owner[pool.train], minlength=len(pool.owners))
+        require_trained(counts, pool.owners, pool.owned_by, pool.source)
         chosen = np.sort(rng.choice(len(pool.owners), clients, replace=False))
         tests = _rows_of(pool.owner, pool.test, chosen)
         if not any(len(rows) for rows in tests):

@@ -1,4 +1,4 @@
-"""`quantity`: clients with the same mixture, but unequally many samples."""
+"""`quantity`: clients with the same mixture, but different numbers of samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class QuantityPartition(DrawnShares):
     name: Literal["quantity"] = "quantity"
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return which rows each client holds; nobody fewer than the minimum."""
+        """Return the rows of each client, at least the minimum."""
         require_enough(len(pool.train), clients, self.minimum)
         order = rng.permutation(pool.train)
         bounds = cut_points(rng.dirichlet(np.full(clients, self.alpha)), len(order))

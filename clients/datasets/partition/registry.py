@@ -1,4 +1,4 @@
-"""The partitioners by name: a new one takes its file and one line here."""
+"""The partitioners by name; a new one needs its file and one line here."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PARTITIONS: dict[str, type[Partition]] = {
 
 
 def partition_of(values: Mapping[str, Any], *, has_owners: bool) -> Partition:
-    """Return the partitioner that a table of settings names.
+    """Return the partitioner of a settings table.
 
     Args:
-        values: the table; without a name it is "natural", or "dirichlet" without owners.
+        values: the table; the default name is "natural", or "dirichlet" without owners.
         has_owners: whether the data have natural clients.
 
     Raises:
-        ConfigurationError: unknown name, or a setting that is none of its own or out of range.
+        ConfigurationError: unknown name, or an unknown setting or one out of range.
     """
     name = values.get("name", "natural" if has_owners else "dirichlet")
     if name not in PARTITIONS:

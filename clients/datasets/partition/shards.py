@@ -1,4 +1,4 @@
-"""`shards`: clients that see few classes each (McMahan et al., 2017, arXiv 1602.05629)."""
+"""`shards`: clients with few classes each (McMahan et al., 2017, arXiv 1602.05629)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class ShardsPartition(Partition):
-    """The samples by class, cut into K times `shards` parts; each client is dealt `shards`."""
+    """The samples by class, cut into K times `shards` parts; each client gets `shards` of them."""
 
     name: Literal["shards"] = "shards"
     shards: Count = 2
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
-        """Return which rows each client holds."""
+        """Return the rows of each client."""
         require_enough(len(pool.train), clients, self.shards)
         shuffled = rng.permutation(pool.train)
         by_class = shuffled[np.argsort(pool.y[shuffled], kind="stable")]
