@@ -1,12 +1,12 @@
 """`alexnet`: AlexNet for 28 × 28 images.
 
 The layers are those of Krizhevsky's second AlexNet ("One weird trick", arXiv 1404.5997: 64, 192,
-384, 256, 256 channels and no response normalisation), which is also torchvision's. Its kernels and
-strides are for 224 × 224 images; here every kernel is 3 × 3 and every pool 2 × 2, after the first,
-second and fifth convolution, so that 28 × 28 leaves 3 × 3.
+384, 256, 256 channels and no response normalisation), also torchvision's. Its kernels and strides
+are for 224 × 224 images; here every kernel is 3 × 3 and every pool 2 × 2, after the first, second
+and fifth convolution, so that 28 × 28 becomes 3 × 3.
 
-There is no dropout: an update has to follow from the client's data and its batch order alone, or
-its owner could not repeat it.
+There is no dropout: an update has to follow from the client's data and its batch order alone, so
+that its owner can repeat it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class AlexNet(nn.Module):
     def __init__(self, channels: int, classes: int, hidden: int) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for place, (before, after) in enumerate(pairwise((channels, *_CHANNELS))):
+        for index, (before, after) in enumerate(pairwise((channels, *_CHANNELS))):
             layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU()]
-            if place in _POOLED:
+            if index in _POOLED:
                 layers.append(nn.MaxPool2d(2))
         self.features = nn.Sequential(*layers)
         self.classifier = nn.Sequential(
@@ -70,24 +70,12 @@ class AlexNet(nn.Module):
         return scores
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Set He-normal weights and zero biases: eight layers of ReLU need their scale.
-
-        Args:
-            rng: the initial model's own stream.
-        """
+        """Draw He-normal weights and zero biases, as eight layers of ReLU need."""
         draw_in_turn(self, rng, he_normal)
 
 
 def alexnet(form: DataForm, options: Mapping[str, Option]) -> AlexNet:
-    """Return the network for 28 × 28 images.
-
-    Args:
-        form: of the data.
-        options: `hidden`, units of the first two linear layers.
-
-    Raises:
-        ConfigurationError: the inputs are no such images, or an option is wrong.
-    """
+    """Return the network for 28 × 28 images; option `hidden` is the width of two linear layers."""
     require_known("alexnet", options, ("hidden",))
     require_images("alexnet", form, sides=_SIDES)
     hidden = width("alexnet", options, "hidden", _HIDDEN)

@@ -26,7 +26,7 @@ _LARGEST_UNREDUCED_SIDE = 16
 
 
 class _Layer(nn.Module):
-    """Weights, and zeros as biases, one for each output."""
+    """Weights and zero biases, one for each output."""
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
@@ -37,9 +37,9 @@ class _Layer(nn.Module):
 class ConvolutionalNetwork(nn.Module):
     """Two 3 × 3 convolutions with ReLU, then one linear layer.
 
-    The second convolution halves the image, and so does the first where a side is longer than
-    16. Strides rather than pooling: their gradient is deterministic on CUDA too. The vector is
-    weights then biases, layer by layer.
+    The second convolution halves the image, and so does the first if a side is longer than 16.
+    Strides replace pooling: their gradient is deterministic on CUDA too. The vector has weights
+    then biases, layer by layer.
 
     Args:
         input_shape: shape of one image, (channels, height, width).
@@ -62,32 +62,20 @@ class ConvolutionalNetwork(nn.Module):
         Args:
             x: images, shape (n, *input_shape).
         """
-        one, two, last = self.convolution1, self.convolution2, self.linear
-        hidden = functional.conv2d(x, one.weights, one.biases, self.stride, padding=1)
+        first, second, last = self.convolution1, self.convolution2, self.linear
+        hidden = functional.conv2d(x, first.weights, first.biases, self.stride, padding=1)
         hidden = functional.relu(hidden)
-        hidden = functional.conv2d(hidden, two.weights, two.biases, stride=2, padding=1)
+        hidden = functional.conv2d(hidden, second.weights, second.biases, stride=2, padding=1)
         hidden = functional.relu(hidden)
         return functional.linear(hidden.flatten(1), last.weights, last.biases)
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Set He-normal weights and zero biases.
-
-        Args:
-            rng: the initial model's own stream.
-        """
+        """Draw He-normal weights and zero biases."""
         draw_in_turn(self, rng, he_normal)
 
 
 def cnn(form: DataForm, options: Mapping[str, Option]) -> ConvolutionalNetwork:
-    """Return the network for images of this form.
-
-    Args:
-        form: of the data.
-        options: none are known.
-
-    Raises:
-        ConfigurationError: the inputs are no images, or there are options.
-    """
+    """Return the network for images of this form; it has no options."""
     require_known("cnn", options)
     require_images("cnn", form)
     return ConvolutionalNetwork(form.input_shape, form.classes)

@@ -1,7 +1,7 @@
-"""How good a parameter vector is, and the floor below which it has learned nothing.
+"""Evaluation of a parameter vector.
 
-Samples are evaluated in blocks that always begin at multiples of `BLOCK`, and what the blocks come
-to is summed exactly: so the result has the same bytes in whatever process each block is evaluated.
+Samples are evaluated in blocks that begin at multiples of `BLOCK`, and the blocks are summed
+exactly: the result has the same bytes whichever process evaluates each block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clients.models.model import Model, ParameterVector
 
 BLOCK = 256
-"""Samples of one forward pass: few enough that what a large model makes of them fits in memory."""
+"""Samples of one forward pass: few enough for a large model's activations to fit into memory."""
 
 
 def evaluate(
@@ -37,7 +37,7 @@ def evaluate(
     collate: Collate = as_stored,
     device: str = "cpu",
 ) -> Evaluation:
-    """Return what a parameter vector comes to on some samples.
+    """Evaluate a parameter vector on some samples.
 
     Args:
         model: the model.
@@ -46,79 +46,57 @@ def evaluate(
         collate: makes the model's inputs of stored rows.
         device: "cpu", "cuda" or "auto".
 
-    Returns:
-        Correct answers, and the sum of cross-entropies: not finite where the parameters are not.
-
     Raises:
         ValueError: no samples, or parameters of another length than the model's.
     """
     if len(samples.y) == 0:
         raise ValueError("nothing to evaluate on")
-    where = device_named(device)
-    with reproducible(where):
-        module = model.module().to(where)
+    torch_device = device_named(device)
+    with reproducible(torch_device):
+        module = model.module().to(torch_device)
         load_vector(module, torch.tensor(vector))
-        return total(evaluate_part(module, collate, *samples, where))
+        return total(evaluate_part(module, collate, *samples, torch_device))
 
 
 def evaluate_part(
     module: nn.Module, collate: Collate, x: Inputs, y: Labels, device: torch.device
 ) -> tuple[Evaluation, ...]:
-    """Return what a module with its parameters loaded comes to on each block of some samples.
+    """Return the evaluation of each block of some samples, with the module's loaded parameters.
 
-    A set may be cut into parts, if each begins at a multiple of `BLOCK`; `total` of the blocks of
-    all parts is the same as without a cut.
+    A set may be cut at multiples of `BLOCK`; the `total` of all parts' blocks does not change.
 
     Args:
         module: on the device; it is left in evaluation mode.
         collate: makes its inputs of stored rows.
         x: stored inputs, one row each.
         y: labels, shape (n,).
-        device: where the module is; the caller has made it `reproducible`.
+        device: of the module; the caller has made it `reproducible`.
     """
     module.eval()
     return tuple(_block(module, collate, x[rows], y[rows], device) for rows in blocks(len(y)))
 
 
 def blocks(samples: int) -> Iterator[slice]:
-    """Yield the blocks of a set of samples: `BLOCK` each, but for a shorter last one.
-
-    Args:
-        samples: how many there are.
-
-    Yields:
-        The rows of one block.
-    """
+    """Yield the rows of each block: `BLOCK` of them, fewer in the last one."""
     for start in range(0, samples, BLOCK):
         yield slice(start, min(start + BLOCK, samples))
 
 
-def total(found: Iterable[Evaluation]) -> Evaluation:
-    """Return what the blocks of a set come to together, the same in whatever order.
-
-    Args:
-        found: of each block.
-    """
-    listed = list(found)
-    losses = [one.loss for one in listed]
-    # Exact where all are finite; `fsum` refuses to add inf and -inf, which no losses are.
+def total(blocks_: Iterable[Evaluation]) -> Evaluation:
+    """Return the sum of evaluations, the same in any order."""
+    evaluations = list(blocks_)
+    losses = [evaluation.loss for evaluation in evaluations]
+    # Exact if all are finite; `fsum` refuses to add inf and -inf.
     loss = math.fsum(losses) if all(map(math.isfinite, losses)) else math.nan
     return Evaluation(
-        correct=sum(one.correct for one in listed),
+        correct=sum(evaluation.correct for evaluation in evaluations),
         loss=loss,
-        samples=sum(one.samples for one in listed),
+        samples=sum(evaluation.samples for evaluation in evaluations),
     )
 
 
 def majority_rate(y: Labels) -> float:
-    """Return the accuracy of always answering with the commonest class.
-
-    Args:
-        y: labels, at least one.
-
-    Returns:
-        The share of the commonest class, in (0, 1].
-    """
+    """Return the accuracy of always answering the most frequent class, in (0, 1]."""
     return float(np.bincount(y).max() / len(y))
 
 
@@ -126,7 +104,7 @@ def _block(
     module: nn.Module, collate: Collate, x: Inputs, y: Labels, device: torch.device
 ) -> Evaluation:
     with torch.no_grad():
-        # Copies: kernels may sum in another order at another alignment of their inputs.
+        # Copies, which torch aligns: kernels may sum in another order at another alignment.
         inputs = torch.tensor(collate(x), device=device)
         targets = torch.tensor(y, device=device)
         logits = module(inputs)

@@ -1,6 +1,7 @@
-"""How the built-in models draw their first parameters: by NumPy, from a stream of their own.
+"""Initial parameters of the built-in models, drawn by NumPy from a stream of their own.
 
-torch's own initial numbers follow from a state that everything else in a process draws from, too.
+torch's own initial values follow from a global state that everything else in the process draws
+from.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def draw_in_turn(module: nn.Module, rng: np.random.Generator, weights: Weights) -> None:
-    """Set every trainable tensor in the order of the vector: weights drawn, biases zero.
+    """Set every trainable tensor in the order of the vector: random weights, zero biases.
 
     Args:
-        module: whose parameters are overwritten; those of one dimension are its biases.
+        module: its one-dimensional parameters are biases.
         rng: the initial model's own stream.
-        weights: draws a tensor of this name and shape.
+        weights: draws a tensor of a name and shape.
     """
     with torch.no_grad():
         for name, tensor in trainable(module):
@@ -40,7 +41,7 @@ def draw_in_turn(module: nn.Module, rng: np.random.Generator, weights: Weights) 
 
 
 def he_normal(rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return normal weights of variance 2 / inputs, which ReLU layers keep at one scale.
+    """Return normal weights of variance 2 / inputs, which keep the scale of ReLU layers.
 
     Args:
         rng: the initial model's own stream.
@@ -52,12 +53,12 @@ def he_normal(rng: np.random.Generator, _: str, shape: tuple[int, ...]) -> NDArr
 def glorot_uniform(
     rng: np.random.Generator, _: str, shape: tuple[int, ...], fans: int | None = None
 ) -> NDArray[np.float64]:
-    """Return uniform weights of variance 2 / (inputs + outputs), TensorFlow's own start.
+    """Return uniform weights of variance 2 / (inputs + outputs), TensorFlow's default.
 
     Args:
         rng: the initial model's own stream.
         shape: (outputs, inputs), or (outputs, channels, height, width) of a convolution.
-        fans: inputs + outputs of the layer, where the tensor is only a part of it.
+        fans: inputs + outputs of the layer, if the tensor is only a part of it.
     """
     limit = math.sqrt(6 / (fans or (shape[0] + shape[1]) * math.prod(shape[2:])))
     return rng.uniform(-limit, limit, shape)

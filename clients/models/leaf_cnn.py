@@ -56,24 +56,12 @@ class LeafCnn(nn.Module):
         return scores
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Set Glorot-uniform weights and zero biases, as LEAF's TensorFlow layers do.
-
-        Args:
-            rng: the initial model's own stream.
-        """
+        """Draw Glorot-uniform weights and zero biases, as LEAF's TensorFlow layers do."""
         draw_in_turn(self, rng, glorot_uniform)
 
 
 def leaf_cnn(form: DataForm, options: Mapping[str, Option]) -> LeafCnn:
-    """Return the network for images of this form.
-
-    Args:
-        form: of the data.
-        options: `hidden`, units of the first linear layer.
-
-    Raises:
-        ConfigurationError: the inputs are no images, or too small ones, or an option is wrong.
-    """
+    """Return the network for images; option `hidden` is the width of the first linear layer."""
     require_known("leaf_cnn", options, ("hidden",))
     require_images("leaf_cnn", form, least=_LEAST_SIDE)
     return LeafCnn(form.input_shape, form.classes, width("leaf_cnn", options, "hidden", _HIDDEN))

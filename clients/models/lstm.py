@@ -1,4 +1,4 @@
-"""The LSTM of both text models: that of the authors, which has one bias per gate."""
+"""The LSTM of both text models: the authors', with one bias per gate."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FORGET_BIAS = 1.0
 def stacked_lstm(inputs: int, hidden: int) -> nn.LSTM:
     """Return two layers of TensorFlow's BasicLSTMCell: batch first, no dropout.
 
-    `nn.LSTM` adds two biases in each gate. The second one is frozen here and holds the cell's
-    constant: 1 in the forget gate, 0 elsewhere. So it is no part of the vector, and the number of
-    parameters is the authors'.
+    `nn.LSTM` has two biases per gate. The second one is frozen here and holds the cell's constant:
+    1 in the forget gate, 0 elsewhere. It is not in the vector, and the number of parameters is the
+    authors'.
 
     Args:
         inputs: width of one step's input.
@@ -38,10 +38,10 @@ def stacked_lstm(inputs: int, hidden: int) -> nn.LSTM:
 
 
 def draw_text_model(module: nn.Module, lstm: nn.LSTM, rng: np.random.Generator) -> None:
-    """Set Glorot-uniform weights and zero biases, as the authors' TensorFlow layers do.
+    """Draw Glorot-uniform weights and zero biases, as the authors' TensorFlow layers do.
 
     Args:
-        module: whose parameters are overwritten.
+        module: its parameters are overwritten.
         lstm: its `stacked_lstm`, under the name `lstm`.
         rng: the initial model's own stream.
     """

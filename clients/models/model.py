@@ -1,9 +1,9 @@
-"""What a model is here: any `torch.nn.Module` whose trainable parameters are one flat vector.
+"""Models: any `torch.nn.Module` whose trainable parameters are one flat vector.
 
-The vector is what is trained, sent, scored, averaged and digested: the parameters that require a
-gradient, as float32, in the order of `named_parameters`. All else of a module (frozen word
-vectors, constant biases) is the same for everybody and no part of it. A module maps collated
-inputs to one row of class scores each; the loss is their mean cross-entropy.
+The vector is trained, sent, scored, averaged and digested: the parameters that require a gradient,
+as float32, in the order of `named_parameters`. Everything else in a module (frozen word vectors,
+constant biases) is the same for everybody and not in the vector. A module maps collated inputs to
+one row of class scores each; the loss is their mean cross-entropy.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 ParameterVector = NDArray[np.float32]
 
 Option = int | float | str | bool
-"""A setting of a model or a data set, as TOML has it."""
+"""A setting of a model or a data set in TOML."""
 
 ModuleFactory = Callable[["DataForm", Mapping[str, Option]], nn.Module]
-"""Makes a module that fits the data; refuses what does not fit with ConfigurationError."""
+"""Makes a module for the data; raises ConfigurationError if they do not fit."""
 
 
 @runtime_checkable
 class DrawsItsStart(Protocol):
-    """A module that draws its first parameters itself, and not from torch's own state."""
+    """A module that draws its initial parameters itself, independently of torch's global state."""
 
     def draw_start(self, rng: np.random.Generator) -> None:
         """Set all trainable parameters from `rng` alone."""
@@ -44,14 +44,14 @@ class DrawsItsStart(Protocol):
 
 @runtime_checkable
 class ForeignFactory(Protocol):
-    """A factory of modules whose code is not ours, and so has to be told apart."""
+    """A factory of modules whose code is not part of this project and has to be identified."""
 
     @property
     def name(self) -> str:
-        """What the model is called, the same on every machine."""
+        """Name of the model, the same on every machine."""
 
     def recorded(self) -> dict[str, str]:
-        """Return what identifies the code, for people."""
+        """Return readable identification of the code."""
 
     def source(self) -> Digest:
         """Return the digest of the code, which the run document binds."""
@@ -62,15 +62,15 @@ class ForeignFactory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that any process can build again: it is pickled by what it is made of.
+    """A model that any process can build again; pickled by its ingredients.
 
     Attributes:
-        factory: makes its module: a function of a module of ours, or a `UserModule`.
+        factory: makes its module: a function of this project, or a `UserModule`.
         form: of the data.
         options: its settings.
         layout: name and shape of each trainable tensor, in the order of the vector.
-        option_files: what is recorded of each file that an option names.
-        frozen: digest of frozen parameters and buffers; None for not known yet.
+        option_files: digests of the files that options name.
+        frozen: digest of frozen parameters and buffers; None if not known yet.
     """
 
     factory: ModuleFactory
@@ -82,7 +82,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """What it is called: one of the registry's names, or file or package and class."""
+        """A name in the registry, or file or package and class."""
         if isinstance(self.factory, ForeignFactory):
             return self.factory.name
         return getattr(self.factory, "__name__", type(self.factory).__name__)
@@ -94,30 +94,32 @@ class Model:
 
     @property
     def source(self) -> Digest:
-        """Digest of the model's code; zeros for a built-in model, whose name says it."""
+        """Digest of the model's code; zeros for a built-in model, which its name identifies."""
         return self.factory.source() if isinstance(self.factory, ForeignFactory) else NO_DIGEST
 
     @property
     def frozen_state(self) -> Digest:
-        """Digest of its frozen parameters and buffers as constructed; zeros if there are none."""
+        """Digest of its initial frozen parameters and buffers; zeros if there are none."""
         return self.frozen or NO_DIGEST
 
     def recorded(self) -> dict[str, Any]:
-        """Return what the run's document says of the model; of a file its digest, not its path."""
+        """Return the model's record in the run document, with digests instead of paths."""
         foreign = self.factory.recorded() if isinstance(self.factory, ForeignFactory) else {}
         return {"name": self.name, "options": {**self.options, **self.option_files}} | foreign
 
     def module(self) -> nn.Module:
-        """Return a new module; what its trainable parameters hold is not said.
+        """Return a new module with arbitrary trainable parameters.
 
-        What is no part of the vector is the same in every process, even where it is drawn.
+        Everything outside the vector is the same in every process, even if it is random.
 
         Raises:
-            ConfigurationError: a file that an option names, or what is frozen, has changed.
+            ConfigurationError: a file that an option names, or frozen state, has changed.
         """
         for name, digest in self.option_files.items():
-            now = option_files({name: self.options[name]}).get(name, "gone")
-            require_same(f"model.options.{name} = {self.options[name]!r}: its file", digest, now)
+            current = option_files({name: self.options[name]}).get(name, "gone")
+            require_same(
+                f"model.options.{name} = {self.options[name]!r}: its file", digest, current
+            )
         module = self._built(seed=0)
         if self.frozen is not None:
             subject = f"model.name = {self.name!r}: the digest of its frozen parameters and buffers"
@@ -125,14 +127,7 @@ class Model:
         return module
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
-        """Return starting parameters that follow from `rng` alone, never from torch's own state.
-
-        Args:
-            rng: the initial model's own stream.
-
-        Returns:
-            Parameters, shape (d,).
-        """
+        """Return starting parameters, shape (d,), that follow from `rng` alone."""
         module = self.module()
         if isinstance(module, DrawsItsStart):
             module.draw_start(rng)
@@ -141,7 +136,7 @@ class Model:
         return vector_of(module)
 
     def _built(self, seed: int) -> nn.Module:
-        # Building a module must not move the state of a caller who draws from torch himself.
+        # Building a module must not change torch's global random state.
         with torch.random.fork_rng(devices=[]):
             torch.random.manual_seed(seed)
             return self.factory(self.form, self.options)
@@ -150,13 +145,7 @@ class Model:
 def model_of(
     factory: ModuleFactory, form: DataForm, options: Mapping[str, Option] | None = None
 ) -> Model:
-    """Return a model, with the layout that its module turns out to have.
-
-    Args:
-        factory: makes its module.
-        form: of the data.
-        options: its settings.
-    """
+    """Return a model, with the layout of its module."""
     options = dict(options or {})
     files = option_files(options) if isinstance(factory, ForeignFactory) else {}
     module = Model(factory, form, options).module()
@@ -176,11 +165,7 @@ def vector_of(module: nn.Module) -> ParameterVector:
 
 
 def load_vector(module: nn.Module, vector: torch.Tensor) -> None:
-    """Copy a flat vector into a module's trainable parameters, in place.
-
-    Args:
-        module: whose parameters are overwritten.
-        vector: shape (d,), on any device.
+    """Copy a flat vector of shape (d,), on any device, into a module's trainable parameters.
 
     Raises:
         ValueError: it has another length.

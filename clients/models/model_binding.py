@@ -1,8 +1,4 @@
-"""What a model follows from beside its options and the parameters that are trained.
-
-All of it is bound by the run document: the code, the files that its options name, and the frozen
-parameters and buffers.
-"""
+"""The binding of a model to the run document: its code, option files, and frozen state."""
 
 from __future__ import annotations
 
@@ -28,15 +24,11 @@ if TYPE_CHECKING:
 
 MAX_FOLDER_FILES = 10_000
 RECORDED_FILE = "sha256:"
-"""What stands in a run document before the digest of a file that an option names."""
+"""Prefix of an option file's digest in a run document."""
 
 
 def frozen_state_of(module: nn.Module) -> Digest:
-    """Return the digest of a module's frozen parameters and buffers.
-
-    Raises:
-        ConfigurationError: one of them is no plain tensor in memory.
-    """
+    """Return the digest of a module's frozen parameters and buffers; see `_frozen_arrays`."""
     return frozen_state(_frozen_arrays(module))
 
 
@@ -49,16 +41,16 @@ def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
                 f"plain tensors on the CPU can be bound by the run document"
             )
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
-        # Bytes, for NumPy has no bfloat16. All machines that PyTorch runs on are little-endian.
+        # As bytes: NumPy has no bfloat16. PyTorch only runs on little-endian machines.
         data = plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b""
         dtype = str(tensor.dtype).removeprefix("torch.")
         yield NamedArray(name, dtype, tuple(tensor.shape), data)
 
 
 def option_files(options: Mapping[str, object]) -> dict[str, str]:
-    """Return what is recorded of each file or folder that options of a user's model name.
+    """Return the digest of each file or folder that the options of a user's model name.
 
-    An option's text names a file if there is one of that path, and a folder if it has a slash.
+    An option's text names a file if there is one at that path, and a folder if it has a slash.
 
     Returns:
         `sha256:` and 64 hex digits, by option.
@@ -67,17 +59,17 @@ def option_files(options: Mapping[str, object]) -> dict[str, str]:
         ConfigurationError: one of them cannot be read.
     """
     named = {name: Path(value) for name, value in options.items() if isinstance(value, str)}
-    there = {name: path for name, path in named.items() if _is_there(path)}
+    there = {name: path for name, path in named.items() if _exists(path)}
     return {name: f"{RECORDED_FILE}{_digest_at(name, path)}" for name, path in there.items()}
 
 
 def require_same(subject: str, bound: str, here: str) -> None:
-    """Refuse a part of a model that is not the one that updates followed from until now.
+    """Reject a part of a model that differs from the bound one.
 
     Args:
-        subject: the setting, and which digest of it this is.
-        bound: the digest that it had.
-        here: the digest that it has.
+        subject: the setting and the kind of digest, for the message.
+        bound: the bound digest.
+        here: the current digest.
 
     Raises:
         ConfigurationError: they differ.
@@ -87,11 +79,7 @@ def require_same(subject: str, bound: str, here: str) -> None:
 
 
 def require_bound_model(document: RunDocument, model: Model) -> None:
-    """Refuse another model than a run was deployed with.
-
-    Args:
-        document: of the run.
-        model: as it is made here.
+    """Reject another model than the run was deployed with.
 
     Raises:
         ConfigurationError: names the file or part that differs, with both digests.
@@ -114,24 +102,24 @@ def require_bound_model(document: RunDocument, model: Model) -> None:
 
 
 def package_of(module: str) -> tuple[str, str]:
-    """Return name and version of the installed distribution that a module is of.
+    """Return name and version of the installed distribution of a module.
 
     Raises:
-        ConfigurationError: it is of none, so that nothing tells one state of it from another.
+        ConfigurationError: there is none, so no version identifies the code.
     """
-    found = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
-    if not found:
+    distributions = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
+    if not distributions:
         raise ConfigurationError(
             f"model.name: {module} is of no installed package, whose version would tell its code: "
             f"name the file instead, as file.py:Class"
         )
-    return found[0], importlib.metadata.version(found[0])
+    return distributions[0], importlib.metadata.version(distributions[0])
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         return path.is_file() or (len(path.parts) > 1 and path.is_dir())
-    except (OSError, ValueError):  # too long for a path, or with a zero byte
+    except (OSError, ValueError):  # too long for a path, or with a null byte
         return False
 
 
@@ -141,9 +129,9 @@ def _digest_at(name: str, path: Path) -> str:
             return _file_digest(path).hex()
         return _folder_digest(name, path).hex()
     except OSError as error:
-        where = error.filename or path
+        failed = error.filename or path
         raise ConfigurationError(
-            f"model.options.{name} = {str(path)!r}: {where} cannot be read: {error.strerror}"
+            f"model.options.{name} = {str(path)!r}: {failed} cannot be read: {error.strerror}"
         ) from error
 
 

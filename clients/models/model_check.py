@@ -1,4 +1,4 @@
-"""Whether a model can be trained on a data set: asked of real inputs, before the first round."""
+"""A trial of a model on real inputs before the first round."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _REPEATED = 3
 
 
 def check_model(model: Model, data: FederatedData) -> None:
-    """Refuse a model that cannot be trained on these data, or not by the protocol's rules.
+    """Reject a model that cannot be trained on these data by the protocol's rules.
 
-    An update has to follow from the global model, the client's data and its batch order alone: its
-    owner can repeat it then, and it is the same on every worker. So chance in the forward pass is
-    refused (dropout), and state that the vector does not hold (batch normalisation).
+    An update has to follow from the global model, the client's data and its batch order alone, so
+    that its owner can repeat it and every worker computes the same. Randomness in the forward pass
+    (dropout) is therefore rejected, and so is state outside the vector (batch normalisation).
 
     Args:
         model: the model.
-        data: whose first inputs are tried.
+        data: their first inputs are tried.
 
     Raises:
-        ConfigurationError: names what the model does, and the rule.
+        ConfigurationError: names the violation, and the rule.
     """
     cpu = torch.device("cpu")
-    # Not held against the digest of its first module: what is drawn anew each time is named below.
+    # Without the digest of its first module: random state is reported more precisely below.
     model = replace(model, frozen=None)
     with reproducible(cpu), torch.random.fork_rng(devices=[]):
         _Trial(model, model.module(), data).carry_out()
@@ -99,13 +99,13 @@ class _Trial:
 
     def _require_no_chance(self, x: Tensor, scores: Tensor) -> None:
         drawn = next((name for name, part in self.module.named_modules() if _draws(part)), None)
-        where = "" if drawn is None else f" in {drawn!r}"
+        location = "" if drawn is None else f" in {drawn!r}"
         if drawn is not None or any(
             not _equal(self._scores(x, "training"), scores) for _ in range(_REPEATED - 1)
         ):
             raise self._refused(
-                f"its forward pass in training is not the same twice: there is chance{where} (such "
-                f"as dropout, whose p can be 0), and its updates could not be repeated"
+                f"its forward pass in training is not the same twice: there is chance{location} "
+                f"(such as dropout, whose p can be 0), and its updates could not be repeated"
             )
 
     def _require_gradients(self, scores: Tensor, y: Tensor) -> None:
@@ -123,30 +123,30 @@ class _Trial:
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
-    """Return copies of all that a module holds."""
-    held = [*module.named_parameters(), *module.named_buffers()]
-    return {name: tensor.detach().clone() for name, tensor in held}
+    """Return copies of a module's parameters and buffers."""
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    return {name: tensor.detach().clone() for name, tensor in tensors}
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
-    """Say whether two tensors have the same bytes, so that what is no number is equal to itself."""
+def _equal(first: Tensor, second: Tensor) -> bool:
+    """Return whether two tensors have the same bytes, so that NaN equals itself."""
     bytes_of = [
-        tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)
+        tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (first, second)
     ]
-    return one.shape == other.shape and torch.equal(*bytes_of)
+    return first.shape == second.shape and torch.equal(*bytes_of)
 
 
 def _draws(part: nn.Module) -> bool:
-    """Say whether a layer of torch draws numbers in training, however seldom they tell."""
+    """Return whether a layer of torch is random in training."""
     is_dropout = isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
     return is_dropout or (isinstance(part, nn.RNNBase) and part.dropout > 0 and part.num_layers > 1)
 
 
 def _require_repeatable_start(model: Model) -> None:
-    """Refuse a class whose numbers follow from something else than the seed.
+    """Reject a class whose initial values do not follow from the seed.
 
     Raises:
-        ConfigurationError: two modules of one seed differ, or the start cannot be drawn.
+        ConfigurationError: two modules with one seed differ, or the start cannot be drawn.
     """
     rule = "is not the same in two modules of one seed: draw it by torch's own generator"
     parts = [_state(model.module()) for _ in range(2)]

@@ -1,8 +1,8 @@
-"""`model.safetensors`: a model's tensors by name, as other programs read them, and their order.
+"""`model.safetensors`: a model's tensors by name, readable by other programs, and their order.
 
-Whoever needs the flat vector joins the tensors in the order that the file's metadata state. The
-rest of the metadata is for people: nothing is run or loaded because a file names it. All of it
-stands under one key, for safetensors writes several in an order that is another each time.
+The flat vector is the concatenation of the tensors in the order stated in the file's metadata. The
+rest of the metadata is for people: nothing is executed or loaded because a file names it. All of it
+is under one key, as safetensors writes several keys in random order.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _OLD = {"parameters"}
 def facts_of(
     recorded: Mapping[str, Any], source: Digest = NO_DIGEST, frozen_state: Digest = NO_DIGEST
 ) -> dict[str, str]:
-    """Return what a file says of a model.
+    """Return the metadata of a model.
 
     Args:
         recorded: "name" and "options" of the model, and "sha256" or "package" of a user's.
         source: digest of its code, zeros for a built-in model.
-        frozen_state: digest of what is frozen in it, and so not in the file; zeros for nothing.
+        frozen_state: digest of its frozen parts, which are not in the file; zeros for none.
     """
     options = json.dumps(recorded.get(OPTIONS, {}), sort_keys=True, default=str)
     named = ("name", "sha256", "package")
@@ -62,19 +62,19 @@ def facts_of(
 
 
 def bound_facts(source: Digest, frozen_state: Digest) -> dict[str, str]:
-    """Return what the tensors of a file are of use with only, 0x-hex; nothing of what is zeros."""
+    """Return the digests that the tensors depend on, 0x-hex, without zeros."""
     bound = dict(zip(BOUND_FACTS, (source, frozen_state), strict=True))
     return {name: f"0x{value.hex()}" for name, value in bound.items() if value != NO_DIGEST}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredModel:
-    """What a model file holds.
+    """The content of a model file.
 
     Attributes:
         vector: parameters, shape (d,).
         layout: name and shape of each tensor, in the order of the vector.
-        facts: what else the file says of itself, such as "model" and "round"; nobody vouches.
+        facts: unverified metadata, such as "model" and "round".
     """
 
     vector: NDArray[np.float32]
@@ -90,11 +90,11 @@ def encode_model(
     Args:
         vector: parameters, shape (d,).
         layout: name and shape of each tensor, in the order of the vector.
-        facts: what the file says of itself.
+        facts: metadata.
 
     Raises:
         ValueError: the vector has another length than the tensors together.
-        EncodingError: names or facts that no reader of such a file would take.
+        EncodingError: names or metadata that readers would reject.
     """
     if _METADATA in dict(layout):
         raise EncodingError(f"no tensor of a model file can be named {_METADATA!r}")
@@ -103,21 +103,18 @@ def encode_model(
         raise ValueError(f"{vector.shape} parameters for tensors of {sum(sizes)}")
     parts = np.split(vector, np.cumsum(sizes)[:-1])
     tensors = {name: part.reshape(shape) for (name, shape), part in zip(layout, parts, strict=True)}
-    said = {_ORDER: [name for name, _ in layout], _FACTS: dict(facts or {})}
-    data = bytes(save(tensors, {_KEY: json.dumps(said, sort_keys=True)}))
+    metadata = {_ORDER: [name for name, _ in layout], _FACTS: dict(facts or {})}
+    data = bytes(save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)}))
     if int.from_bytes(data[:_LENGTH_BYTES], "little") > MAX_HEADER_BYTES:
         raise EncodingError("names, shapes and facts of a model file are over 1 MiB")
     return data
 
 
 def decode_model(data: bytes) -> StoredModel:
-    """Return what a model file holds.
-
-    Args:
-        data: its bytes.
+    """Return the content of a model file.
 
     Raises:
-        EncodingError: it is no model file, it is damaged, or it is one of an older version.
+        EncodingError: the bytes are not a model file, damaged, or of an older version.
     """
     header = _header(data)
     metadata = header.pop(_METADATA, {})
@@ -126,7 +123,7 @@ def decode_model(data: bytes) -> StoredModel:
             "it holds one tensor 'parameters', as older versions wrote it: what its numbers are "
             "cannot be told"
         )
-    order, facts = _said(metadata, set(header))
+    order, facts = _order_and_facts(metadata, set(header))
     try:
         tensors = load(data)
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
@@ -136,13 +133,10 @@ def decode_model(data: bytes) -> StoredModel:
 
 
 def read_model_file(path: Path) -> StoredModel:
-    """Return what a model file holds; its size is bounded before it is read.
-
-    Args:
-        path: of the file.
+    """Return the content of a model file; its size is bounded before it is read.
 
     Raises:
-        EncodingError: it is too large, damaged, or no model file.
+        EncodingError: it is too large, damaged, or not a model file.
         OSError: it cannot be read.
     """
     data = read_file(path, MAX_MODEL_BYTES)
@@ -155,10 +149,10 @@ def read_model_file(path: Path) -> StoredModel:
 
 
 def _header(data: bytes) -> dict[str, Any]:
-    """Return what stands before the tensors; safetensors itself would take 100 MB of it.
+    """Return the safetensors header, with a tighter bound than the library's 100 MB.
 
     Raises:
-        EncodingError: it is no header of float32 tensors, or too long.
+        EncodingError: it is not a header of float32 tensors, or too long.
     """
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     if length > MAX_HEADER_BYTES or len(data) < _LENGTH_BYTES + length:
@@ -175,15 +169,15 @@ def _header(data: bytes) -> dict[str, Any]:
     return header
 
 
-def _said(metadata: Any, names: set[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the tensors in the order of the vector, and what else is said.
+def _order_and_facts(metadata: Any, names: set[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the tensors in the order of the vector, and the other metadata.
 
     Raises:
-        EncodingError: the order is not stated.
+        EncodingError: the order is missing.
     """
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-        said = parse_json(metadata[_KEY])
-        order = list(said[_ORDER])
+        content = parse_json(metadata[_KEY])
+        order = list(content[_ORDER])
         if order and sorted(order) == sorted(names):
-            return order, {str(name): str(fact) for name, fact in said[_FACTS].items()}
+            return order, {str(name): str(fact) for name, fact in content[_FACTS].items()}
     raise EncodingError("its metadata do not state the order of its tensors")

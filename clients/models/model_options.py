@@ -1,4 +1,4 @@
-"""The options of the built-in models, checked one by one."""
+"""Validation of the built-in models' options."""
 
 from __future__ import annotations
 
@@ -13,19 +13,14 @@ if TYPE_CHECKING:
     from clients.models.model import Option
 
 LARGEST_WIDTH = 65_536
-"""Widest layer that may be asked for: a slip of the finger shall not fill the memory."""
+"""Limit of a layer's width: a typo must not exhaust the memory."""
 
 
 def require_known(model: str, options: Mapping[str, Option], known: tuple[str, ...] = ()) -> None:
-    """Refuse options that a model does not have.
-
-    Args:
-        model: its name.
-        options: what is given.
-        known: what it has.
+    """Reject unknown options.
 
     Raises:
-        ConfigurationError: names the first that is unknown, and what is known.
+        ConfigurationError: names the first unknown option, and the known ones.
     """
     for name in options:
         if name not in known:
@@ -34,19 +29,16 @@ def require_known(model: str, options: Mapping[str, Option], known: tuple[str, .
 
 
 def width(model: str, options: Mapping[str, Option], name: str, default: int) -> int:
-    """Return the width of a layer.
+    """Return the width of a layer, 1 .. `LARGEST_WIDTH`.
 
     Args:
         model: its name.
-        options: what is given.
+        options: all options.
         name: of the option.
-        default: where it is not given.
-
-    Returns:
-        A number of units, 1 .. `LARGEST_WIDTH`.
+        default: if it is missing.
 
     Raises:
-        ConfigurationError: it is no such number.
+        ConfigurationError: it is not such a number.
     """
     value = options.get(name, default)
     if type(value) is not int or not 1 <= value <= LARGEST_WIDTH:
@@ -58,11 +50,7 @@ def width(model: str, options: Mapping[str, Option], name: str, default: int) ->
 
 
 def require_numbers(model: str, form: DataForm) -> None:
-    """Refuse tokens where a model needs numbers.
-
-    Args:
-        model: its name.
-        form: of the data.
+    """Reject tokens where a model needs numbers.
 
     Raises:
         ConfigurationError: the inputs are tokens.
@@ -76,13 +64,13 @@ def require_numbers(model: str, form: DataForm) -> None:
 def require_images(
     model: str, form: DataForm, *, sides: tuple[int, int] | None = None, least: int = 1
 ) -> None:
-    """Refuse inputs that are no images, or images of another size.
+    """Reject inputs that are not images, or images of another size.
 
     Args:
         model: its name.
         form: of the data.
-        sides: height and width that it needs, if not any will do.
-        least: the shortest side that it can take.
+        sides: required height and width; None for any.
+        least: shortest allowed side.
 
     Raises:
         ConfigurationError: names the shape and the rule.
@@ -101,11 +89,7 @@ def require_images(
 
 
 def require_tokens(model: str, form: DataForm) -> int:
-    """Return the number of different tokens; refuse inputs that are no rows of tokens.
-
-    Args:
-        model: its name.
-        form: of the data.
+    """Return the number of distinct tokens; reject inputs that are not rows of tokens.
 
     Raises:
         ConfigurationError: the inputs are something else.

@@ -1,4 +1,4 @@
-"""Which parameters a module must have to be one flat vector."""
+"""Rules for the parameters of a module, which have to form one flat vector."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 MAX_NAMES = 100_000
-"""Characters of all names: the layout has to fit the run's document beside the registry."""
+"""Limit of the names' total length: layout and registry have to fit the run document."""
 
 
 def require_tensors(model: str, module: nn.Module) -> None:
-    """Refuse a module whose trainable parameters do not make up one vector of float32.
+    """Reject a module whose trainable parameters do not form one float32 vector.
 
-    One parameter under two names is one tensor of the vector; two parameters in one piece of memory
-    are refused, for loading or training one of them would change the other.
+    One parameter under two names is one tensor of the vector. Two parameters that share memory are
+    rejected: loading or training one of them would change the other.
 
     Args:
         model: its name.
@@ -66,10 +66,10 @@ def _broken_rule(tensor: nn.Parameter) -> str | None:
 
 
 def _require_apart(model: str, tensors: list[tuple[str, nn.Parameter]]) -> None:
-    """Refuse parameters that share memory.
+    """Reject parameters that share memory.
 
     Raises:
-        ConfigurationError: names two of them, or one whose numbers are one in memory.
+        ConfigurationError: names two of them, or one whose elements share memory.
     """
     placed = sorted((*_extent(tensor), name) for name, tensor in tensors)
     for (_, end, before), (start, _, after) in pairwise(placed):
@@ -87,7 +87,7 @@ def _require_apart(model: str, tensors: list[tuple[str, nn.Parameter]]) -> None:
 
 
 def _extent(tensor: nn.Parameter) -> tuple[int, int]:
-    """Return where in memory a tensor begins, and where it ends."""
+    """Return the addresses of a tensor's start and end."""
     start = tensor.data_ptr()
     last = sum(
         (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)

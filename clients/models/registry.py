@@ -1,4 +1,4 @@
-"""The models by name: a built-in one takes its file and one line here; all others are a user's."""
+"""The models by name; a built-in one needs its file and one line here, all others are a user's."""
 
 from __future__ import annotations
 
@@ -32,19 +32,16 @@ MODELS: dict[str, ModuleFactory] = {
 
 
 def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None = None) -> Model:
-    """Return a model that fits a data set.
+    """Return a model for a data set.
 
     Args:
         name: one of `MODELS`, or a user's `file.py:Class` or `package:Class`.
         form: of the data.
         options: its settings; keyword arguments of a user's class.
 
-    Returns:
-        The model.
-
     Raises:
-        ConfigurationError: an unknown name or option, inputs that the model cannot take, or a class
-            that cannot be loaded or makes no model.
+        ConfigurationError: an unknown name or option, inputs that do not fit, or a class that
+            cannot be loaded or makes no model.
     """
     verify_name(name)
     factory = MODELS[name] if name in MODELS else user_module(name)
@@ -52,11 +49,9 @@ def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None 
 
 
 def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
-    """Return what is recorded of a model whose name or options are paths: no path, but digests.
+    """Return the record of a model whose name or options are paths, with digests instead.
 
-    Args:
-        name: of a model; one of `MODELS` records nothing.
-        options: its settings.
+    A name in `MODELS` has an empty record.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -64,18 +59,15 @@ def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
     if name in MODELS:
         return {}
     factory = user_module(name)
-    said = {"name": factory.name, "options": {**options, **option_files(options)}}
-    return said | factory.recorded()
+    record = {"name": factory.name, "options": {**options, **option_files(options)}}
+    return record | factory.recorded()
 
 
 def verify_name(name: str) -> None:
-    """Refuse what is neither a built-in model nor looks like a user's, before anything is loaded.
-
-    Args:
-        name: of a model.
+    """Reject a name that is neither built-in nor of a user's form, before anything is loaded.
 
     Raises:
-        ConfigurationError: names what is known.
+        ConfigurationError: lists the known names.
     """
     if name not in MODELS and ":" not in name:
         raise ConfigurationError(

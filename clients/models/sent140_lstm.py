@@ -1,4 +1,4 @@
-"""`sent140_lstm`: the authors' model of a tweet's sentiment, which is LEAF's."""
+"""`sent140_lstm`: the authors' model (LEAF's) of a tweet's sentiment."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _DENSE = 30
 class Sent140Lstm(nn.Module):
     """Fixed word vectors, two LSTM layers, a linear layer of 30 without activation, one logit.
 
-    The word vectors are no part of the vector that is trained and sent.
+    The word vectors are not in the vector that is trained and sent.
 
     Args:
-        embedding: a fixed vector of each word, shape (vocabulary, width).
+        embedding: fixed vector of each word, shape (vocabulary, width).
         hidden: units of each LSTM layer: 100 in the authors' code, 256 in the paper.
     """
 
@@ -44,8 +44,8 @@ class Sent140Lstm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return scores of "negative" and "positive", shape (n, 2).
 
-        They are 0 and the logit, so that the cross-entropy is that of the logit's sigmoid. The
-        last step is read, whatever stands there: short tweets are padded behind, as the authors do.
+        They are 0 and the logit, so the cross-entropy is that of the logit's sigmoid. The last step
+        is read even for short tweets, whose padding is at the end, as in the authors' code.
 
         Args:
             x: words, shape (n, length).
@@ -55,25 +55,20 @@ class Sent140Lstm(nn.Module):
         return torch.cat([torch.zeros_like(logit), logit], dim=1)
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Set Glorot-uniform weights and zero biases.
-
-        Args:
-            rng: the initial model's own stream.
-        """
+        """Draw Glorot-uniform weights and zero biases."""
         draw_text_model(self, self.lstm, rng)
 
 
 def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
-    """Return the model for rows of words that have vectors.
+    """Return the model for rows of words with vectors.
 
     Args:
         form: of the data.
-        options: `hidden`, units of each LSTM layer; `width` of the word vectors, if they must
-            have a certain one.
+        options: `hidden`, units of each LSTM layer; `width`, required width of the word vectors.
 
     Raises:
-        ConfigurationError: the inputs are no tokens with vectors, or their vectors are of another
-            width, or there are more than two classes, or an option is wrong.
+        ConfigurationError: the inputs are not tokens with vectors of the width, there are more than
+            two classes, or an option is wrong.
     """
     model = "sent140_lstm"
     require_known(model, options, ("hidden", "width"))
@@ -86,10 +81,11 @@ def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
         raise ConfigurationError(
             f"model.name = {model!r}: tells two classes apart, not {form.classes}"
         )
-    found = form.embedding.shape[1]
-    wanted = width(model, options, "width", found)
-    if found != wanted:
+    actual = form.embedding.shape[1]
+    required = width(model, options, "width", actual)
+    if actual != required:
         raise ConfigurationError(
-            f"model.options.width = {wanted}: the word vectors of these data have {found} numbers"
+            f"model.options.width = {required}: the word vectors of these data have {actual} "
+            f"numbers"
         )
     return Sent140Lstm(form.embedding, width(model, options, "hidden", _HIDDEN))

@@ -1,4 +1,4 @@
-"""`shakespeare_lstm`: the authors' model of the next character, which is LEAF's."""
+"""`shakespeare_lstm`: the authors' model (LEAF's) of the next character."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _HIDDEN = 256
 
 
 class ShakespeareLstm(nn.Module):
-    """A trained vector of 8 numbers for each character, two LSTM layers, one linear layer.
+    """A trained vector of 8 numbers per character, two LSTM layers, one linear layer.
 
     Args:
-        vocabulary: number of different characters.
-        classes: number of characters that may come next.
+        vocabulary: number of distinct characters.
+        classes: number of possible next characters.
         hidden: units of each LSTM layer: 256 in the authors' code, 100 in the paper.
     """
 
@@ -38,7 +38,7 @@ class ShakespeareLstm(nn.Module):
         self.linear = nn.Linear(hidden, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a score of each character that may come next, shape (n, classes).
+        """Return a score of each possible next character, shape (n, classes).
 
         Args:
             x: characters, shape (n, length).
@@ -48,24 +48,12 @@ class ShakespeareLstm(nn.Module):
         return scores
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Set Glorot-uniform weights and zero biases.
-
-        Args:
-            rng: the initial model's own stream.
-        """
+        """Draw Glorot-uniform weights and zero biases."""
         draw_text_model(self, self.lstm, rng)
 
 
 def shakespeare_lstm(form: DataForm, options: Mapping[str, Option]) -> ShakespeareLstm:
-    """Return the model for rows of characters.
-
-    Args:
-        form: of the data.
-        options: `hidden`, units of each LSTM layer.
-
-    Raises:
-        ConfigurationError: the inputs are no tokens, or an option is wrong.
-    """
+    """Return the model for rows of characters; option `hidden` is the width of each LSTM layer."""
     require_known("shakespeare_lstm", options, ("hidden",))
     vocabulary = require_tokens("shakespeare_lstm", form)
     hidden = width("shakespeare_lstm", options, "hidden", _HIDDEN)

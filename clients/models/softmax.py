@@ -27,7 +27,7 @@ class SoftmaxRegression(nn.Module):
     """Class scores W x + b.
 
     Args:
-        inputs: numbers of one input, which is flattened.
+        inputs: size of one flattened input.
         classes: number of classes.
     """
 
@@ -45,24 +45,12 @@ class SoftmaxRegression(nn.Module):
         return functional.linear(x.flatten(1), self.weights, self.biases)
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Set small normal weights and zero biases.
-
-        Args:
-            rng: the initial model's own stream.
-        """
+        """Draw small normal weights and zero biases."""
         draw_in_turn(self, rng, lambda rng, _, shape: rng.standard_normal(shape) * _INITIAL_SCALE)
 
 
 def softmax(form: DataForm, options: Mapping[str, Option]) -> SoftmaxRegression:
-    """Return the regression for inputs of this form.
-
-    Args:
-        form: of the data.
-        options: none are known.
-
-    Raises:
-        ConfigurationError: the inputs are tokens, or there are options.
-    """
+    """Return the regression for inputs of this form; it has no options."""
     require_known("softmax", options)
     require_numbers("softmax", form)
     return SoftmaxRegression(math.prod(form.input_shape), form.classes)

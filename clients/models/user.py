@@ -1,8 +1,8 @@
 """A user's own model: a class in a file, or in an installed package.
 
-Naming a model runs its code, as `python file.py` would, so a configuration is to be trusted like a
-program; nothing on a chain or in a blob can name one. What is run of a file are the very bytes
-whose sha256 is recorded, in every process that loads it.
+Naming a model runs its code, as `python file.py` would, so a configuration must be trusted like a
+program; nothing on a chain or in a blob can name one. Each process runs exactly the bytes whose
+sha256 is recorded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FILE = ".py"
 
 @dataclass(frozen=True, slots=True)
 class UserModule:
-    """Makes modules of a user's class; pickled by name, so that each process loads it anew.
+    """A factory of a user's class; pickled by name, so each process loads the code itself.
 
     Attributes:
         place: absolute path of a file, or the name of a package.
@@ -52,22 +52,18 @@ class UserModule:
 
     @property
     def name(self) -> str:
-        """File or package and class; without the file's folder, which is another elsewhere."""
+        """File or package and class; without the file's folder, which differs between machines."""
         place = self.place if self.sha256 is None else Path(self.place).name
         return f"{place}:{self.class_name}"
 
     def recorded(self) -> dict[str, str]:
-        """Return what identifies the code beside its name."""
+        """Return the identification of the code besides its name."""
         if self.sha256 is not None:
             return {"sha256": self.sha256}
         return {"package": "==".join(package_of(self.place))}
 
     def source(self) -> Digest:
-        """Return the sha256 of the file, or the digest of package, version and name.
-
-        Raises:
-            ConfigurationError: the class is of no installed package.
-        """
+        """Return the sha256 of the file, or the digest of package, version and name."""
         if self.sha256 is not None:
             return Digest(bytes.fromhex(self.sha256))
         package, version = package_of(self.place)
@@ -77,36 +73,33 @@ class UserModule:
         """Return a new module.
 
         Args:
-            form: of the data, which only `check_model` holds against it.
+            form: of the data; only `check_model` compares it.
             options: keyword arguments of the class.
 
         Raises:
-            ConfigurationError: the code cannot be loaded or has changed, the class is no module or
-                cannot be made, or its parameters make up no vector.
+            ConfigurationError: the code cannot be loaded or has changed, the class is not a module
+                or cannot be instantiated, or its parameters do not form a vector.
         """
         del form
-        made = self._class()
+        class_ = self._class()
         with as_configuration_error(f"model.name = {self.name!r}: cannot be made"):
-            module = made(**options)
-            list(module.parameters())  # fails where the constructor has not called its super's
+            module = class_(**options)
+            list(module.parameters())  # fails if the constructor has not called super().__init__
         require_tensors(self.name, module)
         return module
 
     def _class(self) -> type[nn.Module]:
         code = _package(self.place) if self.sha256 is None else _file(self.place, self.sha256)
-        found = getattr(code, self.class_name, None)
-        if found is None:
+        class_ = getattr(code, self.class_name, None)
+        if class_ is None:
             raise ConfigurationError(f"{self.place} has no class {self.class_name!r}")
-        if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        if not (isinstance(class_, type) and issubclass(class_, nn.Module)):
             raise ConfigurationError(f"model.name = {self.name!r}: is no class of torch.nn.Module")
-        return found
+        return class_
 
 
 def user_module(name: str) -> UserModule:
-    """Return the factory that a name stands for; of a file, as it is now.
-
-    Args:
-        name: `file.py:Class` or `package:Class`.
+    """Return the factory for `file.py:Class` or `package:Class`, with the file's current digest.
 
     Raises:
         ConfigurationError: the name has another form, or the file cannot be read.
@@ -144,21 +137,21 @@ def _package(name: str) -> ModuleType:
 
 @functools.cache
 def _file(path: str, sha256: str) -> ModuleType:
-    """Return the module that a file makes: once in a process, and nothing is written beside it.
+    """Return the module in a file, executed once per process without writing a cache.
 
     Raises:
-        ConfigurationError: it cannot be read or run, or is not what it was.
+        ConfigurationError: it cannot be read or run, or has changed.
     """
     source = _source(Path(path))
-    found = hashlib.sha256(source).hexdigest()
-    if found != sha256:
-        raise ConfigurationError(f"{path} has changed: its sha256 was {sha256}, and is {found}")
+    current = hashlib.sha256(source).hexdigest()
+    if current != sha256:
+        raise ConfigurationError(f"{path} has changed: its sha256 was {sha256}, and is {current}")
     module = ModuleType(f"cmfl_model_{sha256[:16]}")
     module.__file__ = path
     sys.modules[module.__name__] = module  # where dataclasses and pickle look for it
     try:
         with as_configuration_error(f"{path} cannot be loaded"):
-            # Not importlib, which reads the file a second time.
+            # Not by importlib, which would read the file a second time.
             exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102 - asked for by name
     except ConfigurationError:
         del sys.modules[module.__name__]

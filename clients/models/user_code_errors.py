@@ -1,4 +1,4 @@
-"""What a user's own code did wrong, in one line of ours."""
+"""Errors of a user's own code, described in one line."""
 
 from __future__ import annotations
 
@@ -20,38 +20,28 @@ _LONGEST = 300
 
 
 @contextmanager
-def as_configuration_error(what: str) -> Iterator[None]:
-    """Refuse whatever code that is not ours raises, `sys.exit` too: the command did not succeed.
+def as_configuration_error(subject: str) -> Iterator[None]:
+    """Turn any exception of user code, `sys.exit` too, into a ConfigurationError.
 
     Args:
-        what: the first half of the sentence.
-
-    Yields:
-        Nothing.
+        subject: first half of the message.
 
     Raises:
-        ConfigurationError: says what was raised inside the `with` block.
-        KeyboardInterrupt: passes as it is.
+        ConfigurationError: names what was raised inside the `with` block.
+        KeyboardInterrupt: passes unchanged.
     """
     try:
         yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise ConfigurationError(f"{what}: {describe_error(error)}") from error
+        raise ConfigurationError(f"{subject}: {describe_error(error)}") from error
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what an error says, and where in the user's own code it came up.
-
-    Args:
-        error: raised by code that is not ours.
-
-    Returns:
-        Its kind, the first line of its message and, where one can be told, file and line.
-    """
-    said = next(iter(message_of(error).splitlines()), "")[:_LONGEST]
-    sentence = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    """Return an error's kind, its first line, and file and line in the user's code."""
+    message = next(iter(message_of(error).splitlines()), "")[:_LONGEST]
+    sentence = f"{type(error).__name__}: {message}" if message else type(error).__name__
     lines = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -61,8 +51,8 @@ def describe_error(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an error says; nothing where its class cannot be made to say it."""
+    """Return an error's message; empty if its own class fails to make it."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the method is foreign too
+    except Exception:  # noqa: BLE001 - the method is user code too
         return ""
