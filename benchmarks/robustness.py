@@ -1,7 +1,7 @@
 """What each set of rules survives: attacks on updates by 30 % of the clients, softmax on digits.
 
 `python -m benchmarks.robustness` runs FedAvg with as many trainers as CMFL, strategy I, strategy
-III by the committee's spread, and the preset `robust` under each attack of `clients.adversaries`,
+III by the committee's spread, and the preset `robust` under each attack of `clients.attacks`,
 every CMFL run over a ledger of its own, and prints the mean test accuracy of the last rounds with
 its standard error over the seeds.
 """

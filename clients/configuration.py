@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tomli_w
 from pydantic import Field, ValidationError
 
-from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.adversaries.registry import ATTACKS
-from clients.adversaries.updates.attack import AttackParameters
+from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.registry import ATTACKS
+from clients.attacks.updates.update_attack import AttackParameters
 from clients.datasets.registry import data_set_named, verify_choice
 from clients.first_fault import first_fault
 from clients.local_sgd import LocalTraining

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from clients.adversaries.updates.attack import Attacked, Attacking
+from clients.attacks.updates.update_attack import Attacked, Attacking
 from clients.datasets.registry import DataChoice
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL

@@ -16,11 +16,11 @@ from importlib.resources import files
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
-from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.adversaries.faulty_members import MEMBERS
 from clients.adversaries.faulty_trainers import TRAINERS, UnusableTrainer
-from clients.adversaries.registry import ATTACKS
+from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.registry import ATTACKS
 from clients.configuration import Configuration
 from clients.datasets.partition.registry import PARTITIONS
 from clients.datasets.registry import DATASETS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-    from clients.adversaries.updates.attack import Factor
+    from clients.attacks.updates.update_attack import Factor
 
 NAMED: dict[str, Iterable[object]] = {
     "protocol.strategy": registry.SELECTIONS,

@@ -1,1 +1,1 @@
-"""Clients that do not keep to the protocol: attacks on updates, faulty members and trainers."""
+"""Clients that do not follow the protocol: attackers, faulty members and trainers."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.adversaries.registry import attack_named
-from clients.adversaries.updates.attack import AttackInput, AttackParameters
+from clients.attacks.registry import attack_named
+from clients.attacks.updates.update_attack import AttackInput, AttackParameters
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.adversaries.updates.attack import Update, UpdateAttack
+    from clients.attacks.updates.update_attack import Update, UpdateAttack
     from clients.models.model import ParameterVector
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance.rule import Layout

@@ -11,7 +11,7 @@ from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.adversaries.data.attack import DataAttack
+    from clients.attacks.data.data_attack import DataAttack
     from clients.datasets.federated_data import FederatedData
     from clients.sections import EvaluationSection
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import Attackers, malicious_clients
-from clients.adversaries.data.poisoning import poisoned
-from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
+from clients.attacks.data.poisoning import poisoned
+from clients.attacks.data.registry import DATA_ATTACKS
 from clients.datasets.data_binding import simulated_digests
 from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.adversaries.data.attack import DataAttack
-    from clients.adversaries.updates.attack import AttackParameters
+    from clients.attacks.data.data_attack import DataAttack
+    from clients.attacks.updates.update_attack import AttackParameters
     from clients.configuration import Configuration
     from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.adversaries.registry import ATTACKS
+from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.registry import ATTACKS
 from clients.configuration import Configuration, load
 from clients.settings_sheet import settings
 from ledger.protocol.errors import CmflError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clients.adversaries.updates.attack import AttackParameters
+from clients.attacks.updates.update_attack import AttackParameters
 from clients.configuration import PRESETS, checked, load
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.adversaries.attackers import Attackers, AttackRound
-from clients.adversaries.registry import attack_named
 from clients.aggregators.aggregation import Aggregation
 from clients.aggregators.fed_avg import FedAvg
+from clients.attacks.registry import attack_named
 from clients.experiments.baselines.round import BaselineRound, RoundSeconds
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality

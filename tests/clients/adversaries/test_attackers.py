@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.adversaries.attackers import Attackers, AttackRound, malicious_clients
-from clients.adversaries.registry import ATTACKS
-from clients.adversaries.updates.attack import (
+from clients.attacks.registry import ATTACKS
+from clients.attacks.updates.update_attack import (
     Attacked,
     AttackInput,
     AttackParameters,

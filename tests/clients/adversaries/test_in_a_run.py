@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.adversaries.registry import ATTACKS
-from clients.adversaries.updates.attack import AttackInput, Update, UpdateAttack
+from clients.attacks.registry import ATTACKS
+from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
 from clients.configuration import load
 from clients.runs.open_run import open_memory_run
 from tests.seeds import first_that_shows

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from clients.adversaries.attackers import Attackers
-    from clients.adversaries.updates.attack import Update
+    from clients.attacks.updates.update_attack import Update
     from clients.models.model import ParameterVector
     from clients.training.port import Engine
     from ledger.protocol.types import Digest

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from clients.adversaries.attackers import Attackers
-from clients.adversaries.registry import ATTACKS
-from clients.adversaries.updates.attack import AttackInput, Update, UpdateAttack
+from clients.attacks.registry import ATTACKS
+from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
 from clients.experiments.baselines.decentralised.sites import (
     Sites,
     draw_sites,

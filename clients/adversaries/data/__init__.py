@@ -1,1 +1,0 @@
-"""Attacks on training samples: one file each, listed in `clients/adversaries/data/registry.py`."""

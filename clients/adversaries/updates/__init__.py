@@ -1,1 +1,0 @@
-"""Attacks on updates: one file each, listed in `clients/adversaries/registry.py`."""

@@ -1,0 +1,1 @@
+"""Attacks: on updates and on training samples, one file each."""

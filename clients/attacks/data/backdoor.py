@@ -1,0 +1,72 @@
+"""Backdoor: a model that answers as the attacker wants where it sees a trigger.
+
+Poisoned samples with a trigger and a target class are those of Gu, Dolan-Gavitt, Garg 2017
+("BadNets"); among federated clients, beside clean samples so that the model stays good without
+the trigger, of Bagdasaryan, Veit, Hua, Estrin, Shmatikov 2020 ("How To Backdoor Federated
+Learning"). Their update is not scaled here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.attacks.data.data_attack import DataAttack, PoisonInput
+from clients.attacks.data.trigger import trigger_for
+from clients.attacks.updates.update_attack import Factor
+from clients.datasets.federated_data import Samples, frozen_samples
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.datasets.federated_data import FederatedData
+
+TARGET = 0
+"""The class that the model shall answer where it sees the trigger."""
+
+
+def backdoor(attacker: PoisonInput) -> Samples:
+    """Return the samples, a share of them with the trigger and the target class.
+
+    They take the place of clean ones, so that the attacker has no more samples than before.
+
+    Args:
+        attacker: with p as its factor: floor(p n + 1/2) of its n samples are poisoned, at least 1.
+
+    Raises:
+        ConfigurationError: inputs that no trigger fits.
+    """
+    trigger = trigger_for(attacker.form, attacker.seen)
+    x, y = np.array(attacker.own.x), np.array(attacker.own.y)
+    count = max(1, math.floor(attacker.factor * len(y) + 0.5))
+    rows = np.sort(attacker.rng.choice(len(y), count, replace=False))
+    x[rows], y[rows] = trigger(x[rows]), TARGET
+    return frozen_samples(x, y)
+
+
+def triggered(data: FederatedData, test: Samples) -> Samples:
+    """Return test samples of other classes with the trigger, labelled with the target class.
+
+    The accuracy on them is the success rate of the attack: the share of those that are not of the
+    target class and are taken for it, once they have the trigger.
+
+    Args:
+        data: whose trigger.
+        test: test samples, as stored.
+
+    Raises:
+        ConfigurationError: all are of the target class, or no trigger fits.
+    """
+    others = test.y != TARGET
+    if not others.any():
+        raise ConfigurationError(
+            f"the success of 'backdoor' cannot be measured: all {len(test.y)} test samples of "
+            f"{data.name!r} are of its target class {TARGET}"
+        )
+    trigger = trigger_for(data.form, data.test.x)
+    return frozen_samples(trigger(test.x[others]), np.full(int(others.sum()), TARGET))
+
+
+# Half a batch is poisoned on average; the range is a share.
+BACKDOOR = DataAttack("backdoor", backdoor, Factor(0.5, 0.01, 1.0), triggered)

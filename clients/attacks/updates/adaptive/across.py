@@ -1,0 +1,131 @@
+"""Across the members' references, as far as a distance between directions lets it.
+
+Everything here is a combination of the colluders' updates, the travel and one fixed direction, and
+is kept as its coefficients: all angles follow from one table of inner products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.attacks.updates.adaptive.estimate import accepted_up_to, combined
+from clients.random_streams import named_stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clients.attacks.updates.update_attack import AttackInput
+    from ledger.protocol.parameters import Parameters
+
+LENGTH = 2.0
+"""Multiple of the median length, over which the distance of directions grows."""
+
+_NOTHING = 1e-7
+"""A length of combinations of unit vectors that is all rounding: of squares, about 1e-16."""
+
+_ANGLES = np.radians(np.arange(89, 0, -1))
+"""Angles from the references that are tried, the widest first: beyond a right angle it is chance
+that accepts, and near one a little less poisons hardly less."""
+
+_DOUBT = 2.0
+"""Standard errors of a committee's score that are kept as a margin."""
+
+
+def across(attacker: AttackInput) -> NDArray[np.float64]:
+    """Return 2 t (cos θ r + sin θ a): as wide an angle as is expected to be accepted.
+
+    t is the median length of the colluders' updates, r the unit mean of their references: of unit
+    updates u_c, or of u_c + b h where references follow a travel h. a is the unit vector of what
+    the attackers want, put at a right angle to r: against the mean of the colluders' unit updates,
+    and along one direction that is the same in every round. So what is accepted is honest in the
+    way that the committee looks at, poisons at a right angle to it, and turns the travel slowly.
+    A member, whom nobody scores, returns −2 t times the unit mean of the colluders' unit updates,
+    from which honest updates lie far, and a right angle no farther than from any other.
+
+    Args:
+        attacker: one of at least two, with the rules in force.
+    """
+    parameters = attacker.parameters
+    assert parameters is not None, "only a committee scores"
+    basis, length = _basis(attacker)
+    table = basis @ basis.T
+    count = len(attacker.colluders)
+    units = np.eye(count, len(basis))
+    if attacker.is_member:
+        return np.asarray(-length * (_unit(units.mean(axis=0), table) @ basis))
+    multiple = _multiple(parameters, table)
+    references = (units + multiple * np.eye(1, len(basis), count)) / (1 + multiple)
+    distances = 2 - 2 * (references @ table @ units.T)
+    limit = accepted_up_to(attacker, np.maximum(distances, 0.0))
+    fans = [_fan(np.delete(units, c, 0), np.delete(references, c, 0), table) for c in range(count)]
+    along = np.array([fan.along @ table @ one for fan, one in zip(fans, references, strict=True)])
+    aside = np.array([fan.aside @ table @ one for fan, one in zip(fans, references, strict=True)])
+    best = _fan(units, references, table)
+    for angle in _ANGLES:
+        cosines = np.cos(angle) * along + np.sin(angle) * aside
+        if _feared(parameters, np.maximum(2 - 2 * cosines, 0.0)) <= limit:
+            chosen = np.cos(angle) * best.along + np.sin(angle) * best.aside
+            return np.asarray(length * (_unit(chosen, table) @ basis))
+    return np.asarray(length * (best.along @ basis))
+
+
+def _feared(parameters: Parameters, distances: NDArray[np.float64]) -> float:
+    """Return a score that a committee of C members drawn from such distances seldom exceeds."""
+    error = float(distances.std()) / sqrt(parameters.members)
+    return combined(parameters, distances) + _DOUBT * error
+
+
+@dataclass(frozen=True, slots=True)
+class Fan:
+    """Two directions at a right angle, between which an attacker chooses; coefficients.
+
+    Attributes:
+        along: r, the mean of references.
+        aside: a, what the attackers want.
+    """
+
+    along: NDArray[np.float64]
+    aside: NDArray[np.float64]
+
+
+def _fan(
+    units: NDArray[np.float64], references: NDArray[np.float64], table: NDArray[np.float64]
+) -> Fan:
+    """Return r and a of some colluders, by their unit updates and their references."""
+    along = _unit(references.mean(axis=0), table)
+    wanted = -_unit(units.mean(axis=0), table)
+    wanted[-1] += 1.0
+    return Fan(along, _unit(wanted - (wanted @ table @ along) * along, table))
+
+
+def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
+    """Return unit vectors, zero where there is no direction, and twice the median length.
+
+    The colluders' updates come first, then the travel, last the direction that is always the same.
+    """
+    updates = attacker.colluders.astype(np.float64)
+    lengths = np.sqrt((updates * updates).sum(axis=1))
+    dimension = updates.shape[1]
+    travel = np.zeros(dimension) if attacker.travel is None else attacker.travel.astype(np.float64)
+    drift = named_stream(b"", "adaptive", dimension).standard_normal(dimension)
+    basis = np.stack([*updates, travel, drift])
+    norms = np.sqrt((basis * basis).sum(axis=1, keepdims=True))
+    divided = np.divide(basis, norms, out=np.zeros_like(basis), where=norms > 0)
+    return divided, LENGTH * float(np.median(lengths))
+
+
+def _multiple(parameters: Parameters, table: NDArray[np.float64]) -> float:
+    """Return b, how much of the travel a reference takes, by the colluders' own agreement."""
+    if parameters.travel is None:
+        return 0.0
+    return parameters.travel.multiple(table[:-2, -2].tolist())
+
+
+def _unit(vector: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the coefficients of a unit vector; zeros where nothing but rounding is left."""
+    norm = sqrt(max(float(vector @ table @ vector), 0.0))
+    return vector / norm if norm > _NOTHING else np.zeros_like(vector)

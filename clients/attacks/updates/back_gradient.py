@@ -1,0 +1,20 @@
+"""Back-gradient, of the paper's "Robustness Comparative Experiment"; with a factor, scaled too."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clients.attacks.updates.update_attack import AttackInput, Factor, Update, UpdateAttack
+
+
+def back_gradient(attacker: AttackInput) -> Update:
+    """Return −s Δ: the update in the opposite direction.
+
+    Args:
+        attacker: with s as its factor; s = 10 is ten-fold scaling, which ruins a plain average.
+    """
+    return (-attacker.factor * attacker.own).astype(np.float32)
+
+
+# The paper has no factor.
+BACK_GRADIENT = UpdateAttack("back-gradient", back_gradient, Factor(1.0, 0.01, 1000.0))

@@ -1,0 +1,30 @@
+"""False reference: small lies as a trainer, one large lie as a member (ours).
+
+A member is scored by nobody, and everybody is scored against its update. With the mean over
+members one update of −100 Δ turns a round's ranking round, however honest the scores are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clients.attacks.updates.update_attack import AttackInput, Factor, Update, UpdateAttack
+
+AS_TRAINER = 0.5
+"""s of the inner-product manipulation as a trainer."""
+
+
+def false_reference(attacker: AttackInput) -> Update:
+    """Return −s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times.
+
+    Δ̄ is the mean of the colluders' honest updates, s = 0.5; one attacker alone is its own mean.
+
+    Args:
+        attacker: with F as its factor.
+    """
+    if attacker.is_member:
+        return (-attacker.factor * attacker.own.astype(np.float64)).astype(np.float32)
+    return (-AS_TRAINER * attacker.mean).astype(np.float32)
+
+
+FALSE_REFERENCE = UpdateAttack("false-reference", false_reference, Factor(10.0, 0.01, 1000.0))

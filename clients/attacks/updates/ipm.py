@@ -1,0 +1,22 @@
+"""Inner-product manipulation (Xie, Koyejo, Gupta 2020, "Fall of Empires")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clients.attacks.updates.update_attack import AttackInput, Factor, Update, UpdateAttack
+
+
+def ipm(attacker: AttackInput) -> Update:
+    """Return −s times the mean of the colluders' honest updates, the same from each of them.
+
+    A small s lies near to everybody, for squared distance, and still points backwards. One
+    attacker alone sends −s times its own.
+
+    Args:
+        attacker: with s as its factor, the paper's ε.
+    """
+    return (-attacker.factor * attacker.mean).astype(np.float32)
+
+
+IPM = UpdateAttack("ipm", ipm, Factor(0.5, 0.01, 1000.0), is_common=True)

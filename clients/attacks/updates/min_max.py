@@ -1,0 +1,55 @@
+"""Min-Max (Shejwalkar, Houmansadr 2021, "Manipulating the Byzantine")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def min_max(attacker: AttackInput) -> Update:
+    """Return the colluders' mean, moved backwards as far as it does not stand out.
+
+    That is mean − γ mean (the paper's inverse unit vector), with the largest γ for which it lies
+    no farther from any colluder's honest update than two of these lie from each other. One
+    attacker alone sends its own.
+
+    Args:
+        attacker: whose colluders' honest updates stand for everybody's, which it cannot see.
+    """
+    honest = attacker.colluders.astype(np.float64)
+    mean = attacker.mean
+    forged = (1 - largest_step(honest, mean, -mean)) * mean
+    return np.asarray(forged, dtype=np.float32)
+
+
+def largest_step(
+    honest: NDArray[np.float64], start: NDArray[np.float64], direction: NDArray[np.float64]
+) -> float:
+    """Return the largest γ such that start + γ direction keeps to the widest distance.
+
+    Args:
+        honest: the updates, shape (n, d).
+        start: a point within their widest distance of all of them, shape (d,).
+        direction: shape (d,).
+
+    Returns:
+        At least 0; 0 without a direction. No search: for each update γ is a root of
+        |γ p + r|² = D².
+    """
+    slope = float(direction @ direction)
+    if slope == 0:
+        return 0.0
+    widest = max(float(((one - honest) ** 2).sum(axis=1).max()) for one in honest)
+    offsets = start - honest
+    half = offsets @ direction
+    room = np.maximum(widest - (offsets**2).sum(axis=1), 0.0)
+    return float(((np.sqrt(half**2 + slope * room) - half) / slope).min())
+
+
+MIN_MAX = UpdateAttack("min-max", min_max, is_common=True)

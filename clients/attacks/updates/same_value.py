@@ -1,0 +1,21 @@
+"""Same value, of the paper's "Robustness Comparative Experiment"."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
+
+
+def same_value(attacker: AttackInput) -> Update:
+    """Return a vector whose elements are all 0, the value that the authors' code takes.
+
+    Squared distance calls it near: short vectors are near to everybody.
+
+    Args:
+        attacker: only the shape of its update counts.
+    """
+    return np.zeros_like(attacker.own)
+
+
+SAME_VALUE = UpdateAttack("same-value", same_value)

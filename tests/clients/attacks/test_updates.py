@@ -1,0 +1,224 @@
+"""Attacks on updates, by pencil and by property."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.attacks.registry import ATTACKS, attack_named
+from clients.attacks.updates.alie import largest_z
+from clients.attacks.updates.min_max import largest_step, min_max
+from clients.attacks.updates.update_attack import AttackInput, AttackParameters
+from ledger.protocol.errors import ConfigurationError
+
+UPDATE = np.array([1.0, -2.0, 0.0, 4.0], dtype=np.float32)
+OTHER = np.array([3.0, 2.0, 1.0, -2.0], dtype=np.float32)
+
+ALONE = {"alie": 1, "min-max": 1, "mimic": 1, "adaptive": 1, "ipm": -0.5, "false-reference": -0.5}
+"""What one attacker alone sends where an attack is made of the colluders': its own, times this."""
+
+
+def attacker(
+    *colluders: np.ndarray,
+    factor: float | None = None,
+    attack: str = "same-value",
+    seed: int = 0,
+    **context: Any,
+) -> AttackInput:
+    """The first of some attackers, as it is asked by an attack."""
+    known = np.stack(colluders or (UPDATE,))
+    number = attack_named(attack).factor_for(AttackParameters(factor))
+    return AttackInput(known[0], known, np.random.default_rng(seed), number, **context)
+
+
+def sent(
+    attack: str, *colluders: np.ndarray, factor: float | None = None, **context: Any
+) -> list[float]:
+    asked = attacker(*colluders, factor=factor, attack=attack, **context)
+    found: list[float] = attack_named(attack).forge(asked).tolist()
+    return found
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_sends_another_vector_of_the_same_kind_and_spares_the_original(
+    name: str,
+) -> None:
+    first, second = (
+        dataclasses.replace(
+            attacker(OTHER, UPDATE, attack=name, trainers=9, attacking_trainers=3), own=UPDATE
+        )
+        for _ in range(2)
+    )
+    forged = attack_named(name).forge(first)
+    assert forged.dtype == np.float32
+    assert forged.shape == UPDATE.shape
+    assert not np.array_equal(forged, UPDATE)
+    assert np.array_equal(first.own, UPDATE)
+    assert np.array_equal(first.colluders, np.stack([OTHER, UPDATE]))
+    assert np.array_equal(forged, attack_named(name).forge(second))
+
+
+@given(
+    name=st.sampled_from(list(ATTACKS)),
+    seed=st.integers(0, 2**32 - 1),
+    colluders=st.integers(1, 5),
+    dimension=st.integers(1, 8),
+    scale=st.sampled_from([0.0, 1e-30, 1.0, 1e12]),
+    is_member=st.booleans(),
+)
+def test_of_finite_updates_an_attack_makes_a_finite_one(
+    name: str, seed: int, colluders: int, dimension: int, scale: float, is_member: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    known = (scale * rng.standard_normal((colluders, dimension))).astype(np.float32)
+    asked = attacker(
+        *known, attack=name, trainers=7, attacking_trainers=colluders, is_member=is_member
+    )
+    forged = attack_named(name).forge(asked)
+    assert forged.dtype == np.float32
+    assert forged.shape == (dimension,)
+    assert np.isfinite(forged).all()
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_attacker_alone_makes_of_its_own_update_what_all_make_of_their_mean(name: str) -> None:
+    assert sent(name, UPDATE, trainers=9) == (ALONE[name] * UPDATE).tolist()
+
+
+def test_whoever_is_not_alone_in_making_the_same_is_said_to() -> None:
+    for name, attack in ATTACKS.items():
+        asked = attacker(UPDATE, OTHER, attack=name, trainers=9, attacking_trainers=2)
+        other = dataclasses.replace(asked, own=OTHER, rng=np.random.default_rng(1))
+        is_same = np.array_equal(attack.forge(asked), attack.forge(other))
+        assert is_same == (attack.is_common or name in {"same-value", "false-reference"}), name
+
+
+def test_same_value_sends_zeros() -> None:
+    assert sent("same-value") == [0, 0, 0, 0]
+
+
+def test_back_gradient_sends_the_opposite_and_with_a_factor_of_ten_ten_times_that() -> None:
+    assert sent("back-gradient") == [-1, 2, 0, -4]
+    assert sent("back-gradient", factor=10) == [-10, 20, 0, -40]
+
+
+def test_ipm_sends_half_the_colluders_mean_backwards() -> None:
+    # The mean is (2, 0, 0.5, 1).
+    assert sent("ipm", UPDATE, OTHER) == [-1, 0, -0.25, -0.5]
+    assert sent("ipm", UPDATE, OTHER, factor=4) == [-8, 0, -2, -4]
+
+
+def test_a_false_reference_is_ipm_as_a_trainer_and_ten_times_the_opposite_as_a_member() -> None:
+    assert sent("false-reference", UPDATE, OTHER) == sent("ipm", UPDATE, OTHER)
+    assert sent("false-reference", UPDATE, OTHER, is_member=True) == [-10, 20, 0, -40]
+    tripled = sent("false-reference", UPDATE, OTHER, is_member=True, factor=3)
+    assert tripled == [-3, 6, 0, -12]
+
+
+def test_mimic_sends_the_first_colluders_honest_update_whoever_it_is() -> None:
+    assert sent("mimic", OTHER, UPDATE) == OTHER.tolist()
+    second = dataclasses.replace(attacker(OTHER, UPDATE, attack="mimic"), own=UPDATE)
+    assert attack_named("mimic").forge(second).tolist() == OTHER.tolist()
+
+
+def test_alie_moves_each_element_by_z_standard_deviations() -> None:
+    # Mean (2, 0, 0.5, 1), standard deviation (1, 2, 0.5, 3).
+    assert sent("alie", UPDATE, OTHER, factor=1) == [1, -2, 0, -2]
+    # 2 of 20 need 9 of the 18 honest ones to lie farther out, which half of them do: z = 0.
+    assert sent("alie", UPDATE, OTHER, trainers=20, attacking_trainers=2) == [2, 0, 0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("clients", "attackers", "z"),
+    [
+        # s = 51 - 30 = 21 supporters of 70: the quantile of 0.7.
+        (100, 30, 0.5244005),
+        # The paper's own figures: n = 50, f = 12 (24 %) gives s = 14 of 38.
+        (50, 12, 0.3360382),
+        (18, 5, 0.2933812),
+        (10, 1, 0.0),
+        (10, 0, 0.0),
+        # A majority needs one honest client beyond it: 3 of 4.
+        (10, 6, 0.6744898),
+        (10, 10, 0.0),
+        (1, 1, 0.0),
+    ],
+)
+def test_alies_z_leaves_just_the_supporters_outside_that_make_a_majority(
+    clients: int, attackers: int, z: float
+) -> None:
+    assert largest_z(clients, attackers) == pytest.approx(z, abs=1e-6)
+
+
+def test_gaussian_noise_is_as_long_as_the_update_that_it_stands_for() -> None:
+    own = np.full(20_000, 3.0, dtype=np.float32)
+    noise, larger = np.array([sent("gaussian", own), sent("gaussian", own, factor=10)])
+    assert noise.std() == pytest.approx(3.0, rel=0.02)
+    assert abs(noise.mean()) < 0.1
+    np.testing.assert_allclose(larger, 10 * noise, rtol=1e-5)
+    assert sent("gaussian", np.zeros(3, dtype=np.float32)) == [0, 0, 0]
+
+
+def test_min_max_goes_as_far_from_the_mean_as_the_colluders_are_from_each_other() -> None:
+    # Updates 0 and 2: mean 1, widest distance 2. One step of the mean backwards is 0, which is 2
+    # away from the update 2.
+    first, second = (np.array([x], dtype=np.float32) for x in (0.0, 2.0))
+    assert sent("min-max", first, second) == [0]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 8), st.integers(1, 40))
+def test_min_max_never_stands_out_and_could_not_go_farther(
+    seed: int, colluders: int, dimension: int
+) -> None:
+    honest = np.random.default_rng(seed).standard_normal((colluders, dimension))
+    pairs = np.linalg.norm(honest[:, None] - honest[None], axis=2)
+    mean = honest.mean(axis=0)
+    step = largest_step(honest, mean, -mean)
+
+    def farthest(gamma: float) -> float:
+        return float(np.linalg.norm(mean - gamma * mean - honest, axis=1).max())
+
+    assert step >= 0
+    assert farthest(step) <= pairs.max() * (1 + 1e-9)
+    assert farthest(step * 1.001 + 1e-6) > pairs.max()
+    asked = attacker(*honest.astype(np.float32))
+    np.testing.assert_allclose(min_max(asked), (1 - step) * mean, atol=1e-4)
+
+
+@given(floor=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
+def test_gradient_scaling_multiplies_each_element_by_a_draw_of_its_own(
+    floor: float, seed: int
+) -> None:
+    ones = np.ones(200, dtype=np.float32)
+    asked = attacker(ones, factor=floor, attack="gradient-scaling", seed=seed)
+    forged = attack_named("gradient-scaling").forge(asked)
+    assert forged.min() >= np.float32(floor)
+    assert forged.max() <= 1
+    if floor < 0.9:
+        assert len(np.unique(forged)) > 150
+
+
+def test_an_unknown_attack_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match="'noise'; known are gradient-scaling, same"):
+        attack_named("noise")
+
+
+def test_an_attack_has_its_usual_factor_or_one_in_its_range() -> None:
+    scaling = attack_named("gradient-scaling")
+    assert scaling.factor_for(AttackParameters()) == 0.5
+    assert scaling.factor_for(AttackParameters(0.0)) == 0
+    for factor in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ConfigurationError, match=f"factor = {factor}: attack 'gradient-scal"):
+            scaling.factor_for(AttackParameters(factor))
+
+
+@pytest.mark.parametrize("name", ["same-value", "min-max", "mimic", "adaptive"])
+def test_an_attack_that_leaves_nothing_open_refuses_a_factor(name: str) -> None:
+    attack_named(name).factor_for(AttackParameters())
+    with pytest.raises(ConfigurationError, match=f"factor = 2: attack '{name}' takes none"):
+        attack_named(name).factor_for(AttackParameters(2))
