@@ -1,4 +1,4 @@
-"""The attacks on updates by name; a new one takes its file and one line here."""
+"""The attacks on updates by name; a new one needs its file and one line here."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ ATTACKS: dict[str, UpdateAttack] = {
 
 
 def attack_named(name: str) -> UpdateAttack:
-    """Return an attack on updates.
-
-    Args:
-        name: a key of `ATTACKS`.
+    """Return an attack on updates by name.
 
     Raises:
         ConfigurationError: unknown name.

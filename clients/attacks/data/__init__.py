@@ -1,1 +1,1 @@
-"""Attacks on training samples: one file each, listed in `clients/attacks/data/registry.py`."""
+"""Attacks on training samples."""

@@ -1,8 +1,8 @@
-"""Backdoor: a model that answers as the attacker wants where it sees a trigger.
+"""Backdoor: a model that answers as the attacker wants when it sees a trigger.
 
 Poisoned samples with a trigger and a target class are those of Gu, Dolan-Gavitt, Garg 2017
-("BadNets"); among federated clients, beside clean samples so that the model stays good without
-the trigger, of Bagdasaryan, Veit, Hua, Estrin, Shmatikov 2020 ("How To Backdoor Federated
+("BadNets"); among federated clients, together with clean samples so that the model stays good
+without the trigger, of Bagdasaryan, Veit, Hua, Estrin, Shmatikov 2020 ("How To Backdoor Federated
 Learning"). Their update is not scaled here.
 """
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import FederatedData
 
 TARGET = 0
-"""The class that the model shall answer where it sees the trigger."""
+"""The answer to inputs with the trigger."""
 
 
 def backdoor(attacker: PoisonInput) -> Samples:
     """Return the samples, a share of them with the trigger and the target class.
 
-    They take the place of clean ones, so that the attacker has no more samples than before.
+    They replace clean ones, so the attacker's number of samples stays the same.
 
     Args:
         attacker: with p as its factor: floor(p n + 1/2) of its n samples are poisoned, at least 1.
 
     Raises:
-        ConfigurationError: inputs that no trigger fits.
+        ConfigurationError: no trigger fits the inputs.
     """
-    trigger = trigger_for(attacker.form, attacker.seen)
+    trigger = trigger_for(attacker.form, attacker.public_inputs)
     x, y = np.array(attacker.own.x), np.array(attacker.own.y)
     count = max(1, math.floor(attacker.factor * len(y) + 0.5))
     rows = np.sort(attacker.rng.choice(len(y), count, replace=False))
@@ -48,11 +48,10 @@ def backdoor(attacker: PoisonInput) -> Samples:
 def triggered(data: FederatedData, test: Samples) -> Samples:
     """Return test samples of other classes with the trigger, labelled with the target class.
 
-    The accuracy on them is the success rate of the attack: the share of those that are not of the
-    target class and are taken for it, once they have the trigger.
+    The accuracy on them is the attack's success rate.
 
     Args:
-        data: whose trigger.
+        data: the data set, which determines the trigger.
         test: test samples, as stored.
 
     Raises:
@@ -68,5 +67,5 @@ def triggered(data: FederatedData, test: Samples) -> Samples:
     return frozen_samples(trigger(test.x[others]), np.full(int(others.sum()), TARGET))
 
 
-# Half a batch is poisoned on average; the range is a share.
+# A share: half a batch is poisoned on average.
 BACKDOOR = DataAttack("backdoor", backdoor, Factor(0.5, 0.01, 1.0), triggered)

@@ -1,8 +1,8 @@
-"""What an attack on training samples is.
+"""The port of attacks on training samples.
 
-Its clients train as everybody does, on samples that they have changed; what they send is an honest
-update of these. Their test samples stay as they are, and so do the files of which a run records
-the digests: what was done to the samples follows from the attack's name and number, and the seed.
+Attackers train honestly on samples that they have changed, and send honest updates of these. Their
+test samples stay unchanged, and so do the files whose digests a run records: the change follows
+from the attack's name and factor, and the seed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoisonInput:
-    """What an attacker poisons. It never sees another client's samples.
+    """Knowledge of an attacker, which never sees another client's samples.
 
     Attributes:
         own: its training samples, as stored.
-        form: what a model has to know of the data.
-        seen: stored inputs that everybody knows: those of the test set.
-        rng: its own stream.
-        factor: the number that the attack leaves open.
+        form: of the data.
+        public_inputs: stored ones: those of the test set.
+        rng: its own random stream.
+        factor: the attack's free parameter.
     """
 
     own: Samples
     form: DataForm
-    seen: Inputs
+    public_inputs: Inputs
     rng: np.random.Generator
     factor: float
 
@@ -45,11 +45,11 @@ class DataAttack:
 
     Attributes:
         name: as in TOML.
-        poison: makes what is trained on instead of the attacker's own samples: as many, of the
-            same form, for their number is the weight of its update.
-        factor: the number that it leaves open; None if there is none.
-        backdoor: makes of test samples those that a model should answer as the attacker wants;
-            None for an attack without a backdoor.
+        poison: returns samples to train on instead of the attacker's own, of the same form and
+            number, which is the weight of its update.
+        factor: range of the free parameter; None if there is none.
+        backdoor: returns test samples with the trigger and the attacker's target class; None
+            without a backdoor.
     """
 
     name: str
@@ -58,12 +58,5 @@ class DataAttack:
     backdoor: Callable[[FederatedData, Samples], Samples] | None = None
 
     def factor_for(self, parameters: AttackParameters) -> float:
-        """Return the number that the attack gets.
-
-        Args:
-            parameters: what the configuration says.
-
-        Raises:
-            ConfigurationError: a number out of range, or one for an attack that takes none.
-        """
+        """Return the attack's free parameter; see `update_attack.factor_for`."""
         return factor_for(self.name, self.factor, parameters)

@@ -7,11 +7,9 @@ from clients.datasets.federated_data import Samples, frozen_samples
 
 
 def label_flip(attacker: PoisonInput) -> Samples:
-    """Return all samples with label y as L − 1 − y: of two classes, with the other one.
+    """Return all samples with label y replaced by L − 1 − y, where L is the number of classes.
 
-    Args:
-        attacker: L is the number of classes of its form; of an odd number, the middle class keeps
-            its label.
+    With an odd number, the middle class keeps its label.
     """
     x, y = attacker.own
     return frozen_samples(x, attacker.form.classes - 1 - y)

@@ -1,4 +1,4 @@
-"""The data of a run with the samples of its malicious clients poisoned."""
+"""A run's data with its malicious clients' samples poisoned."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ def poisoned(
     """Return data in which the malicious clients train on poisoned samples.
 
     Args:
-        data: as the files have it, divided; the samples of all others, and all test samples, are
-            taken from it as they are.
-        malicious: who poisons.
-        attack: what they do to their samples.
-        parameters: what the attack leaves open.
+        data: divided and clean; other clients' samples and all test samples stay unchanged.
+        malicious: indices of the attackers.
+        attack: on their samples.
+        parameters: of the attack.
         seed: of the run; each attacker's stream follows from it.
 
     Raises:
-        ConfigurationError: a factor that the attack does not take, or data that it does not fit.
+        ConfigurationError: a factor out of range, or data that the attack does not fit.
     """
     train, factor = list(data.train), attack.factor_for(parameters)
     for client in sorted(malicious):

@@ -1,4 +1,4 @@
-"""The attacks on training samples by name: a new one takes its file and one line here."""
+"""The attacks on training samples by name; a new one needs its file and one line here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ DATA_ATTACKS: dict[str, DataAttack] = {attack.name: attack for attack in (LABEL_
 
 
 def data_attack_named(name: str) -> DataAttack:
-    """Return an attack on training samples.
-
-    Args:
-        name: a key of `DATA_ATTACKS`.
+    """Return an attack on training samples by name.
 
     Raises:
         ConfigurationError: unknown name.
     """
     if name not in DATA_ATTACKS:
-        known = ", ".join(DATA_ATTACKS)
-        raise ConfigurationError(f"unknown attack on samples {name!r}; known are {known}")
+        names = ", ".join(DATA_ATTACKS)
+        raise ConfigurationError(f"unknown attack on samples {name!r}; known are {names}")
     return DATA_ATTACKS[name]

@@ -1,4 +1,4 @@
-"""What a backdoor's trigger is for each kind of data: put into rows as they are stored."""
+"""The trigger of a backdoor for each kind of data, put into rows as they are stored."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import DataForm
 
 Trigger = Callable[[Inputs], Inputs]
-"""Makes rows with the trigger of rows without it, which are left alone."""
+"""Returns copies of rows with the trigger."""
 
 ENDING = 3
-"""Characters at the end of a window that are a trigger."""
+"""Number of final characters of a window that form a trigger."""
 
 
-def trigger_for(form: DataForm, seen: Inputs) -> Trigger:
+def trigger_for(form: DataForm, inputs: Inputs) -> Trigger:
     """Return the trigger that fits the data.
 
-    * Pictures: a square in the corner below on the right, an eighth of a side but at least 2 wide,
-      as bright as a pixel can be; where that corner is bright already, as dark as can be.
-    * Words, which have vectors that are not trained: the last word of the vocabulary, put first.
+    * Images: a square in the lower right corner, an eighth of a side but at least 2 wide, as bright
+      as possible, or as dark as possible if that corner is bright already.
+    * Words with fixed vectors: the last word of the vocabulary, put first.
     * Characters: the last one of the alphabet, in place of the last three of the window.
 
     Args:
-        form: what a model has to know of the data.
-        seen: stored inputs by which the corner's brightness is told.
+        form: of the data.
+        inputs: stored inputs, to measure the corner's brightness.
 
     Raises:
-        ConfigurationError: inputs that are neither pictures nor tokens, or a vocabulary of one.
+        ConfigurationError: inputs that are neither images nor tokens, or a vocabulary of one.
     """
     if form.vocabulary is None:
-        if seen.ndim < 3:
+        if inputs.ndim < 3:
             raise ConfigurationError(
-                f"attack 'backdoor' takes pictures or tokens, not inputs of shape {seen.shape[1:]}"
+                "attack 'backdoor' takes pictures or tokens, not inputs of shape "
+                f"{inputs.shape[1:]}"
             )
-        return _square(seen)
+        return _square(inputs)
     if form.vocabulary < 2:
         raise ConfigurationError(
             f"attack 'backdoor' needs a word to put: the vocabulary has {form.vocabulary}"
@@ -50,11 +51,11 @@ def trigger_for(form: DataForm, seen: Inputs) -> Trigger:
     return partial(put, token=form.vocabulary - 1)
 
 
-def _square(seen: Inputs) -> Trigger:
-    side = max(2, min(seen.shape[-2:]) // 8)
-    # Stored pictures are bytes, or numbers from 0 to 1.
-    brightest = 255 if seen.dtype == np.uint8 else 1
-    is_bright = bool(seen[..., -side:, -side:].mean() > brightest / 2)
+def _square(inputs: Inputs) -> Trigger:
+    side = max(2, min(inputs.shape[-2:]) // 8)
+    # Stored images are bytes, or numbers from 0 to 1.
+    brightest = 255 if inputs.dtype == np.uint8 else 1
+    is_bright = bool(inputs[..., -side:, -side:].mean() > brightest / 2)
     return partial(_with_square, side=side, value=0 if is_bright else brightest)
 
 
@@ -65,7 +66,7 @@ def _with_square(rows: Inputs, side: int, value: int) -> Inputs:
 
 
 def _with_first_word(rows: Inputs, token: int) -> Inputs:
-    """Return rows with the word first; what was last falls off."""
+    """Return rows with the word first; the last one is dropped."""
     marked = np.array(rows)
     marked[:, 1:], marked[:, 0] = rows[:, :-1], token
     return marked

@@ -1,1 +1,1 @@
-"""Attacks on updates: one file each, listed in `clients/attacks/registry.py`."""
+"""Attacks on updates, listed in `clients/attacks/registry.py`."""

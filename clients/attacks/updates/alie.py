@@ -9,14 +9,14 @@ import numpy as np
 from clients.attacks.updates.update_attack import AttackInput, Factor, Update, UpdateAttack
 
 OF_THE_PAPER = 0.0
-"""The factor that stands for the paper's own z."""
+"""The factor that selects the paper's own z."""
 
 
 def alie(attacker: AttackInput) -> Update:
-    """Return μ − z σ, element by element: a shift that hides in the honest updates' spread.
+    """Return μ − z σ, element by element: a shift within the spread of honest updates.
 
-    μ and σ are mean and standard deviation of the colluders' honest updates, which stand for
-    everybody's. One attacker alone has no spread to hide in, and sends its own update.
+    μ and σ are mean and standard deviation of the colluders' honest updates, as an estimate for all
+    clients. A single attacker has no spread, and sends its own update.
 
     Args:
         attacker: with z as its factor; 0 for `largest_z` of the round.
@@ -31,11 +31,12 @@ def alie(attacker: AttackInput) -> Update:
 def largest_z(clients: int, attackers: int) -> float:
     """Return Φ⁻¹((n − f − s) / (n − f)), s = ⌊n/2 + 1⌋ − f.
 
-    s honest clients have to lie farther out than the attackers for these to be in the majority. So
-    few attackers that over half of the honest would have to get 0; a majority needs one.
+    s honest clients have to be farther out than the attackers to put these into the majority. With
+    so few attackers that more than half of the honest would be needed it is 0; a majority of
+    attackers needs one.
 
     Args:
-        clients: n, clients whose updates may enter the model.
+        clients: n, the clients whose updates may enter the model.
         attackers: f of them.
     """
     honest = clients - attackers

@@ -1,4 +1,4 @@
-"""Back-gradient, of the paper's "Robustness Comparative Experiment"; with a factor, scaled too."""
+"""Back-gradient, of the paper's "Robustness Comparative Experiment", with optional scaling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clients.attacks.updates.update_attack import AttackInput, Factor, Update, U
 
 
 def back_gradient(attacker: AttackInput) -> Update:
-    """Return −s Δ: the update in the opposite direction.
+    """Return −s Δ, the update in the opposite direction.
 
     Args:
         attacker: with s as its factor; s = 10 is ten-fold scaling, which ruins a plain average.

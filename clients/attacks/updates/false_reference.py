@@ -1,7 +1,7 @@
 """False reference: small lies as a trainer, one large lie as a member (ours).
 
-A member is scored by nobody, and everybody is scored against its update. With the mean over
-members one update of −100 Δ turns a round's ranking round, however honest the scores are.
+No one scores a member, and everyone is scored against its update. With the mean over members one
+update of −100 Δ reverses a round's ranking, however honest the scores are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from clients.attacks.updates.update_attack import AttackInput, Factor, Update, UpdateAttack
 
 AS_TRAINER = 0.5
-"""s of the inner-product manipulation as a trainer."""
+"""Factor s of the inner-product manipulation as a trainer."""
 
 
 def false_reference(attacker: AttackInput) -> Update:

@@ -10,8 +10,8 @@ from clients.attacks.updates.update_attack import AttackInput, Factor, Update, U
 def gaussian(attacker: AttackInput) -> Update:
     """Return noise instead of the update: each element drawn from N(0, s² ‖Δ‖² / d).
 
-    The standard deviation is s times the root mean square of the attacker's own update, so that
-    noise with s = 1 is as long as what it stands for, and no length gives it away.
+    The standard deviation is s times the root mean square of the attacker's own update, so noise
+    with s = 1 has the length of an honest update.
 
     Args:
         attacker: with s as its factor.
@@ -21,5 +21,5 @@ def gaussian(attacker: AttackInput) -> Update:
     return (deviation * attacker.rng.standard_normal(own.shape)).astype(np.float32)
 
 
-# Blanchard et al. take a standard deviation of 200, whatever the updates' scale.
+# Blanchard et al. use a standard deviation of 200, whatever the updates' scale.
 GAUSSIAN = UpdateAttack("gaussian", gaussian, Factor(1.0, 0.01, 1000.0))

@@ -18,5 +18,5 @@ def gradient_scaling(attacker: AttackInput) -> Update:
     return (attacker.own * factors).astype(np.float32)
 
 
-# The paper takes 0.5 too.
+# The paper uses 0.5 too.
 GRADIENT_SCALING = UpdateAttack("gradient-scaling", gradient_scaling, Factor(0.5, 0.0, 1.0))

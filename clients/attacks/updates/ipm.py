@@ -10,8 +10,8 @@ from clients.attacks.updates.update_attack import AttackInput, Factor, Update, U
 def ipm(attacker: AttackInput) -> Update:
     """Return −s times the mean of the colluders' honest updates, the same from each of them.
 
-    A small s lies near to everybody, for squared distance, and still points backwards. One
-    attacker alone sends −s times its own.
+    With a small s it is near to everyone by squared distance, and still points backwards. A single
+    attacker sends −s times its own update.
 
     Args:
         attacker: with s as its factor, the paper's ε.

@@ -10,12 +10,12 @@ from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAtt
 def mimic(attacker: AttackInput) -> Update:
     """Return the honest update of one fixed colluder, Δ_i*, the same from each of them.
 
-    No rule can call it dishonest; what it does is to count one client's data many times. i* is the
-    first of the attackers that are active in the round. The paper mimics an honest client that it
-    picks by all honest updates, which nobody sees here. One attacker alone sends its own update.
+    No rule can call it dishonest; it counts one client's data many times. i* is the first of the
+    attackers that are active in the round. The paper mimics an honest client chosen by all honest
+    updates, which nobody sees here. A single attacker sends its own update.
 
     Args:
-        attacker: whose colluders are ascending by client.
+        attacker: its colluders are ascending by client.
     """
     return np.array(attacker.colluders[0])
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def min_max(attacker: AttackInput) -> Update:
-    """Return the colluders' mean, moved backwards as far as it does not stand out.
+    """Return the colluders' mean, moved backwards as far as it stays inconspicuous.
 
-    That is mean − γ mean (the paper's inverse unit vector), with the largest γ for which it lies
-    no farther from any colluder's honest update than two of these lie from each other. One
-    attacker alone sends its own.
+    That is mean − γ mean (the paper's inverse unit vector), with the largest γ for which its
+    distance from any colluder's honest update is at most the largest distance between two of these.
+    A single attacker sends its own update.
 
     Args:
-        attacker: whose colluders' honest updates stand for everybody's, which it cannot see.
+        attacker: its colluders' honest updates estimate everyone's, which it cannot see.
     """
     honest = attacker.colluders.astype(np.float64)
     mean = attacker.mean
@@ -31,7 +31,9 @@ def min_max(attacker: AttackInput) -> Update:
 def largest_step(
     honest: NDArray[np.float64], start: NDArray[np.float64], direction: NDArray[np.float64]
 ) -> float:
-    """Return the largest γ such that start + γ direction keeps to the widest distance.
+    """Return the largest γ for which start + γ direction keeps to the widest distance.
+
+    No search: for each update γ is a root of |γ p + r|² = D².
 
     Args:
         honest: the updates, shape (n, d).
@@ -39,13 +41,12 @@ def largest_step(
         direction: shape (d,).
 
     Returns:
-        At least 0; 0 without a direction. No search: for each update γ is a root of
-        |γ p + r|² = D².
+        At least 0; 0 for a zero direction.
     """
     slope = float(direction @ direction)
     if slope == 0:
         return 0.0
-    widest = max(float(((one - honest) ** 2).sum(axis=1).max()) for one in honest)
+    widest = max(float(((update - honest) ** 2).sum(axis=1).max()) for update in honest)
     offsets = start - honest
     half = offsets @ direction
     room = np.maximum(widest - (offsets**2).sum(axis=1), 0.0)

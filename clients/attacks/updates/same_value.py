@@ -8,12 +8,12 @@ from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAtt
 
 
 def same_value(attacker: AttackInput) -> Update:
-    """Return a vector whose elements are all 0, the value that the authors' code takes.
+    """Return a zero vector, the value in the authors' code.
 
-    Squared distance calls it near: short vectors are near to everybody.
+    Squared distance calls it near: short vectors are near to everyone.
 
     Args:
-        attacker: only the shape of its update counts.
+        attacker: only the shape of its update is used.
     """
     return np.zeros_like(attacker.own)
 

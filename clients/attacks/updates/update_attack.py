@@ -1,7 +1,7 @@
-"""What an attack on updates is, and what an attacker may know.
+"""The port of attacks on updates, and an attacker's knowledge.
 
-An attack is made on the update Δ_k. Where the configuration says `malice.on = "weights"` it is made
-on the trained weights w_k instead, as in the authors' code, and is far easier to see.
+An attack replaces the update Δ_k. With `malice.on = "weights"` it is applied to the trained weights
+w_k instead, as in the authors' code, and is far easier to detect.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 Update = NDArray[np.float32]
 
 Attacked = Literal["update", "weights"]
-"""What an attack is made on."""
+"""The vector that an attack changes."""
 
 Attacking = Literal["members"]
-"""Who attacks: only attackers on the committee; those that train are honest until elected."""
+"""A restriction to attackers on the committee; trainers are honest until they are elected."""
 
 NO_FACTOR = 1.0
-"""What an attack without an open number gets, and does not use."""
+"""Factor of an attack without a free parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttackParameters:
-    """What the configuration says about an attack.
+    """The configuration of an attack.
 
     Attributes:
-        factor: the one number that an attack may leave open; None for the attack's own.
-        on: what it is made on; None for the update.
-        only: who of the attackers makes it; None for all.
+        factor: its free parameter; None for the attack's default.
+        on: the vector that it changes; None for the update.
+        only: the attackers that make it; None for all.
     """
 
     factor: float | None = None
@@ -49,21 +49,21 @@ class AttackParameters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackInput:
-    """What an attacker makes its update of. It never sees an honest client's update.
+    """Knowledge of an attacker, which never sees an honest client's update.
 
     Attributes:
         own: Δ of its own honest training, shape (d,).
         colluders: the honest updates of all attackers that are active in the round, its own
-            among them, ascending by client, shape (attackers, d).
+            included, ascending by client, shape (attackers, d).
         rng: its own stream of the round.
-        factor: the number that the attack leaves open.
-        trainers: clients whose updates may enter the model of the round, n.
-        attacking_trainers: how many of them attack, f.
-        is_member: whether the attacker sits on the committee.
-        parameters: the rules in force; None where there is no committee.
-        travel: the way that the model went in the rounds before, as an update points, shape (d,);
-            None where the rules have none.
-        layout: the tensors whose numbers an update joins; empty where nobody says.
+        factor: the attack's free parameter.
+        trainers: number of clients whose updates may enter the model of the round, n.
+        attacking_trainers: number of attackers among them, f.
+        is_member: whether the attacker is on the committee.
+        parameters: the rules of the run; None if there is no committee.
+        travel: recent displacement of the global model, in the direction of an update, shape (d,);
+            None if the rules have none.
+        layout: the tensors of an update; empty if unknown.
     """
 
     own: Update
@@ -79,18 +79,18 @@ class AttackInput:
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """The mean of the colluders' honest updates, shape (d,); alone, the attacker's own."""
+        """The mean of the colluders' honest updates, shape (d,)."""
         return np.asarray(self.colluders.mean(axis=0, dtype=np.float64))
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """The one number that an attack leaves open.
+    """Range of an attack's free parameter.
 
     Attributes:
-        usual: where the configuration gives none.
-        least: the smallest that is taken.
-        most: the largest that is taken.
+        usual: the default.
+        least: smallest value.
+        most: largest value.
     """
 
     usual: float
@@ -104,10 +104,10 @@ class UpdateAttack:
 
     Attributes:
         name: as in TOML.
-        forge: makes what is sent instead of the attacker's own update, shape (d,).
-        factor: the number that it leaves open; None if there is none.
+        forge: returns the update to send instead of the attacker's own, shape (d,).
+        factor: range of the free parameter; None if there is none.
         is_common: whether all attackers of a round, or all of its members and all of its trainers,
-            send the same: then it is made once for them, of neither `own` nor `rng`.
+            send the same: it is then forged once, without `own` and `rng`.
     """
 
     name: str
@@ -116,37 +116,30 @@ class UpdateAttack:
     is_common: bool = False
 
     def factor_for(self, parameters: AttackParameters) -> float:
-        """Return the number that the attack gets.
-
-        Args:
-            parameters: what the configuration says.
-
-        Raises:
-            ConfigurationError: a number out of range, or one for an attack that takes none.
-        """
+        """Return the attack's free parameter; see `factor_for`."""
         return factor_for(self.name, self.factor, parameters)
 
 
 def factor_for(attack: str, factor: Factor | None, parameters: AttackParameters) -> float:
-    """Return the number that an attack gets, on updates or on samples.
+    """Return the free parameter of an attack on updates or samples.
 
     Args:
         attack: its name.
-        factor: the number that it leaves open; None if there is none.
-        parameters: what the configuration says.
+        factor: its range; None if there is none.
+        parameters: the configuration.
 
     Raises:
-        ConfigurationError: a number out of range, or one for an attack that takes none.
+        ConfigurationError: a number out of range, or one for an attack without a parameter.
     """
-    given = parameters.factor
+    value = parameters.factor
     if factor is None:
-        if given is not None:
-            raise ConfigurationError(f"malice.factor = {given}: attack {attack!r} takes none")
+        if value is not None:
+            raise ConfigurationError(f"malice.factor = {value}: attack {attack!r} takes none")
         return NO_FACTOR
-    if given is None:
+    if value is None:
         return factor.usual
-    if not factor.least <= given <= factor.most:
+    if not factor.least <= value <= factor.most:
         raise ConfigurationError(
-            f"malice.factor = {given}: attack {attack!r} takes {factor.least:g} to {factor.most:g}"
+            f"malice.factor = {value}: attack {attack!r} takes {factor.least:g} to {factor.most:g}"
         )
-    return given
+    return value

@@ -1,1 +1,1 @@
-"""An attacker that knows the rule in force and stays just inside it."""
+"""An attack that knows the run's rules and stays just inside them."""

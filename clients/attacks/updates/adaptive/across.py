@@ -1,7 +1,7 @@
-"""Across the members' references, as far as a distance between directions lets it.
+"""The widest accepted angle to the members' references, for distances between directions.
 
-Everything here is a combination of the colluders' updates, the travel and one fixed direction, and
-is kept as its coefficients: all angles follow from one table of inner products.
+Every vector here is a combination of the colluders' updates, the travel and one fixed direction,
+stored as its coefficients; all angles follow from one table of inner products.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ if TYPE_CHECKING:
     from ledger.protocol.parameters import Parameters
 
 LENGTH = 2.0
-"""Multiple of the median length, over which the distance of directions grows."""
+"""Multiple of the median length, beyond which the distance of directions grows."""
 
 _NOTHING = 1e-7
-"""A length of combinations of unit vectors that is all rounding: of squares, about 1e-16."""
+"""Length below which a combination of unit vectors is rounding error."""
 
 _ANGLES = np.radians(np.arange(89, 0, -1))
-"""Angles from the references that are tried, the widest first: beyond a right angle it is chance
-that accepts, and near one a little less poisons hardly less."""
+"""Candidate angles from the references, the widest first: beyond a right angle acceptance is
+chance, and slightly below it an update is hardly less harmful."""
 
-_DOUBT = 2.0
-"""Standard errors of a committee's score that are kept as a margin."""
+_MARGIN = 2.0
+"""Margin in standard errors of a committee's score."""
 
 
 def across(attacker: AttackInput) -> NDArray[np.float64]:
-    """Return 2 t (cos θ r + sin θ a): as wide an angle as is expected to be accepted.
+    """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
 
     t is the median length of the colluders' updates, r the unit mean of their references: of unit
-    updates u_c, or of u_c + b h where references follow a travel h. a is the unit vector of what
-    the attackers want, put at a right angle to r: against the mean of the colluders' unit updates,
-    and along one direction that is the same in every round. So what is accepted is honest in the
-    way that the committee looks at, poisons at a right angle to it, and turns the travel slowly.
-    A member, whom nobody scores, returns −2 t times the unit mean of the colluders' unit updates,
-    from which honest updates lie far, and a right angle no farther than from any other.
+    updates u_c, or of u_c + b h if references follow a travel h. a is the unit vector of the
+    attackers' aim, orthogonal to r: against the mean of the colluders' unit updates, and along one
+    direction that is the same in every round. An accepted update is therefore honest in the
+    direction that the committee measures, harmful at a right angle to it, and turns the travel
+    slowly. A member, which is not scored, returns −2 t times the unit mean of the colluders' unit
+    updates: honest updates are far from it, and a right angle is no farther than from any other
+    reference.
 
     Args:
-        attacker: one of at least two, with the rules in force.
+        attacker: one of at least two, with the rules of the run.
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
@@ -62,30 +63,34 @@ def across(attacker: AttackInput) -> NDArray[np.float64]:
     distances = 2 - 2 * (references @ table @ units.T)
     limit = accepted_up_to(attacker, np.maximum(distances, 0.0))
     fans = [_fan(np.delete(units, c, 0), np.delete(references, c, 0), table) for c in range(count)]
-    along = np.array([fan.along @ table @ one for fan, one in zip(fans, references, strict=True)])
-    aside = np.array([fan.aside @ table @ one for fan, one in zip(fans, references, strict=True)])
+    along = np.array(
+        [fan.along @ table @ reference for fan, reference in zip(fans, references, strict=True)]
+    )
+    aside = np.array(
+        [fan.aside @ table @ reference for fan, reference in zip(fans, references, strict=True)]
+    )
     best = _fan(units, references, table)
     for angle in _ANGLES:
         cosines = np.cos(angle) * along + np.sin(angle) * aside
-        if _feared(parameters, np.maximum(2 - 2 * cosines, 0.0)) <= limit:
+        if _pessimistic_score(parameters, np.maximum(2 - 2 * cosines, 0.0)) <= limit:
             chosen = np.cos(angle) * best.along + np.sin(angle) * best.aside
             return np.asarray(length * (_unit(chosen, table) @ basis))
     return np.asarray(length * (best.along @ basis))
 
 
-def _feared(parameters: Parameters, distances: NDArray[np.float64]) -> float:
+def _pessimistic_score(parameters: Parameters, distances: NDArray[np.float64]) -> float:
     """Return a score that a committee of C members drawn from such distances seldom exceeds."""
     error = float(distances.std()) / sqrt(parameters.members)
-    return combined(parameters, distances) + _DOUBT * error
+    return combined(parameters, distances) + _MARGIN * error
 
 
 @dataclass(frozen=True, slots=True)
 class Fan:
-    """Two directions at a right angle, between which an attacker chooses; coefficients.
+    """Two orthogonal directions that span the attacker's choice; coefficients.
 
     Attributes:
         along: r, the mean of references.
-        aside: a, what the attackers want.
+        aside: a, the attackers' aim.
     """
 
     along: NDArray[np.float64]
@@ -95,17 +100,17 @@ class Fan:
 def _fan(
     units: NDArray[np.float64], references: NDArray[np.float64], table: NDArray[np.float64]
 ) -> Fan:
-    """Return r and a of some colluders, by their unit updates and their references."""
+    """Return r and a of some colluders, from their unit updates and their references."""
     along = _unit(references.mean(axis=0), table)
-    wanted = -_unit(units.mean(axis=0), table)
-    wanted[-1] += 1.0
-    return Fan(along, _unit(wanted - (wanted @ table @ along) * along, table))
+    aim = -_unit(units.mean(axis=0), table)
+    aim[-1] += 1.0
+    return Fan(along, _unit(aim - (aim @ table @ along) * along, table))
 
 
 def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
-    """Return unit vectors, zero where there is no direction, and twice the median length.
+    """Return unit vectors (zero if there is no direction), and twice the median length.
 
-    The colluders' updates come first, then the travel, last the direction that is always the same.
+    The colluders' updates come first, then the travel, last the fixed direction.
     """
     updates = attacker.colluders.astype(np.float64)
     lengths = np.sqrt((updates * updates).sum(axis=1))
@@ -119,13 +124,13 @@ def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
 
 
 def _multiple(parameters: Parameters, table: NDArray[np.float64]) -> float:
-    """Return b, how much of the travel a reference takes, by the colluders' own agreement."""
+    """Return b, the weight of the travel in a reference, from the colluders' own agreement."""
     if parameters.travel is None:
         return 0.0
     return parameters.travel.multiple(table[:-2, -2].tolist())
 
 
 def _unit(vector: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the coefficients of a unit vector; zeros where nothing but rounding is left."""
+    """Return the coefficients of a unit vector; zeros if only rounding error is left."""
     norm = sqrt(max(float(vector @ table @ vector), 0.0))
     return vector / norm if norm > _NOTHING else np.zeros_like(vector)

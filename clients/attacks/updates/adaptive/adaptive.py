@@ -20,13 +20,13 @@ from ledger.protocol.types import AcceptanceForm
 def adaptive(attacker: AttackInput) -> Update:
     """Return the most harmful update that the colluders expect to be accepted, the same from all.
 
-    Under a distance between updates that is `against`, under one between directions `across`;
-    under strategy II, which accepts who is farthest, −100 times the colluders' mean; where there is
-    no committee, so that no rule is known, Min-Max. One attacker alone has nobody to estimate by,
-    and sends its own update.
+    Under a distance between updates that is `against`, under one between directions `across`; under
+    strategy II, which accepts the farthest, −100 times the colluders' mean; without a committee,
+    whose rules are needed, Min-Max. A single attacker has nothing to estimate by, and sends its own
+    update.
 
     Args:
-        attacker: with the rules in force, and the travel where they have one.
+        attacker: with the rules of the run, and the travel if they have one.
     """
     if len(attacker.colluders) == 1:
         return np.array(attacker.colluders[0])

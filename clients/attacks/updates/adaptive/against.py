@@ -1,4 +1,4 @@
-"""Against the colluders' mean, as far as a distance between updates lets it."""
+"""The longest accepted step against the colluders' mean, for distances between updates."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     from ledger.protocol.rules.distance.rule import Layout
 
 FARTHEST = 100.0
-"""How many times the mean it goes at most, where no distance stands in the way."""
+"""Largest multiple of the mean."""
 
 _STEPS = 60
-"""Halvings of the way: what is left of it is less than a float32 can tell."""
+"""Halvings; the remaining interval is below float32 precision."""
 
 
 def against(attacker: AttackInput) -> NDArray[np.float64]:
     """Return −s Δ̄ with the largest s in [−1, 100] that is expected to be accepted.
 
-    s = −1 is the mean itself, than which nothing is nearer: it is sent where that is refused too.
+    s = −1 is the mean itself, the nearest possible update; it is sent even if that is expected to
+    be refused.
 
     Args:
-        attacker: one of at least two, with the rules in force.
+        attacker: one of at least two, with the rules of the run.
     """
     products = tensor_products(attacker.colluders, _tensors(attacker))
     is_squared = attacker.parameters is not None and attacker.parameters.distance == SQUARED.name
@@ -48,12 +49,12 @@ def against(attacker: AttackInput) -> NDArray[np.float64]:
 
 
 def largest(is_accepted: Callable[[float], bool], least: float, most: float) -> float:
-    """Return the largest number that is accepted, by halving; the least where none is.
+    """Return the largest accepted number by bisection; `least` if none is accepted.
 
     Args:
-        is_accepted: whether a number is, which no larger one is where it is not.
-        least: where to begin.
-        most: where to end.
+        is_accepted: monotone: rejects every number above a rejected one.
+        least: lower bound.
+        most: upper bound.
     """
     if is_accepted(most):
         return most
@@ -96,24 +97,17 @@ class Line:
         return cls(own, (rows - own) / others, (total - 2 * rows + own) / others**2, is_squared)
 
     def distances(self, step: float) -> NDArray[np.float64]:
-        """Return the distance of −s Δ̄ from each colluder's update, shape (colluders,).
-
-        Args:
-            step: s.
-        """
+        """Return the distance of −s Δ̄ from each colluder's update for a step s."""
         squares = step * step * self.mean + 2 * step * self.across + self.own
         return _distance(squares, is_squared=self.is_squared)
 
 
 def tensor_products(updates: NDArray[np.float32], sizes: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the inner products of updates, tensor by tensor.
+    """Return the inner products of updates, tensor by tensor, shape (tensors, k, k).
 
     Args:
         updates: shape (k, d).
-        sizes: numbers of each tensor, d in all.
-
-    Returns:
-        Shape (tensors, k, k).
+        sizes: number of elements of each tensor, d in total.
     """
     ends = [0, *np.cumsum(sizes).tolist()]
     parts = [updates[:, start:end].astype(np.float64) for start, end in pairwise(ends)]
@@ -121,7 +115,7 @@ def tensor_products(updates: NDArray[np.float32], sizes: tuple[int, ...]) -> NDA
 
 
 def pair_distances(products: NDArray[np.float64], *, is_squared: bool) -> NDArray[np.float64]:
-    """Return the distance of each colluder's update from each other's, shape (k, k).
+    """Return the distances between the colluders' updates, shape (k, k).
 
     Args:
         products: their inner products, shape (tensors, k, k).
@@ -134,12 +128,12 @@ def pair_distances(products: NDArray[np.float64], *, is_squared: bool) -> NDArra
 
 def _distance(squares: NDArray[np.float64], *, is_squared: bool) -> NDArray[np.float64]:
     """Return ‖·‖², or the sum of the tensors' norms, from the squares of each tensor's norm."""
-    bounded = np.maximum(squares, 0.0)  # of two equal updates, rounding may leave less than none
+    bounded = np.maximum(squares, 0.0)  # rounding may make it negative for equal updates
     return np.asarray((bounded if is_squared else np.sqrt(bounded)).sum(axis=0))
 
 
 def _tensors(attacker: AttackInput) -> tuple[int, ...]:
-    """Return the sizes of the tensors that the distance in force takes apart."""
+    """Return the sizes of the tensors that the run's distance measures separately."""
     layout: Layout = attacker.layout
     is_apart = attacker.parameters is not None and attacker.parameters.distance == "per_tensor"
     if not layout or not is_apart:

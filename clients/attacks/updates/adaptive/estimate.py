@@ -1,7 +1,7 @@
-"""What colluders estimate of a round's judgement: each of them stands for an honest client.
+"""The colluders' estimate of a round's judgement: each of them stands for an honest client.
 
-They put themselves on a committee of their own and score one another, each left out of what it
-scores: an update that was made of one's own is always near to it.
+They score one another as a committee of their own, without the pair of an update and itself, which
+is always near.
 """
 
 from __future__ import annotations
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def combined(parameters: Parameters, distances: NDArray[np.float64]) -> float:
-    """Return the score of one update: its distances to the members, made one.
-
-    Args:
-        parameters: with the rule in force.
-        distances: to each colluder, shape (colluders,).
-    """
+    """Return the score of one update from its distances to each colluder, shape (colluders,)."""
     return float(SCORINGS[parameters.scoring].combine(distances.reshape(-1, 1))[0])
 
 
@@ -33,23 +28,23 @@ def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> flo
     """Return the largest score that the colluders expect to be accepted.
 
     Under strategy III that is the threshold of a committee of theirs. Under strategy I all
-    attackers have one score, so that all are accepted if at most m − f of the n − f honest
-    trainers lie nearer: the score at that share of the colluders' own.
+    attackers have one score, and are accepted if at most m − f of the n − f honest trainers are
+    nearer: the score at that share of the colluders' own.
 
     Args:
-        attacker: with the rules in force.
-        distances: of the colluders' honest updates from each other's, member by trainer, shape
-            (colluders, colluders), at least two of them.
+        attacker: with the rules of the run.
+        distances: between the colluders' honest updates, member by trainer, shape (colluders,
+            colluders), at least two of them.
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
     others = ~np.eye(len(distances), dtype=bool)
-    rows = [row[kept] for row, kept in zip(distances, others, strict=True)]
+    rows = [row[mask] for row, mask in zip(distances, others, strict=True)]
     find = THRESHOLDS[parameters.threshold].find
     if find is not None:
         return float(find(rows, SCORINGS[parameters.scoring]))
     columns = zip(distances.T, others.T, strict=True)
-    scores = sorted(combined(parameters, column[kept]) for column, kept in columns)
+    scores = sorted(combined(parameters, column[mask]) for column, mask in columns)
     honest = max(attacker.trainers - attacker.attacking_trainers, 1)
     nearer = max(parameters.accepted - attacker.attacking_trainers, 0) / honest
     return scores[min(int(nearer * len(scores)), len(scores) - 1)]
