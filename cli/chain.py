@@ -1,4 +1,4 @@
-"""`cmfl chain`: the home's own chain as a node for others, and gas for those who send."""
+"""`cmfl chain`: the home's own chain as a node, and gas for other accounts."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def fund(
     wei = wei_of(amount, "--amount", ETHER_DECIMALS)
     where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
     sender = Sender(only_keystore_if_any(keystore), password_file, confirmations, max_fee, max_tip)
-    wanted = recipients(addresses)
+    accounts = recipients(addresses)
     with _payer(where, sender) as chain:
-        payments = pay(chain, wanted, wei)
+        payments = pay(chain, accounts, wei)
         if json:
             paid = [asdict(payment) for payment in payments]
             print_json({"chain_id": chain.chain_id, "sender": chain.sender, "paid": paid})
@@ -114,7 +114,7 @@ def fund(
 
 @contextmanager
 def _payer(where: Target, sender: Sender) -> Iterator[ChainWriter]:
-    """Open a node, for which no home is needed, or the home's own chain."""
+    """Open a node, which needs no home, or the home's own chain."""
     if where.rpc_url is not None:
         with sender.chain(where.rpc_url, where.node_chain_id()) as node:
             yield node
@@ -139,7 +139,7 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """End the context in order on Ctrl-C and on SIGTERM, which would kill the process."""
+    """End the context cleanly on Ctrl-C and on SIGTERM."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

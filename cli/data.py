@@ -1,4 +1,4 @@
-"""`cmfl data`: what the files of a data set hold, whether they can be used, and how to get them."""
+"""`cmfl data`: describe, check and fetch the files of a data set."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def check(
     """Read all of the files as a run would; the first fault is named, with exit code 2."""
     from clients.datasets.summary import verify_files
 
-    found = verify_files(path, dataset, glove)
+    data_set = verify_files(path, dataset, glove)
     if json:
-        print_json({"dataset": found.name, "sound": True})
+        print_json({"dataset": data_set.name, "sound": True})
         return
-    print_line(f"{path}: {found.name}, everything can be used")
+    print_line(f"{path}: {data_set.name}, everything can be used")
 
 
 @app.command("fetch")

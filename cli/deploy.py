@@ -1,4 +1,4 @@
-"""`cmfl deploy`: the contract on a chain, with its clients registered and a manifest written."""
+"""`cmfl deploy`: deploy a run's contract, register its clients, and write the manifest."""
 
 from __future__ import annotations
 
@@ -116,23 +116,17 @@ def _show_dry_run(
 ) -> None:
     from cli.dry_run import dry_run, print_dry_run
 
-    found = dry_run(where, name, configuration, owners, sender)
+    outcome = dry_run(where, name, configuration, owners, sender)
     if json:
-        print_json(asdict(found))
+        print_json(asdict(outcome))
     else:
-        print_dry_run(found)
-    if not found.is_affordable:
+        print_dry_run(outcome)
+    if not outcome.is_affordable:
         raise typer.Exit(WRONG)
 
 
 def resume_command(where: Target, name: str, sender: Sender) -> str:
-    """Return the command that goes on with a run, with all that it needs and nothing secret.
-
-    Args:
-        where: the home, and the node where there is one.
-        name: of the run.
-        sender: who pays.
-    """
+    """Return the command that resumes a run, complete and without secrets."""
     words: list[object] = ["run", "--home", where.home, "--run", name, "--resume"]
     shown_url = ""
     if where.rpc_url is not None:
@@ -148,7 +142,7 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
 
 
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
-    """Print the command with which each owner goes on, but for its own key."""
+    """Print the command with which each owner continues, without its key."""
     from clients.datasets.own import OWN
     from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
     from ledger.protocol.types import Beacon
@@ -157,16 +151,16 @@ def _print_join(where: Target, configuration: Configuration, manifest: Manifest)
     words += ["--contract", manifest.address, "--blobs", Home(where.home).blobs.absolute()]
     if configuration.protocol.beacon is Beacon.NONE:
         words.append(ALLOW_PREDICTABLE)
-    url, held = variable_in_shell(URL_VARIABLE), {}
+    url, values = variable_in_shell(URL_VARIABLE), {}
     if where.rpc_url is None:
         serve = command_line("chain", "serve", "--home", where.home, "--block-time", 1)
         print_line(f"serve the chain to the owners with: {serve}")
-        held = {URL_VARIABLE: "the URL that it prints"}
+        values = {URL_VARIABLE: "the URL that it prints"}
     else:
         url = quoted_url(where.rpc_url)
     command = f"{command_line(*words)} --rpc-url {url}"
     if configuration.data.name == OWN.name or configuration.data.path is not None:
         command += f" --data {variable_in_shell(DATA_VARIABLE)}"
-    print_next("each owner goes on with", command, held)
+    print_next("each owner goes on with", command, values)
     print_line(f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {KEY_VARIABLE}")
     print_line("on another machine --blobs is the URL of a store: cmfl blobs serve --help")

@@ -1,4 +1,4 @@
-"""`cmfl keys`: keystores of clients, what they are of, and what a key can sign."""
+"""`cmfl keys`: keystores of clients, their addresses, and the statements that a key can sign."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _proven(keystore: Path, password_file: Path | None) -> Address:
     """Return the address that a keystore's key signs for.
 
     Raises:
-        ConfigurationError: it is not the one that the keystore names.
+        ConfigurationError: the keystore names another one.
     """
     from ledger.chain.addresses import checksum
     from ledger.protocol.registration import challenge_digest

@@ -1,4 +1,4 @@
-"""`cmfl model`: the model that a ledger names, as a file, and how good a file's model is."""
+"""`cmfl model`: export the model that a ledger names, and evaluate a model file."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def export(
     described = document.experiment.get("model")
     if where.address is None:
         _require_inputs_here(where.run_paths(), document)
-    said = described if isinstance(described, dict) else {}
-    facts = facts_of(said, document.model_source, document.frozen_state)
+    recorded = described if isinstance(described, dict) else {}
+    facts = facts_of(recorded, document.model_source, document.frozen_state)
     facts |= {"round": str(number), "head": f"0x{head.hex()}"}
     DISK.write_whole(out, encode_model(vector, document.layout, facts))
     size = {"parameters": dimension, "tensors": len(document.layout), "sha256": model}
@@ -116,7 +116,7 @@ def evaluate(
 
 
 def _document_of(home: Path, paths: RunPaths) -> RunDocument | None:
-    """Return the document of a run; None of one on the memory ledger, which has none."""
+    """Return a run's document; None for the memory ledger, which has none."""
     from ledger.chain.contract.manifest import read_run_manifest
     from ledger.io.home import Home
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -131,18 +131,17 @@ def _document_of(home: Path, paths: RunPaths) -> RunDocument | None:
 
 
 def _require_inputs_here(paths: RunPaths, document: RunDocument) -> None:
-    """Refuse a run of whose code, files or samples something has been swapped since.
+    """Reject a run whose code, files or samples have changed since its deployment.
 
-    A copy of a home without its data can still be exported: a note says what was not compared.
+    A copy of a home without its data can still be exported: a note names what was not compared.
 
     Raises:
-        ConfigurationError: names what differs, with both digests.
+        ConfigurationError: names the difference, with both digests.
     """
     from clients.configuration import load
     from clients.runs.stored_model import require_inputs_of
 
     configuration = load(path=paths.configuration)
-    (configuration.data.path, configuration.model.name.rpartition(":")[0])
     place = configuration.model.name.rpartition(":")[0]
     files = [Path(place)] if place.endswith(".py") else []
     files += [Path(configuration.data.path)] if configuration.data.path else []
@@ -154,7 +153,7 @@ def _require_inputs_here(paths: RunPaths, document: RunDocument) -> None:
 
 
 def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:
-    """Return the round after which a model is asked for, its digest, and the ledger's head then.
+    """Return the round of the requested model, the model's digest, and the ledger's head then.
 
     Raises:
         ConfigurationError: the round was not decided.
@@ -177,8 +176,8 @@ def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    said = facts.get("says", {}).items()
+    metadata = facts.get("says", {}).items()
     lines = {name: value for name, value in facts.items() if name != "says"}
-    for name, value in (lines | {f"says {name}": value for name, value in said}).items():
+    for name, value in (lines | {f"says {name}": value for name, value in metadata}).items():
         shown = f"{value:.4f}" if isinstance(value, float) else whole(value)
         print_line(f"{name:15} {shown}".rstrip())

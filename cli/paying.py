@@ -1,4 +1,4 @@
-"""Paying accounts from the sender's own, on a node or on the home's own chain."""
+"""Payments to accounts, on a node or on the home's own chain."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.rpc_chain import RpcChain
 
 MOST_RECIPIENTS = 1_000
-# A plain account takes 21,000; one with code of its own (EIP-7702) may do something on receipt.
+# A plain account needs 21,000; one with code of its own (EIP-7702) may need more.
 GAS = 50_000
-NOBODY = f"0x{0:040}"
+ZERO_ADDRESS = f"0x{0:040}"
 _POLL_SECONDS = 0.05
-_AT_ONCE = 16  # so many of one account geth keeps waiting in any case
+_AT_ONCE = 16  # geth accepts at least as many pending ones per account
 
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """What an account got.
+    """A payment to an account.
 
     Attributes:
         address: EIP-55.
-        wei: how much.
-        balance_wei: what it has since.
-        transaction: that paid it.
-        block: that holds the transaction.
+        wei: the amount.
+        balance_wei: the account's balance afterwards.
+        transaction: hash of the payment's transaction.
+        block: number of its block.
     """
 
     address: str
@@ -49,141 +49,143 @@ class Payment:
 def recipients(addresses: Sequence[str]) -> list[str]:
     """Return the accounts to pay, EIP-55.
 
-    Args:
-        addresses: as typed.
-
     Raises:
-        ConfigurationError: one of them is none, comes twice, or can be nobody's; or too many.
+        ConfigurationError: an address is malformed, repeated or zero, or there are too many.
     """
     from ledger.chain.addresses import eip55
 
     if len(addresses) > MOST_RECIPIENTS:
         raise ConfigurationError(f"{len(addresses)} accounts: at most {MOST_RECIPIENTS} at once")
-    found: list[str] = []
+    accounts: list[str] = []
     for address in addresses:
         try:
             account = eip55(address)
         except ChainError as error:
             raise ConfigurationError(str(error)) from None
-        if account == NOBODY:
+        if account == ZERO_ADDRESS:
             raise ConfigurationError(f"{address}: what goes to the zero address is nobody's")
-        if account in found:
+        if account in accounts:
             raise ConfigurationError(f"{address} is given twice")
-        found.append(account)
-    return found
+        accounts.append(account)
+    return accounts
 
 
 class PaymentsBrokenOffError(ChainError):
-    """Some accounts were paid, or may be, and others not: who pays again pays them twice.
+    """Some accounts were paid, or may be, and others not: a retry would pay them twice.
 
     Attributes:
-        paid: who has got it, EIP-55.
-        unsure: whose payment was sent, and may still come into a block.
-        unpaid: who gets nothing.
+        paid: accounts that were paid, EIP-55.
+        unsure: accounts whose payment was sent and may still be mined.
+        unpaid: accounts without a payment.
     """
 
     def __init__(
         self, why: str, paid: Sequence[str], unsure: Sequence[str], unpaid: Sequence[str]
     ) -> None:
         self.paid, self.unsure, self.unpaid = tuple(paid), tuple(unsure), tuple(unpaid)
-        told = (
+        outcomes = (
             ("paid", self.paid),
             ("sent, and may still come into a block", self.unsure),
             ("not paid", self.unpaid),
         )
         super().__init__(
-            f"{why}; " + "; ".join(f"{what}: {', '.join(who)}" for what, who in told if who)
+            f"{why}; "
+            + "; ".join(
+                f"{outcome}: {', '.join(accounts)}" for outcome, accounts in outcomes if accounts
+            )
         )
 
 
 class _Payments:
-    """What has become of each payment so far."""
+    """Progress of the payments."""
 
-    def __init__(self, wanted: Sequence[str]) -> None:
-        self.wanted = wanted
+    def __init__(self, accounts: Sequence[str]) -> None:
+        self.accounts = accounts
         self.receipts: dict[str, Receipt] = {}
         self.unsure: dict[str, None] = {}
         self.why: BaseException | None = None
 
     def failed(self, error: BaseException) -> None:
-        """Take note of the first reason why no more are sent."""
+        """Record the first error that stops the payments."""
         self.why = self.why or error
 
     def all_of(self) -> list[Receipt]:
-        """Return the receipts of all, in order.
+        """Return the receipts of all payments, in order.
 
         Raises:
-            PaymentsBrokenOffError: there are some, or may be, but not of all.
-            InterruptedCommand: so it is because somebody pressed Ctrl-C.
-            ChainError: why there is none at all.
+            PaymentsBrokenOffError: only some accounts were paid, or may be.
+            InterruptedCommand: likewise, after Ctrl-C.
+            ChainError: no account was paid.
         """
         if self.why is None:
-            return [self.receipts[address] for address in self.wanted]
+            return [self.receipts[address] for address in self.accounts]
         if not (self.receipts or self.unsure):
             raise self.why
-        unpaid = [one for one in self.wanted if one not in {*self.receipts, *self.unsure}]
-        said = str(self.why) if isinstance(self.why, ChainError) else "interrupted"
-        told = PaymentsBrokenOffError(said, [*self.receipts], [*self.unsure], unpaid)
+        unpaid = [
+            account for account in self.accounts if account not in {*self.receipts, *self.unsure}
+        ]
+        reason = str(self.why) if isinstance(self.why, ChainError) else "interrupted"
+        broken_off = PaymentsBrokenOffError(reason, [*self.receipts], [*self.unsure], unpaid)
         if isinstance(self.why, ChainError):
-            raise told from self.why
-        raise InterruptedCommand(str(told)) from self.why
+            raise broken_off from self.why
+        raise InterruptedCommand(str(broken_off)) from self.why
 
 
-def pay(chain: ChainWriter, wanted: Sequence[str], wei: int) -> list[Payment]:
-    """Return what was paid, in the order of the accounts.
+def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
+    """Pay accounts and return the payments, in order.
 
     Args:
         chain: the sender's.
-        wanted: who gets it, EIP-55.
-        wei: how much each.
+        accounts: to pay, EIP-55.
+        wei: amount for each.
 
     Raises:
-        ConfigurationError: the sender is among them, or has not so much; nothing was sent.
-        PaymentsBrokenOffError: not all of them could be paid; it names those who were.
-        ChainError: the chain takes no payment; nobody is paid.
-        InterruptedCommand: somebody pressed Ctrl-C when payments had been sent.
+        ConfigurationError: the sender is among them, or cannot pay all; nothing was sent.
+        PaymentsBrokenOffError: only some could be paid; names them.
+        ChainError: the chain accepts no payment; nobody was paid.
+        InterruptedCommand: Ctrl-C after payments had been sent.
     """
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.rpc.rpc_chain import RpcChain
 
-    if chain.sender in wanted:
+    if chain.sender in accounts:
         raise ConfigurationError(f"{chain.sender} is the sender's own account")
     if isinstance(chain, EmbeddedChain):
         own = chain
-        _require_funds(chain.sender, own.account(chain.sender)[1], wei * len(wanted))
-        done = _paid_at_home(own, wanted, wei)
-        balances = [own.account(address)[1] for address in wanted]
+        _require_funds(chain.sender, own.account(chain.sender)[1], wei * len(accounts))
+        receipts = _paid_at_home(own, accounts, wei)
+        balances = [own.account(address)[1] for address in accounts]
     else:
         assert isinstance(chain, RpcChain), "there are two kinds of chains to write to"
-        gas = chain.max_cost(GAS) * len(wanted)
-        _require_funds(chain.sender, chain.balance(), wei * len(wanted), gas)
-        done = _paid_by_node(chain, wanted, wei)
+        gas = chain.max_cost(GAS) * len(accounts)
+        _require_funds(chain.sender, chain.balance(), wei * len(accounts), gas)
+        receipts = _paid_by_node(chain, accounts, wei)
         try:
-            balances = [chain.balance_of(address) for address in wanted]
+            balances = [chain.balance_of(address) for address in accounts]
         except ChainError as error:
-            raise PaymentsBrokenOffError(str(error), wanted, (), ()) from error
+            raise PaymentsBrokenOffError(str(error), accounts, (), ()) from error
     return [
-        Payment(address, wei, balance, f"0x{one.transaction_hash.hex()}", one.block_number)
-        for address, balance, one in zip(wanted, balances, done, strict=True)
+        Payment(address, wei, balance, f"0x{receipt.transaction_hash.hex()}", receipt.block_number)
+        for address, balance, receipt in zip(accounts, balances, receipts, strict=True)
     ]
 
 
-def _paid_at_home(own: EmbeddedChain, wanted: Sequence[str], wei: int) -> list[Receipt]:
-    payments = _Payments(wanted)
+def _paid_at_home(own: EmbeddedChain, accounts: Sequence[str], wei: int) -> list[Receipt]:
+    payments = _Payments(accounts)
     try:
-        for address in wanted:
+        for address in accounts:
             payments.receipts[address] = own.send(address, b"", GAS, value=wei)
     except (ChainError, KeyboardInterrupt) as error:
         payments.failed(error)
     return payments.all_of()
 
 
-def _paid_by_node(node: RpcChain, wanted: Sequence[str], wei: int) -> list[Receipt]:
-    """Return the receipts of payments, several of which are on their way at once."""
-    payments = _Payments(wanted)
+def _paid_by_node(node: RpcChain, accounts: Sequence[str], wei: int) -> list[Receipt]:
+    """Return the receipts of payments, several of which are in flight at once."""
+    payments = _Payments(accounts)
     try:
-        for first in range(0, len(wanted), _AT_ONCE):
-            _pay_some(node, wanted[first : first + _AT_ONCE], wei, payments)
+        for first in range(0, len(accounts), _AT_ONCE):
+            _pay_some(node, accounts[first : first + _AT_ONCE], wei, payments)
             if payments.why is not None:
                 break
     except KeyboardInterrupt as error:

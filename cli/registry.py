@@ -1,4 +1,4 @@
-"""`cmfl register` and `cmfl registry`: owners' signed entries, gathered into one registry."""
+"""`cmfl register` and `cmfl registry`: owners' signed entries, combined into one registry."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def register(
     _write(out, encode_entry(entry))
     address = checksum(signer.address)
     if json:
-        about = {"run": run, "client": address, "samples": count, "data": digest}
-        print_json(about | {"configuration": agreed, "entry": str(out)})
+        entry_fields = {"run": run, "client": address, "samples": count, "data": digest}
+        print_json(entry_fields | {"configuration": agreed, "entry": str(out)})
         return
     print_line(f"{out}: {address} registers for run {run} with {count} samples")
     print_line(f"settings 0x{agreed.hex()}")
@@ -132,7 +132,7 @@ def gather(
         command = command_line(*words, *_settings_words(preset, config, settings, allowed))
     _write(out, encode_registry(registry))
     if json:
-        print_json(_told(registry) | {"file": str(out), "command": command})
+        print_json(_view(registry) | {"file": str(out), "command": command})
         return
     print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
     print_line(f"registry 0x{registry.digest.hex()}", bold=True)
@@ -153,11 +153,11 @@ def show(
     from clients.onboarding.registration import read_registry
 
     registry = read_registry(file)
-    told = _told(registry)
+    view = _view(registry)
     if json:
-        print_json(told)
+        print_json(view)
         return
-    rows = [(one["client"], one["address"], one["samples"]) for one in told["clients"]]
+    rows = [(client["client"], client["address"], client["samples"]) for client in view["clients"]]
     print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
     print_line(f"registry 0x{registry.digest.hex()}", bold=True)
     print_line(f"settings 0x{registry.configuration.hex()}")
@@ -166,13 +166,8 @@ def show(
 def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
     """Return the clients of a registry, who have agreed to this run and its settings.
 
-    Args:
-        file: the registry.
-        run: name of the run that is to be deployed.
-        configuration: of it.
-
     Raises:
-        ConfigurationError: the registry is damaged, or they have agreed to others.
+        ConfigurationError: the registry is damaged, or they have agreed to other settings.
     """
     from clients.onboarding.registration import read_registry
 
@@ -186,10 +181,10 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
 
 
 def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:
-    """Refuse owners who have signed for other settings.
+    """Reject owners who have signed for other settings.
 
     Raises:
-        ConfigurationError: names both.
+        ConfigurationError: names both digests.
     """
     from clients.onboarding.registration import proposal_digest
 
@@ -204,7 +199,7 @@ def _require_signed(where: str, registry: Registry, configuration: Configuration
 def _settings_words(
     preset: str | None, config: Path | None, settings: tuple[str, ...], allowed: bool
 ) -> list[object]:
-    """Return the options that give the same settings to another command."""
+    """Return the options that give another command the same settings."""
     from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
 
     words: list[object] = []
@@ -215,7 +210,7 @@ def _settings_words(
     return [*words, ALLOW_PREDICTABLE] if allowed else words
 
 
-def _told(registry: Registry) -> dict[str, Any]:
+def _view(registry: Registry) -> dict[str, Any]:
     from ledger.chain.addresses import checksum
 
     return {
@@ -229,18 +224,18 @@ def _told(registry: Registry) -> dict[str, Any]:
     }
 
 
-def _files(given: list[Path]) -> list[Path]:
-    """Return the files that are meant, those of a folder by their names.
+def _files(paths: list[Path]) -> list[Path]:
+    """Return the files, those of a folder in the order of their names.
 
     Raises:
         ConfigurationError: there are too many.
     """
-    found: list[Path] = []
-    for path in given:
-        found += sorted(path.glob("*.json")) if path.is_dir() else [path]
-    if len(found) > MOST_FILES:
-        raise ConfigurationError(f"{len(found)} entries; there may be at most {MOST_FILES}")
-    return found
+    files: list[Path] = []
+    for path in paths:
+        files += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if len(files) > MOST_FILES:
+        raise ConfigurationError(f"{len(files)} entries; there may be at most {MOST_FILES}")
+    return files
 
 
 def _require_new(out: Path) -> None:

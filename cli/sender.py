@@ -1,4 +1,4 @@
-"""Who signs and pays on a node: a keystore's key, or the one in the environment."""
+"""The account that signs and pays on a node: from a keystore, or from the environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KeyPassword = Annotated[
 
 MAX_KEYSTORE_BYTES = 100_000
 WEI = 10**18
-# What decrypting raises of a keystore that somebody has written by hand.
+# Errors of decryption for a keystore that was written by hand.
 _UNREADABLE = (
     *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
     *(OverflowError, MemoryError),
@@ -38,14 +38,14 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The options that say who signs on a node.
+    """The options of the account that signs on a node.
 
     Attributes:
-        keystore: the sender's encrypted key; None for the key in the environment.
+        keystore: the encrypted key; None for the key in the environment.
         password_file: the keystore's password; None to ask for it.
         confirmations: blocks on top of a transaction's own before it counts.
-        max_fee: most gwei for each gas, base fee and tip together; None for the ordinary cap.
-        max_tip: most gwei of it as tip; None for the ordinary cap.
+        max_fee: limit in gwei per gas, base fee and tip together; None for the default.
+        max_tip: limit of the tip in gwei per gas; None for the default.
     """
 
     keystore: Path | None = None
@@ -58,13 +58,9 @@ class Sender:
     def chain(self, url: str, chain_id: int) -> Iterator[RpcChain]:
         """Open a node for writing.
 
-        Args:
-            url: of the node.
-            chain_id: that it must have.
-
         Raises:
-            ConfigurationError: there is no key, or none that can be read.
-            TransactionRefusedError: the node does not take a transaction; says whose it was.
+            ConfigurationError: there is no key, or it cannot be read.
+            TransactionRefusedError: the node does not accept a transaction; names the key's source.
         """
         from ledger.chain.ports import TransactionRefusedError
         from ledger.chain.rpc.rpc_chain import RpcChain
@@ -78,36 +74,36 @@ class Sender:
                 ) from error
 
     def settings(self) -> RpcSettings:
-        """Return how patient, careful and generous a node is spoken to.
+        """Return time-outs, limits and fees; raise ConfigurationError for an invalid cap.
 
         Raises:
-            ConfigurationError: a cap is no amount, or the tip's is over the whole fee's.
+            ConfigurationError: a cap is not an amount, or the tip's exceeds the fee's.
         """
         from ledger.chain.rpc.rpc_reader import RpcSettings
 
-        found = RpcSettings(confirmations=self.confirmations or 0)
+        settings = RpcSettings(confirmations=self.confirmations or 0)
         if self.max_fee is not None:
             fee = wei_of(self.max_fee, "--max-fee", GWEI_DECIMALS)
-            tip = min(fee, found.max_tip_per_gas_wei)
-            found = replace(found, max_fee_per_gas_wei=fee, max_tip_per_gas_wei=tip)
+            tip = min(fee, settings.max_tip_per_gas_wei)
+            settings = replace(settings, max_fee_per_gas_wei=fee, max_tip_per_gas_wei=tip)
         if self.max_tip is not None:
             tip = wei_of(self.max_tip, "--max-tip", GWEI_DECIMALS)
-            if tip > found.max_fee_per_gas_wei:
+            if tip > settings.max_fee_per_gas_wei:
                 raise ConfigurationError(
                     f"--max-tip {self.max_tip}: the tip is part of the fee, whose cap is lower"
                 )
-            found = replace(found, max_tip_per_gas_wei=tip)
-        return found
+            settings = replace(settings, max_tip_per_gas_wei=tip)
+        return settings
 
     def address(self) -> str | None:
-        """Return who pays, as far as that can be told without a password."""
+        """Return the account's address, as far as it is known without a password."""
         if self.keystore is None:
             return environment_address()
         return keystore_address(read_keystore(self.keystore))
 
     @property
     def source(self) -> str:
-        """Where the key comes from."""
+        """Description of the key's source."""
         return f"the variable {KEY_VARIABLE}" if self.keystore is None else str(self.keystore)
 
     def _key(self) -> bytes:
@@ -117,10 +113,10 @@ class Sender:
 
 
 def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:
-    """Return the private keys of several clients, or the one in the environment.
+    """Return the private keys in keystores, or the one in the environment if there are none.
 
     Args:
-        keystores: of each client; none for the environment's.
+        keystores: one for each client.
         password_file: the password of all of them; None to ask for each.
 
     Raises:
@@ -134,11 +130,8 @@ def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[
 def only_keystore(keystores: Sequence[Path]) -> Path:
     """Return the keystore of a command that signs with one key.
 
-    Args:
-        keystores: as they were given, one at least.
-
     Raises:
-        ConfigurationError: there are several, and nothing says which is meant.
+        ConfigurationError: there are several.
     """
     if len(keystores) > 1:
         named = ", ".join(str(keystore) for keystore in keystores)
@@ -149,14 +142,7 @@ def only_keystore(keystores: Sequence[Path]) -> Path:
 
 
 def only_keystore_if_any(keystores: Sequence[Path] | None) -> Path | None:
-    """Return the keystore of a command that signs with one key, None where none is given.
-
-    Args:
-        keystores: as they were given.
-
-    Raises:
-        ConfigurationError: there are several, and nothing says which is meant.
-    """
+    """Return the keystore of a command that signs with one key; None if none is given."""
     return only_keystore(keystores) if keystores else None
 
 
@@ -168,7 +154,7 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
         password_file: with its password; None to ask for it.
 
     Raises:
-        ConfigurationError: it cannot be read, is no keystore, or has another password.
+        ConfigurationError: it cannot be read, is not a keystore, or has another password.
     """
     from eth_account import Account
 
@@ -191,13 +177,10 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
 
 
 def new_password(password_file: Path | None) -> str:
-    """Return the password of a keystore that is to be made, typed twice where it is typed.
-
-    Args:
-        password_file: with it; None to ask for it.
+    """Return the password of a new keystore, typed twice unless it is in a file.
 
     Raises:
-        ConfigurationError: it is empty, the two differ, or nobody can be asked.
+        ConfigurationError: it is empty, the two differ, or there is no terminal.
     """
     if password_file is None:
         password = _asked_password()
@@ -211,31 +194,24 @@ def new_password(password_file: Path | None) -> str:
 
 
 def read_keystore(path: Path) -> dict[str, Any]:
-    """Return what a keystore holds.
-
-    Args:
-        path: the file.
+    """Return the content of a keystore.
 
     Raises:
-        ConfigurationError: it cannot be read, or is no keystore.
+        ConfigurationError: it cannot be read, or is not a keystore.
     """
     try:
-        found = parse_json(_read(path))
+        content = parse_json(_read(path))
     except ValueError as error:
         raise ConfigurationError(f"--keystore {path}: not JSON: {error}") from error
-    if not isinstance(found, dict) or not isinstance(
-        found.get("crypto", found.get("Crypto")), dict
+    if not isinstance(content, dict) or not isinstance(
+        content.get("crypto", content.get("Crypto")), dict
     ):
         raise ConfigurationError(f"--keystore {path}: no keystore: it has no object 'crypto'")
-    return found
+    return content
 
 
 def keystore_address(content: dict[str, Any]) -> str | None:
-    """Return the account that a keystore says it is of, None if it leaves that out.
-
-    Args:
-        content: of the keystore.
-    """
+    """Return the account that a keystore names; None if it names none."""
     from ledger.chain.addresses import eip55
 
     try:
@@ -245,7 +221,7 @@ def keystore_address(content: dict[str, Any]) -> str | None:
 
 
 def environment_address() -> str | None:
-    """Return the account of the key in the environment, None if there is no key."""
+    """Return the account of the key in the environment; None if there is no key."""
     if not os.environ.get(KEY_VARIABLE):
         return None
     from ledger.chain.addresses import checksum
@@ -255,18 +231,15 @@ def environment_address() -> str | None:
 
 
 def in_ether(wei: int) -> str:
-    """Return an amount of wei as people read it."""
+    """Return a readable amount of wei."""
     return f"{wei / WEI:.6g} ETH" if wei >= WEI // 1_000_000 or wei == 0 else f"{wei} wei"
 
 
 def _asked_password(question: str = "Password of the keystore") -> str:
     """Ask for the keystore's password.
 
-    Args:
-        question: what is asked.
-
     Raises:
-        ConfigurationError: nobody can be asked without showing what is typed.
+        ConfigurationError: there is no terminal that hides what is typed.
     """
     fault = "the keystore's password is asked for at a terminal; give --password-file"
     if not _has_terminal():
@@ -278,7 +251,7 @@ def _asked_password(question: str = "Password of the keystore") -> str:
 
 
 def _has_terminal() -> bool:
-    """Say whether a password can be typed unseen; where it cannot, Python warns and shows it."""
+    """Return whether a password can be typed unseen; otherwise Python would warn and show it."""
     import termios
 
     try:
@@ -292,10 +265,10 @@ def _has_terminal() -> bool:
 
 
 def environment_key() -> bytes:
-    """Return the private key that the environment holds.
+    """Return the private key in the environment.
 
     Raises:
-        ConfigurationError: it holds none.
+        ConfigurationError: there is none.
     """
     from ledger.protocol.signing import GROUP_ORDER
 
@@ -305,7 +278,7 @@ def environment_key() -> bytes:
     except ValueError:
         key = b""
     if len(key) != 32 or not 0 < int.from_bytes(key) < GROUP_ORDER:
-        # The value itself is a secret and never shown.
+        # The value is a secret and is never shown.
         raise ConfigurationError(
             f"a node needs a sender: give --keystore, or a key of 32 bytes hex in {KEY_VARIABLE}"
         )
@@ -313,13 +286,10 @@ def environment_key() -> bytes:
 
 
 def password_in(path: Path) -> str:
-    """Return the password that a file, or a pipe, holds, without the end of its line.
-
-    Args:
-        path: of the file.
+    """Return the password in a file or a pipe, without its line end.
 
     Raises:
-        ConfigurationError: it cannot be read, is too large, or is no text.
+        ConfigurationError: it cannot be read, is too large, or is not text.
     """
     return _read(path).rstrip("\r\n")
 
