@@ -217,8 +217,7 @@ def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -
     from clients.models.registry import model_named  # noqa: PLC0415
     from clients.training.engine_factory import open_engine  # noqa: PLC0415
     from clients.training.port import TrainingJob  # noqa: PLC0415
-    from ledger.protocol.rules.distance.context import DistanceContext  # noqa: PLC0415
-    from ledger.protocol.rules.distance.squared import SQUARED  # noqa: PLC0415
+    from ledger.protocol.rules.distance import SQUARED, DistanceContext  # noqa: PLC0415
 
     rng, state = np.random.default_rng(1), run.state
     data = load_dataset(DataChoice("digits"), arguments.clients, rng)

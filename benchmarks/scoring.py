@@ -35,9 +35,7 @@ from rich.table import Table
 
 from benchmarks.contention import gemm_rate, machine
 from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
-from ledger.protocol.rules.distance.context import DistanceContext
-from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.distance.squared import SQUARED
+from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances
+    from ledger.protocol.rules.distance import DistanceRule, Distances
 
 MEMBERS, TRAINERS = 43, 65
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)
@@ -198,8 +196,8 @@ def first_distance() -> dict[str, float]:
     program = (
         "import time, numpy as np;"
         "from ledger.distances.fast import fast_distances;"
-        "from ledger.protocol.rules.distance.context import Ground;"
-        "from ledger.protocol.rules.distance.squared import SQUARED;"
+        "from ledger.protocol.rules.distance import Ground;"
+        "from ledger.protocol.rules.distance import SQUARED;"
         "u = {0: np.zeros(9, np.float32)}; t = time.process_time();"
         "fast_distances()(SQUARED, Ground(), u, [0]); first = time.process_time() - t;"
         "t = time.process_time(); fast_distances()(SQUARED, Ground(), u, [0]);"

@@ -27,7 +27,7 @@ from clients.processes import in_processes
 from clients.runs.open_run import open_memory_run
 from ledger.protocol.encoding import word_client
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
+from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 from ledger.protocol.rules.registry import REFERENCES
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.context import DistanceContext
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId
 
 
@@ -31,14 +30,14 @@ class Begun:
 
     Attributes:
         rule: the distance.
-        ground: of the round.
+        context: of the round.
         updates: those of the round.
         members: those of its clients that may score.
         matrix: the result, which may still have to be waited for.
     """
 
     rule: DistanceRule
-    ground: DistanceContext
+    context: DistanceContext
     updates: Updates
     members: tuple[ClientId, ...]
     matrix: Future[NDArray[np.float64]]
@@ -46,12 +45,12 @@ class Begun:
     def covers(
         self,
         rule: DistanceRule,
-        ground: DistanceContext,
+        context: DistanceContext,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> bool:
         """Say whether these distances are among those that were begun."""
-        if (rule, ground) != (self.rule, self.ground):
+        if (rule, context) != (self.rule, self.context):
             return False
         if rule.needs_all and updates.keys() != self.updates.keys():
             return False
@@ -72,7 +71,7 @@ class EarlyDistances:
     def begin(
         self,
         rule: DistanceRule,
-        ground: DistanceContext,
+        context: DistanceContext,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> None:
@@ -80,12 +79,12 @@ class EarlyDistances:
 
         Args:
             rule: the distance.
-            ground: of the round.
+            context: of the round.
             updates: all that may be usable, of one length; they stay as they are until `drop`.
             members: those of the clients that may score.
         """
         self.drop()
-        asked = rule, ground, updates, tuple(members)
+        asked = rule, context, updates, tuple(members)
         self._begun = Begun(*asked, self._thread.submit(self._quietly, *asked))
 
     def drop(self) -> None:
@@ -97,14 +96,14 @@ class EarlyDistances:
     def __call__(
         self,
         rule: DistanceRule,
-        ground: DistanceContext,
+        context: DistanceContext,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         """Return the distances of all updates from the members', shape (members, updates)."""
         begun = self._begun
-        if begun is None or not begun.covers(rule, ground, updates, members):
-            return self._distances(rule, ground, updates, members)
+        if begun is None or not begun.covers(rule, context, updates, members):
+            return self._distances(rule, context, updates, members)
         places = {client: place for place, client in enumerate(sorted(begun.updates))}
         rows = [begun.members.index(member) for member in members]
         columns = [places[client] for client in sorted(updates)]
@@ -113,13 +112,13 @@ class EarlyDistances:
     def _quietly(
         self,
         rule: DistanceRule,
-        ground: DistanceContext,
+        context: DistanceContext,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         # Whoever's update is not finite is found out later, and nobody asks for its distances.
         with np.errstate(all="ignore"):
-            return self._distances(rule, ground, updates, members)
+            return self._distances(rule, context, updates, members)
 
 
 def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:

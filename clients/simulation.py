@@ -283,7 +283,7 @@ class Simulation:
         if self._cast.overlaps:
             seated = [member for member in sorted(participants.members) if member in sent]
             rule = DISTANCES[chain.parameters.distance]
-            self._distances.begin(rule, chain.ground(travel), sent, seated)
+            self._distances.begin(rule, chain.distance_context(travel), sent, seated)
         return {
             client: trained[client].payload
             if update is honest[client]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clients.attacks.updates.update_attack import Update, UpdateAttack
     from clients.models.model import ParameterVector
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
     from ledger.protocol.types import ClientId
 
 

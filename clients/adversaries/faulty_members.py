@@ -23,7 +23,7 @@ from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import aggregation_result, set_digest, sha256
 from ledger.protocol.judgement import counted_vectors, rank_trainers
-from ledger.protocol.rules.distance.rule import RELATIVE_TOLERANCE
+from ledger.protocol.rules.distance import RELATIVE_TOLERANCE
 from ledger.protocol.scores import parse_vector
 from ledger.protocol.signing import sign
 from ledger.protocol.types import NO_DIGEST, Phase, Scores, SignedScores, SignedVote, Vote

@@ -23,7 +23,7 @@ from ledger.protocol.types import NO_DIGEST, Digest
 
 if TYPE_CHECKING:
     from clients.datasets.federated_data import DataForm
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
 
 ParameterVector = NDArray[np.float32]
 

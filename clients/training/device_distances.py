@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.distances.composed_rules import Matrix
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
 
 BLOCK = 1 << 16
 """Numbers of an update per GPU kernel, few and large. Determines the order of the sum."""

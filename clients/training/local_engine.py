@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clients.models.model import ParameterVector
     from clients.training.port import TrainingJob
     from clients.training.workload import Workload
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
 
 
 class LocalEngine(Engine):

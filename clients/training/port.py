@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from clients.models.model import ParameterVector
     from ledger.protocol.payload import Payload
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
 
 
 class TrainingError(CmflError):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from clients.training.evaluation_blocks import EvaluationBlock
     from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
     from clients.training.workload import Workload
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
 
 MOST_LOSSES = 100
 """Lost actors after which a call fails: the cause is systematic."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ledger.actors.journal import VoteJournal
     from ledger.chain.round_ledger import RoundLedger
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
     from ledger.protocol.types import Domain
     from ledger.storage.blobs import BlobStore
     from ledger.storage.mailbox import Mailbox

@@ -12,7 +12,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import compose_record, judge, score_updates
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.validation import Violation, ViolationCode
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.rules.distance.context import DistanceContext
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId, Digest, SignedScores
 
 Judged = tuple["Judgement | None", tuple[Violation, ...]]
@@ -103,7 +102,7 @@ class JudgementCache:
 
     def _turn_to(self, view: RoundView) -> None:
         # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
-        inputs, about = view.inputs, (view.evidence.model, view.evidence.travel)
+        inputs, about = view.inputs, (view.evidence.model, view.evidence.displacement)
         if inputs != self._inputs or not all(map(is_, about, self._about)):
             self._inputs, self._about = inputs, about
             self._judged, self._records = {}, {}
@@ -121,17 +120,17 @@ class CachedDistances:
     def __call__(
         self,
         rule: DistanceRule,
-        ground: DistanceContext,
+        context: DistanceContext,
         updates: Updates,
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         """Return the distances of all updates from the members'."""
         clients = sorted(updates)
-        asked = (rule.name, ground, tuple(clients), tuple(members))
+        asked = (rule.name, context, tuple(clients), tuple(members))
         same = asked == self._asked and all(
             updates[client] is kept for client, kept in zip(clients, self._updates, strict=True)
         )
         if not same or self._matrix is None:
-            self._matrix = self._distances(rule, ground, updates, members)
+            self._matrix = self._distances(rule, context, updates, members)
             self._asked, self._updates = asked, [updates[client] for client in clients]
         return self._matrix

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ledger.chain.round_ledger import ends_after
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.rules.reference.travel import displacement
+from ledger.protocol.rules.reference import displacement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class RunModels:
         self._context = context
         self._published = published
         self._state = context.ledger.state if state is None else state
-        travel = context.parameters.travel
+        travel = context.parameters.direction_weight
         self._most = 1 if travel is None or not remembers else travel.window + 1
         self._held: dict[Digest, NDArray[np.float32]] = {}
         self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
@@ -81,7 +81,7 @@ class RunModels:
             BlobError: one of the two models is missing or damaged.
             EncodingError: one of them is no model of d parameters.
         """
-        rule = self._context.parameters.travel
+        rule = self._context.parameters.direction_weight
         if rule is None or round_number == 1:
             return None
         now = self._state(block).model

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.envelope import Envelope, PhaseCertificate
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
-    from ledger.protocol.rules.distance.context import DistanceContext
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import DistanceContext, Layout
     from ledger.protocol.types import (
         ClientId,
         Digest,
@@ -93,7 +92,7 @@ class ChainView:
             self.parameters, self.registry, self.round, self.seed, self.committee
         )
 
-    def ground(self, travel: NDArray[np.float32] | None) -> DistanceContext:
+    def distance_context(self, travel: NDArray[np.float32] | None) -> DistanceContext:
         """Return what the distances of the round stand on.
 
         Args:
@@ -257,7 +256,7 @@ def empty_round_view(
         model: w_t, shape (d,).
         travel: w_s − w_t, shape (d,); None where the distances need none.
     """
-    evidence = Evidence(model, {}, {}, travel=travel)
+    evidence = Evidence(model, {}, {}, displacement=travel)
     return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
 
 

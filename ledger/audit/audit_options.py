@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.audit.codes import Step, StepOutcome
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
     from ledger.storage.blobs import BlobReader
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
     from ledger.audit.round_tasks import RoundTask
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
     from ledger.storage.blobs import BlobReader
 
 

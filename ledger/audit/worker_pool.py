@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.audit.audit_options import AuditWorkers
     from ledger.audit.observations import Observation
     from ledger.audit.round_tasks import CheckedRound, Milestone
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
     from ledger.storage.blobs import BlobReader
 
 ROUND_BYTES = 3_000_000

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.rules.distance.direction import DIRECTION, OPPOSITE_DISTANCE
-from ledger.protocol.rules.distance.l2 import L2
-from ledger.protocol.rules.distance.per_tensor import PER_TENSOR
-from ledger.protocol.rules.distance.rule import (
+from ledger.protocol.rules.direction import DIRECTION, OPPOSITE_DISTANCE
+from ledger.protocol.rules.distance import (
+    L2,
+    PER_TENSOR,
+    SQUARED,
     DistanceRule,
     Distances,
     Layout,
     Updates,
     plain_distances,
 )
-from ledger.protocol.rules.distance.squared import SQUARED
 
 if TYPE_CHECKING:
-    from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
+    from ledger.protocol.rules.distance import DistanceContext, ServerDirection
     from ledger.protocol.types import ClientId
 
 Matrix = NDArray[np.float64]
@@ -58,45 +58,47 @@ class PairSquares(Protocol):
         """Return the Euclidean length of each update, shape (clients,)."""
 
 
-def squared(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001 - one signature for all
+def squared(among: PairSquares, context: DistanceContext) -> Matrix:  # noqa: ARG001 - one signature for all
     """Return ‖Δ_k − Δ_c‖²."""
     return among.squares(0, among.dimension)
 
 
-def l2(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001
+def l2(among: PairSquares, context: DistanceContext) -> Matrix:  # noqa: ARG001
     """Return ‖Δ_k − Δ_c‖."""
     return np.sqrt(among.squares(0, among.dimension))
 
 
-def per_tensor(among: PairSquares, ground: DistanceContext) -> Matrix:
+def per_tensor(among: PairSquares, context: DistanceContext) -> Matrix:
     """Return the sum of the tensors' ‖Δ_k − Δ_c‖, in layout order."""
     total: Matrix | None = None
-    for start, stop in pairwise(_ends(ground.layout)):
+    for start, stop in pairwise(_ends(context.layout)):
         part = np.sqrt(among.squares(start, stop))
         total = part if total is None else total + part
     return among.squares(0, 0) if total is None else total
 
 
-def direction(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001
+def direction(among: PairSquares, context: DistanceContext) -> Matrix:  # noqa: ARG001
     """Return the squared distances of directions, times the length factor of each client."""
     norms = among.norms()
     squares = among.squares(0, among.dimension, _divisors(norms))
     return _with_lengths(squares, norms, among.members)
 
 
-def direction_pulled(among: PairSquares, pull: ServerDirection, jury: Sequence[int]) -> Matrix:
+def direction_pulled(
+    among: PairSquares, server_direction: ServerDirection, jury: Sequence[int]
+) -> Matrix:
     """Return the distances of directions to references that are drawn along the travel.
 
     Args:
         among: the updates and, last of them and last of the members, the travel.
-        pull: how far it draws.
+        server_direction: how far it draws.
         jury: places of the members whose updates say how far.
     """
     norms, seats = among.norms(), among.members[:-1]
     squares = among.squares(0, among.dimension, _divisors(norms))
     to_travel, norms, length = squares[-1, :-1], norms[:-1], norms[-1]
     considered = [row for row in jury if norms[row] != 0] if length != 0 else []
-    b = pull.travel.multiple([1 - float(to_travel[row]) / 2 for row in considered])
+    b = server_direction.weight.multiple([1 - float(to_travel[row]) / 2 for row in considered])
     mixed = (squares[:-1, :-1] + b * to_travel) / (1 + b) if b else squares[:-1, :-1]
     return _with_lengths(mixed, norms, seats)
 
@@ -150,25 +152,30 @@ def distances_by(squares_of: SquaresFactory) -> Distances:
     """
 
     def distances(
-        rule: DistanceRule, ground: DistanceContext, updates: Updates, members: Sequence[ClientId]
+        rule: DistanceRule, context: DistanceContext, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
-        clients, pull = sorted(updates), ground.pull if rule == DIRECTION else None
+        clients, server_direction = (
+            sorted(updates),
+            context.server_direction if rule == DIRECTION else None,
+        )
         rows = [updates[client] for client in clients]
         # The travel is one row more: compared with all, and all with it, in the same stream.
-        drawn = [] if pull is None else [pull.vector]
+        drawn = [] if server_direction is None else [server_direction.vector]
         if not rows or not members or rule not in COMPOSED or not all(map(_is_vector, rows)):
-            return plain_distances(rule, ground, updates, members)
+            return plain_distances(rule, context, updates, members)
         if len({row.shape for row in [*rows, *drawn]}) > 1:
             raise ValueError("the updates differ in length")
-        if rule == PER_TENSOR and not _fits(ground.layout, len(rows[0])):
-            return plain_distances(rule, ground, updates, members)
+        if rule == PER_TENSOR and not _fits(context.layout, len(rows[0])):
+            return plain_distances(rule, context, updates, members)
         row_of = {client: row for row, client in enumerate(clients)}
         member_rows = [row_of[member] for member in members]
         among = [np.ascontiguousarray(row) for row in [*rows, *drawn]]
-        if pull is None:
-            return COMPOSED[rule](squares_of(among, member_rows), ground)
-        jury = [row_of[member] for member in pull.members if member in row_of]
-        return direction_pulled(squares_of(among, [*member_rows, len(rows)]), pull, jury)
+        if server_direction is None:
+            return COMPOSED[rule](squares_of(among, member_rows), context)
+        jury = [row_of[member] for member in server_direction.members if member in row_of]
+        return direction_pulled(
+            squares_of(among, [*member_rows, len(rows)]), server_direction, jury
+        )
 
     return distances
 

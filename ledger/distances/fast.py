@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ledger.distances.composed_rules import distances_by
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.distances.streaming import StreamedSquares
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.distances.machine_code import MachineCode
-    from ledger.protocol.rules.distance.context import DistanceContext
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId
 
 
@@ -47,13 +46,13 @@ def fast_distances(threads: int = 1) -> Distances:
         raise ValueError(f"distances on {threads} threads")
 
     def distances(
-        rule: DistanceRule, ground: DistanceContext, updates: Updates, members: Sequence[ClientId]
+        rule: DistanceRule, context: DistanceContext, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         try:
             compute = distances_with(machine_code(), threads)
         except NoMachineCodeError:
             compute = plain_distances
-        return compute(rule, ground, updates, members)
+        return compute(rule, context, updates, members)
 
     return distances
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol.descriptions import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 from ledger.protocol.encoding import float_from_bits, word_client, word_distance
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.rules.selected import SelectionOutcome
+from ledger.protocol.rules.selection import SelectionOutcome
 from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason
 
 if TYPE_CHECKING:

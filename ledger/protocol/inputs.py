@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
+from ledger.protocol.rules.distance import DistanceContext, ServerDirection
 from ledger.protocol.rules.payload import update_of
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.protocol.ledger_state import ClientBanned
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
 
@@ -134,22 +134,19 @@ class Inputs:
 
     @property
     def needs_displacement(self) -> bool:
-        """Whether distances stand on the way that the model went."""
+        """True if the round's distances depend on the recent global displacement."""
         return needs_displacement(self.parameters, self.round)
 
-    def ground(self, travel: NDArray[np.float32] | None) -> DistanceContext:
-        """Return what the distances of the round stand on; see `ground_of`."""
-        return distance_context(self.parameters, self.layout, self.round, self.participants, travel)
+    def distance_context(self, displacement: NDArray[np.float32] | None) -> DistanceContext:
+        """Return the context of the round's distances; see the function `distance_context`."""
+        return distance_context(
+            self.parameters, self.layout, self.round, self.participants, displacement
+        )
 
 
 def needs_displacement(parameters: Parameters, round_number: int) -> bool:
-    """Say whether a round's distances stand on the way that the model went.
-
-    Args:
-        parameters: of the run.
-        round_number: t; before the second the model went nowhere.
-    """
-    return parameters.travel is not None and round_number > 1
+    """Say whether distances depend on the displacement; there is none before the second round."""
+    return parameters.direction_weight is not None and round_number > 1
 
 
 def distance_context(
@@ -157,28 +154,27 @@ def distance_context(
     layout: Layout,
     round_number: int,
     participants: Participants,
-    travel: NDArray[np.float32] | None,
+    displacement: NDArray[np.float32] | None,
 ) -> DistanceContext:
-    """Return what the distances of a round stand on beside its updates.
+    """Return the inputs of a round's distances beside its updates.
 
     Args:
         parameters: of the run.
         layout: of its model.
         round_number: t.
-        participants: who takes part in it.
-        travel: w_s − w_t, shape (d,); None where it cannot be had, or is not needed.
+        participants: of the round.
+        displacement: w_s − w_t, shape (d,); None where it is unavailable, or not needed.
 
     Raises:
         ValueError: it is needed.
     """
-    rule = parameters.travel
-    if rule is None or not needs_displacement(parameters, round_number):
+    weight = parameters.direction_weight
+    if weight is None or not needs_displacement(parameters, round_number):
         return DistanceContext(layout)
-    if travel is None:
-        raise ValueError(f"round {round_number} has distances along a travel that is not known")
-    return DistanceContext(
-        layout, ServerDirection(travel, tuple(sorted(participants.members)), rule)
-    )
+    if displacement is None:
+        raise ValueError(f"the distances of round {round_number} need an unknown displacement")
+    members = tuple(sorted(participants.members))
+    return DistanceContext(layout, ServerDirection(displacement, members, weight))
 
 
 @dataclass(frozen=True)
@@ -190,26 +186,28 @@ class Evidence:
         payloads: each client's payload, whose digest opens the client's commitment.
         vectors: bytes of score vectors, by sha256.
         dimension: d, which has to be said only where the model is not to be had.
-        travel: w_s − w_t, shape (d,); None if it cannot be had, or the distances need none.
+        displacement: w_s − w_t, shape (d,); None if it is unavailable, or not needed.
     """
 
     model: NDArray[np.float32] | None
     payloads: Mapping[ClientId, Payload]
     vectors: Mapping[Digest, bytes]
     dimension: int = 0
-    travel: NDArray[np.float32] | None = None
+    displacement: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         """Take the dimension from the model.
 
         Raises:
-            ValueError: there is neither a model nor a dimension, or they differ, or the travel's.
+            ValueError: there is neither a model nor a dimension, or lengths differ.
         """
         length = self.dimension if self.model is None else len(self.model)
         if not length or self.dimension not in {0, length}:
             raise ValueError(f"a model of {length} numbers, and d = {self.dimension}")
-        if self.travel is not None and len(self.travel) != length:
-            raise ValueError(f"a travel of {len(self.travel)} numbers, and d = {length}")
+        if self.displacement is not None and len(self.displacement) != length:
+            raise ValueError(
+                f"a displacement of {len(self.displacement)} numbers, and d = {length}"
+            )
         object.__setattr__(self, "dimension", length)
 
     def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:

@@ -33,7 +33,7 @@ from ledger.protocol.election import elect
 from ledger.protocol.parameters import accepted_size
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.aggregation import aggregate
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, find_score_fault, parse_vector
 from ledger.protocol.types import DropoutReason, Phase, RefusalReason
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.inputs import Evidence, Inputs
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
     from ledger.protocol.types import AcceptanceForm, ClientId, Digest, SignedScores
 
 
@@ -153,10 +153,10 @@ def judge(
     violations = [*validate_claims(inputs, record), *validate_updates(record, evidence)]
     if violations:
         return None, tuple(violations)
-    if inputs.needs_displacement and evidence.travel is None:
+    if inputs.needs_displacement and evidence.displacement is None:
         return None, (Violation(ViolationCode.MODEL_UNKNOWN),)
     updates = _usable(record, evidence)
-    table = DistanceTable(inputs, updates, distances, evidence.travel)
+    table = DistanceTable(inputs, updates, distances, evidence.displacement)
     violations = validate_scores(inputs, record, evidence, table)
     if violations:
         return None, tuple(violations)
@@ -210,7 +210,7 @@ def compose_record(
     }
     vectors = {client: evidence.updates[client] for client in clients}
     held = {client: update for client, update in vectors.items() if update is not None}
-    table = DistanceTable(inputs, held, distances, evidence.travel)
+    table = DistanceTable(inputs, held, distances, evidence.displacement)
     scores: list[SignedScores] = []
     refused: list[RefusedScores] = []
     for member in sorted({member for member, _ in mine}):
@@ -253,7 +253,7 @@ def score_updates(
     """
     updates = {client: evidence.updates[client] for client in clients}
     held = {client: update for client, update in updates.items() if update is not None}
-    table = DistanceTable(inputs, held, distances, evidence.travel)
+    table = DistanceTable(inputs, held, distances, evidence.displacement)
     if not table.can_score(member):
         return None
     seats = set(inputs.participants.committee)

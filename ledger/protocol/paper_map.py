@@ -34,19 +34,17 @@ _DECIDE = ("decide", "RoundDecided")
 
 PAPER_MAP = (
     PaperMapRow("Eq. localUpdate2", "localUpdate2", "clients.training.plain_trainer.PlainTrainer"),
-    PaperMapRow(
-        "Eq. computeScore, member", "computeScore", f"{_RULES}distance.squared.squared_distance"
-    ),
-    PaperMapRow("Eq. computeScore", "computeScore", f"{_RULES}scoring.mean.mean", *_DECIDE),
+    PaperMapRow("Eq. computeScore, member", "computeScore", f"{_RULES}distance.squared_distance"),
+    PaperMapRow("Eq. computeScore", "computeScore", f"{_RULES}scoring.mean", *_DECIDE),
     PaperMapRow("Eq. aggregation", "aggregation", f"{_RULES}aggregation.aggregate", *_DECIDE),
     PaperMapRow("Eq. globalUpdate", "globalUpdate", f"{_RULES}aggregation.aggregate", *_DECIDE),
     PaperMapRow("Ranking by score", "selection", f"{_P}ranking.rank", *_DECIDE),
-    PaperMapRow("Selection I", "selection", f"{_RULES}selection.nearest.nearest", *_DECIDE),
-    PaperMapRow("Selection II", "selection", f"{_RULES}selection.farthest.farthest", *_DECIDE),
+    PaperMapRow("Selection I", "selection", f"{_RULES}selection.nearest", *_DECIDE),
+    PaperMapRow("Selection II", "selection", f"{_RULES}selection.farthest", *_DECIDE),
     PaperMapRow(
         "Selection III (ours)",
         "",
-        f"{_RULES}selection.within_threshold.within_threshold",
+        f"{_RULES}selection.within_threshold",
         *_DECIDE,
     ),
     PaperMapRow("Election", "election", f"{_P}election.elect", *_DECIDE),

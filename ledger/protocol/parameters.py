@@ -13,9 +13,9 @@ from ledger.protocol.rules import registry
 from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
-    from ledger.protocol.rules.distance.rule import Layout
-    from ledger.protocol.rules.reference.rule import DirectionWeight
-    from ledger.protocol.rules.selection.rule import SelectionRule
+    from ledger.protocol.rules.distance import Layout
+    from ledger.protocol.rules.reference import DirectionWeight
+    from ledger.protocol.rules.selection import SelectionRule
     from ledger.protocol.types import AcceptanceForm
 
 MILLION = 1_000_000
@@ -139,9 +139,9 @@ class Parameters:
         return registry.SELECTIONS[self.strategy]
 
     @property
-    def travel(self) -> DirectionWeight | None:
-        """How the members' references follow the model's travel; None if they do not."""
-        return registry.REFERENCES[self.reference].travel
+    def direction_weight(self) -> DirectionWeight | None:
+        """Weight of the server direction in the members' references; None if it has none."""
+        return registry.REFERENCES[self.reference].direction_weight
 
     @property
     def form(self) -> AcceptanceForm:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import RefusalReason
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.inputs import Inputs
-    from ledger.protocol.rules.distance.rule import Distances, Updates
+    from ledger.protocol.rules.distance import Distances, Updates
     from ledger.protocol.types import ClientId, Scores
 
 REFUSAL_MARGINS = 1.0
@@ -49,7 +49,7 @@ class DistanceTable:
         inputs: Inputs,
         updates: Updates,
         distances: Distances = plain_distances,
-        travel: NDArray[np.float32] | None = None,
+        displacement: NDArray[np.float32] | None = None,
     ) -> None:
         """Take the updates in hand; nothing is computed.
 
@@ -57,25 +57,25 @@ class DistanceTable:
             inputs: of the round.
             updates: all that are usable.
             distances: how distances are computed.
-            travel: w_s − w_t, shape (d,), where the distances stand on it.
+            displacement: w_s − w_t, shape (d,), where the distances depend on it.
 
         Raises:
             ValueError: they do, and it is not given.
         """
         self._rule = DISTANCES[inputs.parameters.distance]
-        self._ground = inputs.ground(travel)
+        self._context = inputs.distance_context(displacement)
         self._updates = updates
         self._distances = distances
         self._members = tuple(m for m in sorted(inputs.participants.members) if m in updates)
         self._columns = {client: place for place, client in enumerate(sorted(updates))}
         self._rows = {member: place for place, member in enumerate(self._members)}
-        self._measure = self._rule.among(updates, self._ground)
+        self._measure = self._rule.among(updates, self._context)
         self._matrix: NDArray[np.float64] | None = None
 
     def between(self, client: ClientId, member: ClientId) -> float:
         """Return the distance of a client's update from a member's."""
         if self._matrix is None:
-            self._matrix = self._distances(self._rule, self._ground, self._updates, self._members)
+            self._matrix = self._distances(self._rule, self._context, self._updates, self._members)
         return float(self._matrix[self._rows[member], self._columns[client]])
 
     def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:

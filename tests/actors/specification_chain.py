@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.ledger_state import LedgerState, Step
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
 

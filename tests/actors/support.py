@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.ledger_state import LedgerState, RoundDecided
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
     from ledger.protocol.types import Scores, Slot
     from tests.actors.specification_chain import SpecificationBlock
 

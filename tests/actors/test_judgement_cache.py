@@ -9,7 +9,7 @@ import pytest
 
 from ledger.actors.judgement_cache import JudgementCache, is_certain
 from ledger.protocol.encoding import sha256
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import Digest, Phase
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.actors.support import Network, requested
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.actors.view import RoundView
-    from ledger.protocol.rules.distance.context import DistanceContext
-    from ledger.protocol.rules.distance.rule import DistanceRule
+    from ledger.protocol.rules.distance import DistanceContext, DistanceRule
     from ledger.protocol.types import ClientId
 
 
@@ -54,12 +53,12 @@ class CountedDistances:
     def __call__(
         self,
         rule: DistanceRule,
-        ground: DistanceContext,
+        context: DistanceContext,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         self.count += 1
-        return plain_distances(rule, ground, updates, members)
+        return plain_distances(rule, context, updates, members)
 
 
 def test_judges_a_record_once(view: RoundView) -> None:

@@ -20,7 +20,7 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
+from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed
@@ -91,7 +91,7 @@ def test_members_follow_the_way_from_so_many_rounds_before(along: Deployed) -> N
         assert found is not None
         assert np.array_equal(found, before - model_after(along, number))
         view = along.closed()
-        assert view.evidence.travel is found
+        assert view.evidence.displacement is found
         again = Observer(along.context).travel(number + 1)
         assert np.array_equal(found, again)  # type: ignore[arg-type]
 
@@ -121,7 +121,7 @@ def test_runs_without_travel_read_no_older_model() -> None:
     deployed.play()
     deployed.blobs.remove(deployed.context.ledger.deployment().model)
     assert deployed.observer.travel(2) is None
-    assert deployed.closed().evidence.travel is None
+    assert deployed.closed().evidence.displacement is None
 
 
 def test_where_nothing_is_stored_a_window_of_models_is_held(along: Deployed) -> None:

@@ -231,7 +231,7 @@ class OpenRun:
 
     def travel(self) -> NDArray[np.float32] | None:
         """Return the way of the model to the open round, None where the rules have none."""
-        rule = self.parameters.travel
+        rule = self.parameters.direction_weight
         return None if rule is None else self.began[rule.window_start(self.round)] - self.model
 
     def update(self, client: ClientId) -> NDArray[np.float32]:
@@ -323,7 +323,7 @@ class Run(OpenRun):
             self.blobs.put(payload)
         self.inputs = self.closed()
         published = {client: Payload.of(data) for client, data in held.items()}
-        self.evidence = Evidence(self.model, published, {}, travel=self.travel())
+        self.evidence = Evidence(self.model, published, {}, displacement=self.travel())
         clients = usable_clients(self.inputs, self.evidence)
         found = {
             member: score_updates(self.inputs, self.evidence, clients, member)

@@ -13,7 +13,7 @@ from ledger.audit.codes import AuditOutcome, Step
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.distances import machine_code
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES
 from tests.audit import deviations as dev
 from tests.audit.runs import PARAMETERS, Deviation, Run

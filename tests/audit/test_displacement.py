@@ -16,8 +16,8 @@ from ledger.audit.sentences import why
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.judgement import score_updates, usable_clients
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
+from ledger.protocol.rules.distance import plain_distances
+from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 from ledger.protocol.types import RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs

@@ -15,7 +15,7 @@ from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure
+from ledger.protocol.rules.distance import DistanceRule, RelativeMeasure
 from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:

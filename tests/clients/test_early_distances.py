@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from clients.early_distances import EarlyDistances
-from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
-from ledger.protocol.rules.distance.direction import DIRECTION
-from ledger.protocol.rules.distance.l2 import L2
-from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.distance.squared import SQUARED
-from ledger.protocol.rules.reference.rule import DirectionWeight
+from ledger.protocol.rules.direction import DIRECTION
+from ledger.protocol.rules.distance import (
+    L2,
+    SQUARED,
+    DistanceContext,
+    ServerDirection,
+    plain_distances,
+)
+from ledger.protocol.rules.reference import DirectionWeight
 from ledger.protocol.types import ClientId
 from tests.distances.support import STEEP
 from tests.protocol.support import f32, ids
@@ -24,9 +27,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.rule import DistanceRule
+    from ledger.protocol.rules.distance import DistanceRule
 
-GROUND = DistanceContext((("weight", (2,)),))
+CONTEXT = DistanceContext((("weight", (2,)),))
 UPDATES = {client: f32(float(client), 0.0) for client in ids(0, 1, 3, 7)}
 
 
@@ -40,13 +43,13 @@ class Counted:
     def __call__(
         self,
         rule: DistanceRule,
-        ground: DistanceContext,
+        context: DistanceContext,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         self.asked.append((sorted(updates), list(members)))
         self.threads.append(current_thread().name)
-        return plain_distances(rule, ground, updates, members)
+        return plain_distances(rule, context, updates, members)
 
 
 def copied(*clients: int) -> dict[ClientId, NDArray[np.float32]]:
@@ -67,10 +70,10 @@ def early(counted: Counted) -> EarlyDistances:
 def test_what_was_begun_is_computed_once_and_beside_the_caller(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(SQUARED, GROUND, UPDATES, ids(0, 3))
+    early.begin(SQUARED, CONTEXT, UPDATES, ids(0, 3))
     expected = [[0.0, 1.0, 9.0, 49.0], [9.0, 4.0, 0.0, 16.0]]
     for _ in range(2):
-        assert early(SQUARED, GROUND, copied(0, 1, 3, 7), ids(0, 3)).tolist() == expected
+        assert early(SQUARED, CONTEXT, copied(0, 1, 3, 7), ids(0, 3)).tolist() == expected
     assert counted.asked == [([0, 1, 3, 7], [0, 3])]
     assert counted.threads[0].startswith("distances")
 
@@ -78,22 +81,22 @@ def test_what_was_begun_is_computed_once_and_beside_the_caller(
 def test_some_of_the_clients_are_taken_out_of_what_was_begun(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(SQUARED, GROUND, UPDATES, ids(0, 3))
-    assert early(SQUARED, GROUND, copied(0, 7, 3), ids(3)).tolist() == [[9.0, 0.0, 16.0]]
+    early.begin(SQUARED, CONTEXT, UPDATES, ids(0, 3))
+    assert early(SQUARED, CONTEXT, copied(0, 7, 3), ids(3)).tolist() == [[9.0, 0.0, 16.0]]
     assert len(counted.asked) == 1
 
 
 def test_where_a_distance_depends_on_all_updates_only_all_will_do(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(DIRECTION, GROUND, UPDATES, ids(1))
+    early.begin(DIRECTION, CONTEXT, UPDATES, ids(1))
     fewer, all_ = copied(0, 1, 7), copied(0, 1, 3, 7)
     assert np.array_equal(
-        early(DIRECTION, GROUND, fewer, ids(1)), plain_distances(DIRECTION, GROUND, fewer, ids(1))
+        early(DIRECTION, CONTEXT, fewer, ids(1)), plain_distances(DIRECTION, CONTEXT, fewer, ids(1))
     )
     assert len(counted.asked) == 2
     assert np.array_equal(
-        early(DIRECTION, GROUND, all_, ids(1)), plain_distances(DIRECTION, GROUND, all_, ids(1))
+        early(DIRECTION, CONTEXT, all_, ids(1)), plain_distances(DIRECTION, CONTEXT, all_, ids(1))
     )
     assert len(counted.asked) == 2
 
@@ -102,14 +105,14 @@ def test_what_was_begun_along_a_travel_is_that_of_this_very_travel(
     counted: Counted, early: EarlyDistances
 ) -> None:
     vector = f32(1.0, 2.0)
-    grounds = [
-        DistanceContext(GROUND.layout, ServerDirection(vector, ids(0, 1), STEEP)) for _ in range(2)
+    contexts = [
+        DistanceContext(CONTEXT.layout, ServerDirection(vector, ids(0, 1), STEEP)) for _ in range(2)
     ]
-    other = DistanceContext(GROUND.layout, ServerDirection(vector.copy(), ids(0, 1), STEEP))
-    early.begin(DIRECTION, grounds[0], UPDATES, ids(1))
-    for ground, times in ((grounds[1], 1), (other, 2)):
-        found = early(DIRECTION, ground, copied(0, 1, 3, 7), ids(1))
-        assert np.array_equal(found, plain_distances(DIRECTION, ground, UPDATES, ids(1)))
+    other = DistanceContext(CONTEXT.layout, ServerDirection(vector.copy(), ids(0, 1), STEEP))
+    early.begin(DIRECTION, contexts[0], UPDATES, ids(1))
+    for context, times in ((contexts[1], 1), (other, 2)):
+        found = early(DIRECTION, context, copied(0, 1, 3, 7), ids(1))
+        assert np.array_equal(found, plain_distances(DIRECTION, context, UPDATES, ids(1)))
         assert len(counted.asked) == times
 
 
@@ -117,7 +120,7 @@ def test_what_was_begun_along_a_travel_is_that_of_this_very_travel(
 def test_anything_else_is_computed_when_it_is_asked_for(
     counted: Counted, early: EarlyDistances, what: str
 ) -> None:
-    early.begin(SQUARED, GROUND, UPDATES, ids(0))
+    early.begin(SQUARED, CONTEXT, UPDATES, ids(0))
     updates, members = copied(0, 1, 3), ids(0)
     if what == "member":
         members = ids(1)
@@ -126,44 +129,44 @@ def test_anything_else_is_computed_when_it_is_asked_for(
     if what == "update":
         updates[ClientId(1)] = UPDATES[ClientId(1)].copy()  # the same numbers, but who knows that
     rule = L2 if what == "rule" else SQUARED
-    ground = DistanceContext((("bias", (2,)),)) if what == "layout" else GROUND
+    context = DistanceContext((("bias", (2,)),)) if what == "layout" else CONTEXT
     if what == "travel":
-        ground = DistanceContext(
-            GROUND.layout, ServerDirection(f32(1.0, 0.0), ids(0), DirectionWeight(1, 1.0, 1.0))
+        context = DistanceContext(
+            CONTEXT.layout, ServerDirection(f32(1.0, 0.0), ids(0), DirectionWeight(1, 1.0, 1.0))
         )
-    found = early(rule, ground, updates, members)
-    assert np.array_equal(found, plain_distances(rule, ground, updates, members))
+    found = early(rule, context, updates, members)
+    assert np.array_equal(found, plain_distances(rule, context, updates, members))
     assert len(counted.asked) == 2
 
 
 def test_nothing_reads_updates_any_more_that_were_dropped(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(SQUARED, GROUND, UPDATES, ids(0))
+    early.begin(SQUARED, CONTEXT, UPDATES, ids(0))
     early.drop()
     early.drop()
-    assert early(SQUARED, GROUND, copied(0, 1), ids(0)).tolist() == [[0.0, 1.0]]
+    assert early(SQUARED, CONTEXT, copied(0, 1), ids(0)).tolist() == [[0.0, 1.0]]
     assert counted.threads[-1] == current_thread().name
 
 
 def test_updates_that_are_begun_anew_take_the_place_of_those_before(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(SQUARED, GROUND, UPDATES, ids(0))
-    early.begin(L2, GROUND, UPDATES, ids(0))
-    assert early(L2, GROUND, copied(0, 3), ids(0)).tolist() == [[0.0, 3.0]]
+    early.begin(SQUARED, CONTEXT, UPDATES, ids(0))
+    early.begin(L2, CONTEXT, UPDATES, ids(0))
+    assert early(L2, CONTEXT, copied(0, 3), ids(0)).tolist() == [[0.0, 3.0]]
     assert len(counted.asked) <= 2
 
 
 def test_an_update_that_is_not_finite_does_not_spoil_the_others(early: EarlyDistances) -> None:
     spoilt = {**UPDATES, ClientId(5): f32(np.inf, np.nan)}
-    early.begin(SQUARED, GROUND, spoilt, ids(0))
-    assert early(SQUARED, GROUND, copied(0, 1, 7), ids(0)).tolist() == [[0.0, 1.0, 49.0]]
+    early.begin(SQUARED, CONTEXT, spoilt, ids(0))
+    assert early(SQUARED, CONTEXT, copied(0, 1, 7), ids(0)).tolist() == [[0.0, 1.0, 49.0]]
 
 
 def test_an_error_in_the_thread_reaches_whoever_asks(early: EarlyDistances) -> None:
-    early.begin(SQUARED, GROUND, {**UPDATES, ClientId(5): f32(1.0)}, ids(0))
+    early.begin(SQUARED, CONTEXT, {**UPDATES, ClientId(5): f32(1.0)}, ids(0))
     with pytest.raises(ValueError, match="differ in length"):
-        early(SQUARED, GROUND, copied(0, 1), ids(0))
+        early(SQUARED, CONTEXT, copied(0, 1), ids(0))
     early.drop()
-    assert early(SQUARED, GROUND, copied(0, 1), ids(0)).tolist() == [[0.0, 1.0]]
+    assert early(SQUARED, CONTEXT, copied(0, 1), ids(0)).tolist() == [[0.0, 1.0]]

@@ -14,7 +14,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
+from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 from tests.clients.played import configured
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_configuration_says_what_members_hold_updates_against() -> None:
     found = load("robust", settings=('protocol.reference="travel"',))
-    assert found.parameters(8).travel == registry.REFERENCES["travel"].travel
-    assert load("robust").parameters(8).travel is None
+    assert found.parameters(8).direction_weight == registry.REFERENCES["travel"].direction_weight
+    assert load("robust").parameters(8).direction_weight is None
     with pytest.raises(ParametersError, match="reference = travel goes with distance = direction"):
         load("smoke", settings=('protocol.reference="travel"',))
     with pytest.raises(ParametersError, match="reference = north is none of own, travel"):

@@ -10,15 +10,14 @@ import pytest
 
 from ledger.distances.fast import distances_with, fast_distances
 from ledger.distances.machine_code import Processor, compiled, this_processor
-from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
-from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.reference.rule import DirectionWeight
+from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
+from ledger.protocol.rules.reference import DirectionWeight
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances
+    from ledger.protocol.rules.distance import DistanceRule, Distances
 
 STEEP = DirectionWeight(window=20, slope=150.0, cap=3.0)
 
@@ -32,7 +31,7 @@ def draws(seed: int, count: int, dimension: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((count, dimension)).astype(np.float32)
 
 
-def ground_of(dimension: int) -> DistanceContext:
+def context_of(dimension: int) -> DistanceContext:
     """Two tensors, cut somewhere in the middle."""
     cut = dimension // 3
     return DistanceContext((("weights", (cut, 1)), ("biases", (dimension - cut,))))
@@ -43,7 +42,7 @@ def pulled(
 ) -> DistanceContext:
     """References that follow a travel as far as these members of a `round_of` agree with it."""
     jury = tuple(ClientId(10 * member) for member in members)
-    return DistanceContext(ground_of(len(vector)).layout, ServerDirection(vector, jury, travel))
+    return DistanceContext(context_of(len(vector)).layout, ServerDirection(vector, jury, travel))
 
 
 def other_tile() -> Distances:
@@ -72,16 +71,16 @@ def require_equal(
     rule: DistanceRule,
     vectors: np.ndarray,
     members: Sequence[int],
-    ground: DistanceContext | None = None,
+    context: DistanceContext | None = None,
 ) -> None:
     """Hold fast distances to a ten-thousandth of what the rule tolerates, pulled to a hundredth."""
-    updates, ground = round_of(vectors), ground or ground_of(vectors.shape[1])
+    updates, context = round_of(vectors), context or context_of(vectors.shape[1])
     asked = [ClientId(10 * member) for member in members]
-    found = fast(rule, ground, updates, asked)
-    expected = plain_distances(rule, ground, updates, asked)
+    found = fast(rule, context, updates, asked)
+    expected = plain_distances(rule, context, updates, asked)
     assert found.dtype == np.float64
     assert found.shape == expected.shape
-    measure = rule.among(updates, ground)
+    measure = rule.among(updates, context)
     margins = [
         [
             measure.tolerance(update, distance)
@@ -89,5 +88,5 @@ def require_equal(
         ]
         for row in expected
     ]
-    parts = 10_000 if ground.pull is None else 100
+    parts = 10_000 if context.server_direction is None else 100
     assert (np.abs(found - expected) <= np.array(margins) / parts).all()

@@ -13,16 +13,20 @@ from ledger.distances.composed_rules import COMPOSED
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.distances.machine_code import machine_code
 from ledger.distances.streaming import RANGE, StreamedSquares
-from ledger.protocol.rules.distance.context import DistanceContext
-from ledger.protocol.rules.distance.direction import DIRECTION
-from ledger.protocol.rules.distance.l2 import L2
-from ledger.protocol.rules.distance.per_tensor import PER_TENSOR
-from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure, plain_distances
-from ledger.protocol.rules.distance.squared import SQUARED
-from ledger.protocol.rules.reference.rule import DirectionWeight
+from ledger.protocol.rules.direction import DIRECTION
+from ledger.protocol.rules.distance import (
+    L2,
+    PER_TENSOR,
+    SQUARED,
+    DistanceContext,
+    DistanceRule,
+    RelativeMeasure,
+    plain_distances,
+)
+from ledger.protocol.rules.reference import DirectionWeight
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
-from tests.distances.support import CODES, draws, ground_of, pulled, require_equal, round_of
+from tests.distances.support import CODES, context_of, draws, pulled, require_equal, round_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,8 +55,8 @@ def test_by_pencil_members_are_rows_as_asked_and_clients_columns_ascending(
         ClientId(client): np.array(vector, dtype=np.float32)
         for client, vector in ((8, [1, 0]), (5, [3, 4]), (2, [0, 0]), (9, [1, 1]))
     }
-    ground = DistanceContext((("a", (1,)), ("b", (1,))))
-    found = fast(rule, ground, updates, [ClientId(9), ClientId(2)])
+    context = DistanceContext((("a", (1,)), ("b", (1,))))
+    found = fast(rule, context, updates, [ClientId(9), ClientId(2)])
     assert np.allclose(found[:, :3], expected, rtol=1e-15)
     assert found[0, 3] == 0
 
@@ -60,17 +64,17 @@ def test_by_pencil_members_are_rows_as_asked_and_clients_columns_ascending(
 def test_directions_by_pencil() -> None:
     # Lengths 1, 1, 8, 0: their median is 1, and 8 is four times twice that: f = 16.
     vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
-    found = fast(DIRECTION, ground_of(2), round_of(vectors), [ClientId(0), ClientId(30)])
+    found = fast(DIRECTION, context_of(2), round_of(vectors), [ClientId(0), ClientId(30)])
     assert found.tolist() == [[0, 2, 64, 4], [4, 4, 4, 4]]
 
 
 def test_directions_along_a_travel_by_pencil() -> None:
     # The members point along it and across it: g is (1 + 0) / 2, and b is 2 g = 1.
     vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
-    ground = pulled(
+    context = pulled(
         np.array([5, 0], np.float32), [0, 1, 3, 9], DirectionWeight(1, slope=2.0, cap=3.0)
     )
-    found = fast(DIRECTION, ground, round_of(vectors), [ClientId(0), ClientId(10)])
+    found = fast(DIRECTION, context, round_of(vectors), [ClientId(0), ClientId(10)])
     assert found.tolist() == [[0, 2, 64, 4], [1, 1, 48, 4]]
 
 
@@ -81,8 +85,8 @@ def test_along_a_travel_it_agrees_with_the_plain_rule(code: str, agreement: floa
     vectors = (vectors + agreement * travel).astype(np.float32)
     vectors[6], vectors[7] = 0, vectors[1]
     vectors[4] *= 50
-    ground = pulled(travel, [0, 1, 4, 6])
-    require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], ground)
+    context = pulled(travel, [0, 1, 4, 6])
+    require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], context)
 
 
 @settings(max_examples=50, deadline=None)
@@ -99,17 +103,17 @@ def test_along_any_travel_it_agrees_with_the_plain_rule_on_any_updates(data: st.
 
 
 def test_a_travel_of_another_length_is_refused() -> None:
-    ground = pulled(np.ones(4, np.float32), [0])
+    context = pulled(np.ones(4, np.float32), [0])
     for compute in (fast, plain_distances):
         with pytest.raises(ValueError, match="differ"):
-            compute(DIRECTION, ground, round_of(draws(0, 3, 5)), [ClientId(0)])
+            compute(DIRECTION, context, round_of(draws(0, 3, 5)), [ClientId(0)])
 
 
 def test_other_rules_pass_a_travel_over() -> None:
-    updates, ground = round_of(draws(0, 3, 5)), pulled(np.ones(5, np.float32), [0])
+    updates, context = round_of(draws(0, 3, 5)), pulled(np.ones(5, np.float32), [0])
     for rule in (SQUARED, L2, PER_TENSOR):
-        found = fast(rule, ground, updates, [ClientId(0)])
-        assert found.tobytes() == fast(rule, ground_of(5), updates, [ClientId(0)]).tobytes()
+        found = fast(rule, context, updates, [ClientId(0)])
+        assert found.tobytes() == fast(rule, context_of(5), updates, [ClientId(0)]).tobytes()
 
 
 def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
@@ -118,7 +122,7 @@ def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
     for place in (0, 7, 8, 511, 512, 513, RANGE - 1, RANGE, dimension - 2, dimension - 1):
         vectors = np.zeros((3, dimension), dtype=np.float32)
         vectors[1, place] = 3
-        found = fast(SQUARED, ground_of(dimension), round_of(vectors), [ClientId(10)])
+        found = fast(SQUARED, context_of(dimension), round_of(vectors), [ClientId(10)])
         assert found.tolist() == [[9, 0, 9]]
 
 
@@ -150,7 +154,7 @@ def test_outliers_do_not_spoil_the_honest_pairs(rule: DistanceRule, scale: float
 def test_errors_are_below_1e_12_beside_attackers_a_million_times_larger(spread: float) -> None:
     vectors = (draws(2, 1, 150_000) + spread * draws(3, 6, 150_000)).astype(np.float32)
     vectors[5] *= np.float32(1e6)
-    found = fast(SQUARED, ground_of(150_000), round_of(vectors), [ClientId(0), ClientId(50)])
+    found = fast(SQUARED, context_of(150_000), round_of(vectors), [ClientId(0), ClientId(50)])
     for row, member in ((0, 0), (1, 5)):
         for client in range(6):
             delta = vectors[client].astype(np.longdouble) - vectors[member]
@@ -179,9 +183,9 @@ def test_numbers_that_are_not_finite_make_what_they_make_by_the_plain_rule(
     vectors = draws(1, 5, 700)
     vectors[2, 600] = odd
     updates, members = round_of(vectors), [ClientId(20), ClientId(30)]
-    found = fast(rule, ground_of(700), updates, members)
+    found = fast(rule, context_of(700), updates, members)
     with np.errstate(invalid="ignore"):
-        expected = plain_distances(rule, ground_of(700), updates, members)
+        expected = plain_distances(rule, context_of(700), updates, members)
     assert np.allclose(found, expected, rtol=1e-13, atol=1e-15, equal_nan=True)
 
 
@@ -208,8 +212,8 @@ def test_updates_may_lie_in_files_and_are_left_as_they_are(
         path.write_bytes(vector.tobytes())
         mapped.append(np.memmap(path, np.float32, "r"))
     members = [ClientId(70), ClientId(0)]
-    found = fast_distances(2)(rule, ground_of(100_003), round_of(mapped), members)
-    again = fast(rule, ground_of(100_003), round_of(vectors), members)
+    found = fast_distances(2)(rule, context_of(100_003), round_of(mapped), members)
+    again = fast(rule, context_of(100_003), round_of(vectors), members)
     assert found.tobytes() == again.tobytes()
     assert np.array_equal(np.stack(mapped), vectors)
 
@@ -220,15 +224,15 @@ def test_a_rule_without_a_kernel_is_computed_by_its_own_plain_code() -> None:
 
     toy = DistanceRule("toy", lambda _updates, _ground: RelativeMeasure(city_blocks), "blocks")
     updates = round_of(np.array([[0, 0], [3, 4]], dtype=np.float32))
-    assert fast(toy, ground_of(2), updates, [ClientId(10)]).tolist() == [[7, 0]]
+    assert fast(toy, context_of(2), updates, [ClientId(10)]).tolist() == [[7, 0]]
 
 
 @RULES
 def test_updates_that_are_no_float32_are_left_to_the_plain_rule(rule: DistanceRule) -> None:
     # Cast to float32 these two would be equal.
     updates = round_of(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-12]]))
-    found = fast(rule, ground_of(2), updates, [ClientId(0)])
-    assert found.tolist() == plain_distances(rule, ground_of(2), updates, [ClientId(0)]).tolist()
+    found = fast(rule, context_of(2), updates, [ClientId(0)])
+    assert found.tolist() == plain_distances(rule, context_of(2), updates, [ClientId(0)]).tolist()
 
 
 @RULES
@@ -238,30 +242,30 @@ def test_a_layout_that_does_not_fit_the_updates_is_read_as_the_plain_rule_reads_
     updates = round_of(draws(0, 3, 9))
     longer, back = (("a", (4,)), ("b", (50,))), (("a", (20,)), ("b", (-11,)))
     for layout in ((), (("a", (4,)),), longer, back):
-        ground = DistanceContext(layout)
-        found = fast(rule, ground, updates, [ClientId(10)])
-        expected = plain_distances(rule, ground, updates, [ClientId(10)])
+        context = DistanceContext(layout)
+        found = fast(rule, context, updates, [ClientId(10)])
+        expected = plain_distances(rule, context, updates, [ClientId(10)])
         assert np.allclose(found, expected, rtol=1e-14, atol=0)
 
 
 @RULES
 def test_nobody_has_no_distances(rule: DistanceRule) -> None:
     updates = round_of(draws(0, 3, 5))
-    assert fast(rule, ground_of(5), updates, []).shape == (0, 3)
-    assert fast(rule, ground_of(5), {}, []).shape == (0, 0)
+    assert fast(rule, context_of(5), updates, []).shape == (0, 3)
+    assert fast(rule, context_of(5), {}, []).shape == (0, 0)
 
 
 @RULES
 def test_updates_of_two_lengths_are_refused(rule: DistanceRule) -> None:
     updates = {ClientId(0): np.zeros(5, np.float32), ClientId(1): np.zeros(4, np.float32)}
     with pytest.raises(ValueError, match="differ in length"):
-        fast(rule, ground_of(5), updates, [ClientId(0)])
+        fast(rule, context_of(5), updates, [ClientId(0)])
 
 
 @RULES
 def test_a_member_without_an_update_is_refused(rule: DistanceRule) -> None:
     with pytest.raises(KeyError):
-        fast(rule, ground_of(5), round_of(draws(0, 3, 5)), [ClientId(1)])
+        fast(rule, context_of(5), round_of(draws(0, 3, 5)), [ClientId(1)])
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 5), (3, 2), (0, 6)])

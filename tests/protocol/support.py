@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
     from ledger.protocol.validation import Violation
 
 DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
@@ -213,7 +213,7 @@ def small_round(
     published = payloads.keys() - set(unpublished)
     held = {client: Payload.of(payloads[client]) for client in sorted(published)}
     way = None if travel is None else f32(*travel)
-    return SmallRound(inputs, Evidence(f32(*model), held, {}, travel=way))
+    return SmallRound(inputs, Evidence(f32(*model), held, {}, displacement=way))
 
 
 def payload_of(update: Sequence[float] | bytes | float, dimension: int) -> bytes:

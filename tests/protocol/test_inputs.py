@@ -17,7 +17,7 @@ from ledger.protocol.inputs import (
 )
 from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.payload import Payload
-from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
+from ledger.protocol.rules.distance import DistanceContext, ServerDirection
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, ids, registry_of
 
@@ -128,25 +128,27 @@ def test_a_dimension_that_is_not_the_models_is_a_mistake(dimension: int) -> None
 
 
 def test_a_travel_is_as_long_as_the_model() -> None:
-    assert Evidence(f32(0.0, 0.0), {}, {}, travel=f32(1.0, 2.0)).dimension == 2
-    with pytest.raises(ValueError, match="a travel of 1 numbers, and d = 2"):
-        Evidence(f32(0.0, 0.0), {}, {}, travel=f32(1.0))
+    assert Evidence(f32(0.0, 0.0), {}, {}, displacement=f32(1.0, 2.0)).dimension == 2
+    with pytest.raises(ValueError, match="1 numbers of displacement, and d = 2"):
+        Evidence(f32(0.0, 0.0), {}, {}, displacement=f32(1.0))
 
 
 def test_evidence_keeps_its_travel_whatever_is_published() -> None:
-    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {}, travel=f32(1.0, 2.0))
+    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {}, displacement=f32(1.0, 2.0))
     for other in (evidence.with_vectors({}), evidence.with_payloads({}), evidence.without(ids(1))):
-        assert other.travel is evidence.travel
+        assert other.displacement is evidence.displacement
 
 
 def test_the_ground_of_a_round_has_the_travel_where_the_rules_have_one() -> None:
     layout, travel = (("w", (1,)),), f32(1.0)
     seats = Participants(ids(7, 2, 5), ids(1, 3), frozenset(ids(2)))
     along = replace(PENCIL, distance="direction", reference="travel")
-    assert along.travel is not None
+    assert along.direction_weight is not None
     assert distance_context(PENCIL, layout, 5, seats, None) == DistanceContext(layout)
     assert distance_context(along, layout, 1, seats, None) == DistanceContext(layout)
-    pull = ServerDirection(travel, ids(5, 7), along.travel)
-    assert distance_context(along, layout, 2, seats, travel) == DistanceContext(layout, pull)
-    with pytest.raises(ValueError, match="round 2 has distances along a travel"):
+    server_direction = ServerDirection(travel, ids(5, 7), along.direction_weight)
+    assert distance_context(along, layout, 2, seats, travel) == DistanceContext(
+        layout, server_direction
+    )
+    with pytest.raises(ValueError, match="distances of round 2 need"):
         distance_context(along, layout, 2, seats, None)

@@ -34,7 +34,7 @@ from ledger.protocol.judgement import (
 )
 from ledger.protocol.payload import Payload
 from ledger.protocol.ranking import rank
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.context import DistanceContext
-    from ledger.protocol.rules.distance.rule import DistanceRule, Layout
+    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Layout
 
 # Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
 VALUES = {0: -1.0, 1: 0.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 3.0, 6: 4.0, 7: 5.0, 8: 60.0}
@@ -212,12 +211,12 @@ def test_distances_can_be_handed_in() -> None:
 
     def counted(
         rule: DistanceRule,
-        ground: DistanceContext,
+        context: DistanceContext,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         asked.append((rule.name, tuple(sorted(updates)), tuple(members)))
-        return plain_distances(rule, ground, updates, members)
+        return plain_distances(rule, context, updates, members)
 
     record = compose_record(small.inputs, small.evidence, small.claims, counted)
     judgement, violations = judge(small.inputs, record, small.evidence, counted)
@@ -497,7 +496,7 @@ def test_without_the_travel_nothing_can_be_judged_scored_or_composed() -> None:
     judgement, violations = judge(unknown.inputs, record, told)
     assert judgement is None
     assert violations == (Violation(ViolationCode.MODEL_UNKNOWN),)
-    with pytest.raises(ValueError, match="round 2 has distances along a travel that is not known"):
+    with pytest.raises(ValueError, match="the distances of round 2 need an unknown displacement"):
         unknown.vector(0)
     with pytest.raises(ValueError, match="not known"):
         unknown.compose()

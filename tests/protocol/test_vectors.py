@@ -24,10 +24,14 @@ from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.aggregation import aggregate
-from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
-from ledger.protocol.rules.distance.direction import DirectionMeasure
-from ledger.protocol.rules.distance.rule import Distances, plain_distances
-from ledger.protocol.rules.reference.travel import displacement
+from ledger.protocol.rules.direction import DirectionMeasure
+from ledger.protocol.rules.distance import (
+    DistanceContext,
+    Distances,
+    ServerDirection,
+    plain_distances,
+)
+from ledger.protocol.rules.reference import displacement
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -162,13 +166,15 @@ def test_distances_along_a_travel(computed_by: Distances, case: dict[str, Any]) 
     }
     members, trainers = clients(case["members"]), clients(case["trainers"])
     models = (np.frombuffer(raw(case[name]), dtype="<f4") for name in ("model_s", "model_t"))
-    rule = REFERENCES["travel"].travel
+    rule = REFERENCES["travel"].direction_weight
     assert rule is not None
-    pull = ServerDirection(displacement(*models), members, rule)
-    measure = DirectionMeasure(updates, pull)
+    server_direction = ServerDirection(displacement(*models), members, rule)
+    measure = DirectionMeasure(updates, server_direction)
     assert measure.multiple == pytest.approx(float.fromhex(case["b"]), rel=1e-9)
     factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
-    found = computed_by(DISTANCES["direction"], DistanceContext(pull=pull), updates, members)
+    found = computed_by(
+        DISTANCES["direction"], DistanceContext(server_direction=server_direction), updates, members
+    )
     for row, expected in zip(found, case["expected"], strict=True):
         for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
             truth, factor = float(row[trainer]), factors[trainer]

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.encoding import sha256
 from ledger.protocol.judgement import rank_trainers
-from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
-from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.reference.travel import displacement
+from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
+from ledger.protocol.rules.reference import displacement
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import drawn_committee, sample_trainers
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from clients.models.model import ParameterVector
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
     from ledger.protocol.types import ClientId, Digest
 
 
@@ -116,7 +115,7 @@ class CommitteeSelection(SelectionRule):
 
     def _ground(self, members: tuple[ClientId, ...]) -> DistanceContext:
         """Return what distances stand on: the layout, and the travel where the rules have one."""
-        travel, number = self.parameters.travel, len(self._models)
+        travel, number = self.parameters.direction_weight, len(self._models)
         if travel is None or number == 1:
             return DistanceContext(self.layout)
         before = self._models[travel.window_start(number) - 1]

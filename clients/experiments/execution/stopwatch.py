@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from clients.models.model import ParameterVector
     from clients.training.port import Evaluation, TrainedUpdate, TrainingJob
-    from ledger.protocol.rules.distance.context import DistanceContext
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
+    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId
 
 TRAINING = "training"
@@ -139,9 +138,9 @@ class _TimedEvaluation(PendingEvaluation):
 
 def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:
     def computed(
-        rule: DistanceRule, ground: DistanceContext, updates: Updates, members: Sequence[ClientId]
+        rule: DistanceRule, context: DistanceContext, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         with stopwatch.timing(SCORING):
-            return distances(rule, ground, updates, members)
+            return distances(rule, context, updates, members)
 
     return computed

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from clients.training.port import Evaluation, TrainingJob
     from clients.training.workers.worker_group import WorkerHandle
     from clients.training.workload import Workload
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
     from ledger.protocol.types import Digest
 
 _VECTORS = 2

@@ -95,6 +95,6 @@ def rounds_of_models(ground: RoundBasis) -> tuple[int, ...]:
         EncodingError: there is no configuration.
     """
     parameters, number = ground.document.parameters, ground.round
-    if parameters.travel is None or not needs_displacement(parameters, number):
+    if parameters.direction_weight is None or not needs_displacement(parameters, number):
         return (number,)
-    return (number, parameters.travel.window_start(number))
+    return (number, parameters.direction_weight.window_start(number))

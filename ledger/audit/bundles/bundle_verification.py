@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.proofs.trust import Trusted
     from ledger.audit.report import Finding, StepReport
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance import Distances
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobReader
 

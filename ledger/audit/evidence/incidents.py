@@ -215,4 +215,4 @@ class _Proposals:
             if data is not None:
                 vectors[digest] = data
         model = held.model if self._model is None else self._model
-        return Evidence(model, payloads, vectors, travel=held.travel)
+        return Evidence(model, payloads, vectors, displacement=held.displacement)

@@ -10,7 +10,7 @@ from ledger.audit.evidence.archive import UnavailableBlob
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import next_model
-from ledger.protocol.rules.reference.travel import displacement
+from ledger.protocol.rules.reference import displacement
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,7 +163,7 @@ class ModelDigests:
         Args:
             inputs: of a round that was opened here.
         """
-        rule = inputs.parameters.travel
+        rule = inputs.parameters.direction_weight
         first = inputs.round if rule is None else rule.window_start(inputs.round)
         self._began = {at: one for at, one in self._began.items() if at >= first}
         return self._began.get(first) if inputs.needs_displacement else None

@@ -17,7 +17,7 @@ from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence, participants_of
 from ledger.protocol.judgement import counted_vectors, rank_trainers
 from ledger.protocol.payload import Payload
-from ledger.protocol.rules.distance.rule import Distances, plain_distances
+from ledger.protocol.rules.distance import Distances, plain_distances
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.scores import COUNTING_MARGINS, DistanceTable
 from ledger.protocol.types import RefusalReason
@@ -91,12 +91,12 @@ class RoundEvidence:
         rule = DISTANCES[self.inputs.parameters.distance]
         if self.record is None or self.lacks_displacement or (rule.needs_all and not self.is_whole):
             return None
-        return DistanceTable(self.inputs, self.updates, self.distances, self.evidence.travel)
+        return DistanceTable(self.inputs, self.updates, self.distances, self.evidence.displacement)
 
     @property
     def lacks_displacement(self) -> bool:
         """Whether distances stand on the way that the model went, and it is not known."""
-        return self.inputs.needs_displacement and self.evidence.travel is None
+        return self.inputs.needs_displacement and self.evidence.displacement is None
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:
@@ -234,7 +234,7 @@ def read_round_evidence(
             else:
                 vectors[digest] = data[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
-    evidence = Evidence(stand_in, payloads, vectors, travel=travel)
+    evidence = Evidence(stand_in, payloads, vectors, displacement=travel)
     return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances)
 
 

@@ -30,7 +30,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
 
 MAX_SAMPLES = 2**53
 """Bound of Σ n_k: sums below it are exact in float64 too."""

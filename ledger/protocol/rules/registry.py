@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.protocol.rules.distance.direction import DIRECTION as DIRECTION_DISTANCE
-from ledger.protocol.rules.distance.l2 import L2
-from ledger.protocol.rules.distance.per_tensor import PER_TENSOR
-from ledger.protocol.rules.distance.squared import SQUARED
-from ledger.protocol.rules.reference.own import OWN
-from ledger.protocol.rules.reference.travel import TRAVEL
-from ledger.protocol.rules.scoring.mean import MEAN
-from ledger.protocol.rules.scoring.median import MEDIAN
-from ledger.protocol.rules.selection.farthest import FARTHEST
-from ledger.protocol.rules.selection.nearest import NEAREST
-from ledger.protocol.rules.selection.within_threshold import WITHIN_THRESHOLD
-from ledger.protocol.rules.threshold.direction import DIRECTION as DIRECTION_THRESHOLD
-from ledger.protocol.rules.threshold.none import NONE
-from ledger.protocol.rules.threshold.spread import SPREAD
+from ledger.protocol.rules import direction, distance, reference, scoring, selection, threshold
 
 if TYPE_CHECKING:
-    from ledger.protocol.rules.distance.rule import DistanceRule
-    from ledger.protocol.rules.reference.rule import ReferenceRule
-    from ledger.protocol.rules.scoring.rule import ScoringRule
-    from ledger.protocol.rules.selection.rule import SelectionRule
-    from ledger.protocol.rules.threshold.rule import ThresholdRule
+    from ledger.protocol.rules.distance import DistanceRule
+    from ledger.protocol.rules.reference import ReferenceRule
+    from ledger.protocol.rules.scoring import ScoringRule
+    from ledger.protocol.rules.selection import SelectionRule
+    from ledger.protocol.rules.threshold import ThresholdRule
 
 DISTANCES: dict[str, DistanceRule] = {
-    rule.name: rule for rule in (SQUARED, L2, PER_TENSOR, DIRECTION_DISTANCE)
+    rule.name: rule
+    for rule in (distance.SQUARED, distance.L2, distance.PER_TENSOR, direction.DIRECTION)
 }
-REFERENCES: dict[str, ReferenceRule] = {rule.name: rule for rule in (OWN, TRAVEL)}
-SCORINGS: dict[str, ScoringRule] = {rule.name: rule for rule in (MEAN, MEDIAN)}
+REFERENCES: dict[str, ReferenceRule] = {
+    rule.name: rule for rule in (reference.OWN, reference.TRAVEL)
+}
+SCORINGS: dict[str, ScoringRule] = {rule.name: rule for rule in (scoring.MEAN, scoring.MEDIAN)}
 THRESHOLDS: dict[str, ThresholdRule] = {
-    rule.name: rule for rule in (NONE, SPREAD, DIRECTION_THRESHOLD)
+    rule.name: rule for rule in (threshold.NONE, threshold.SPREAD, threshold.DIRECTION)
 }
 SELECTIONS: dict[int, SelectionRule] = {
-    rule.number: rule for rule in (NEAREST, FARTHEST, WITHIN_THRESHOLD)
+    rule.number: rule
+    for rule in (selection.NEAREST, selection.FARTHEST, selection.WITHIN_THRESHOLD)
 }

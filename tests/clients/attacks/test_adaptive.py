@@ -20,8 +20,8 @@ from clients.attacks.updates.adaptive.estimate import accepted_up_to
 from clients.attacks.updates.min_max import min_max
 from clients.attacks.updates.update_attack import AttackInput
 from clients.configuration import load
-from ledger.protocol.rules.distance.context import ServerDirection
-from ledger.protocol.rules.distance.direction import DirectionMeasure
+from ledger.protocol.rules.direction import DirectionMeasure
+from ledger.protocol.rules.distance import ServerDirection
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -196,12 +196,12 @@ def test_the_rule_of_directions_accepts_it_in_most_rounds(reference: str) -> Non
         updates = [*honest[:25].astype(np.float32), *[forged] * 5]
         clients = {ClientId(client): update for client, update in enumerate(updates)}
         members = tuple(map(ClientId, range(12)))
-        pull = (
+        server_direction = (
             None
-            if parameters.travel is None
-            else ServerDirection(travel, members, parameters.travel)
+            if parameters.direction_weight is None
+            else ServerDirection(travel, members, parameters.direction_weight)
         )
-        measure = DirectionMeasure(clients, pull)
+        measure = DirectionMeasure(clients, server_direction)
         accepted += np.median([measure.between(forged, updates[c]) for c in members]) < 2
     assert accepted >= 12
 

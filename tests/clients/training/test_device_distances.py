@@ -11,13 +11,13 @@ import torch
 from clients.training.device_distances import BLOCK, engine_distances, torch_distances
 from ledger.distances.fast import fast_distances
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.distance.direction import DIRECTION
+from ledger.protocol.rules.direction import DIRECTION
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
-from tests.distances.support import draws, ground_of, pulled, require_equal, round_of
+from tests.distances.support import context_of, draws, pulled, require_equal, round_of
 
 if TYPE_CHECKING:
-    from ledger.protocol.rules.distance.rule import DistanceRule
+    from ledger.protocol.rules.distance import DistanceRule
 
 by_torch = torch_distances(torch.device("cpu"))
 RULES = pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
@@ -25,8 +25,8 @@ RULES = pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
 
 @RULES
 def test_the_processor_computes_what_an_auditor_does(rule: DistanceRule) -> None:
-    updates, ground = round_of(draws(0, 6, 5_000)), ground_of(5_000)
-    asked = rule, ground, updates, list(updates)[:3]
+    updates, context = round_of(draws(0, 6, 5_000)), context_of(5_000)
+    asked = rule, context, updates, list(updates)[:3]
     expected = fast_distances()(*asked).tobytes()
     assert {engine_distances("cpu", threads)(*asked).tobytes() for threads in (1, 2)} == {expected}
 
@@ -34,7 +34,7 @@ def test_the_processor_computes_what_an_auditor_does(rule: DistanceRule) -> None
 def test_directions_by_pencil() -> None:
     # Lengths 1, 1, 8, 0: their median is 1, and 8 is four times twice that: f = 16.
     vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
-    found = by_torch(DIRECTION, ground_of(2), round_of(vectors), [ClientId(0), ClientId(30)])
+    found = by_torch(DIRECTION, context_of(2), round_of(vectors), [ClientId(0), ClientId(30)])
     assert found.tolist() == [[0, 2, 64, 4], [4, 4, 4, 4]]
 
 
@@ -43,8 +43,8 @@ def test_along_a_travel_torch_agrees_with_the_plain_rule(agreement: float) -> No
     vectors, travel = draws(0, 6, BLOCK + 5), draws(1, 1, BLOCK + 5)[0]
     vectors = (vectors + agreement * travel).astype(np.float32)
     vectors[5] = 0
-    ground = pulled(travel, [0, 4, 5])
-    require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], ground)
+    context = pulled(travel, [0, 4, 5])
+    require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], context)
 
 
 @RULES
@@ -65,13 +65,13 @@ def test_torch_stays_exact_when_updates_are_alike_beside_a_huge_one(
 
 @RULES
 def test_the_bytes_do_not_depend_on_the_callers_threads(rule: DistanceRule) -> None:
-    updates, ground = round_of(draws(8, 9, 9_001)), ground_of(9_001)
+    updates, context = round_of(draws(8, 9, 9_001)), context_of(9_001)
     before = torch.get_num_threads()
     try:
         found = set()
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)
-            found.add(by_torch(rule, ground, updates, list(updates)[:4]).tobytes())
+            found.add(by_torch(rule, context, updates, list(updates)[:4]).tobytes())
     finally:
         torch.set_num_threads(before)
     assert len(found) == 1
@@ -81,7 +81,7 @@ def test_the_bytes_do_not_depend_on_the_callers_threads(rule: DistanceRule) -> N
 def test_updates_of_two_lengths_are_refused_by_torch_too(rule: DistanceRule) -> None:
     updates = {ClientId(0): np.zeros(5, np.float32), ClientId(1): np.zeros(4, np.float32)}
     with pytest.raises(ValueError, match="differ in length"):
-        by_torch(rule, ground_of(5), updates, [ClientId(0)])
+        by_torch(rule, context_of(5), updates, [ClientId(0)])
 
 
 def test_an_unknown_device_is_refused_before_any_distance() -> None:
@@ -93,9 +93,9 @@ def test_an_unknown_device_is_refused_before_any_distance() -> None:
 @RULES
 def test_cuda_repeats_its_own_bytes_and_agrees_with_the_processor(rule: DistanceRule) -> None:
     vectors = draws(9, 12, 200_003)
-    updates, ground = round_of(vectors), ground_of(200_003)
+    updates, context = round_of(vectors), context_of(200_003)
     cuda = engine_distances("cuda")
-    first, again = (cuda(rule, ground, updates, list(updates)[:5]) for _ in range(2))
+    first, again = (cuda(rule, context, updates, list(updates)[:5]) for _ in range(2))
     assert first.tobytes() == again.tobytes()
     require_equal(cuda, rule, vectors, range(5))
     require_equal(cuda, rule, vectors, range(5), pulled(vectors[11], [0, 4, 11]))

@@ -16,9 +16,7 @@ from clients.training.port import TrainingError, TrainingJob
 from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.distance.context import DistanceContext
-from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.distance.squared import SQUARED
+from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import (
     BRANCHED,
@@ -144,9 +142,9 @@ def test_an_evaluation_goes_on_beside_training_and_another_evaluation(
 def test_distances_are_those_of_the_rule(engine: Engine) -> None:
     updates = {ClientId(u.client): u.vector for u in engine.train(START, JOBS[:3])}
     members = sorted(updates)[:2]
-    ground = DistanceContext(CONVOLUTIONAL.layout)
-    found = engine.distances(SQUARED, ground, updates, members)
-    expected = plain_distances(SQUARED, ground, updates, members)
+    context = DistanceContext(CONVOLUTIONAL.layout)
+    found = engine.distances(SQUARED, context, updates, members)
+    expected = plain_distances(SQUARED, context, updates, members)
     assert np.allclose(found, expected, rtol=1e-12, atol=0)
 
 

@@ -16,7 +16,7 @@ from clients.runs.open_run import open_memory_run
 from clients.training.ray_address import require_reachable
 from clients.training.ray_engine import RayEngine
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, workload
 
 SECONDS = 300

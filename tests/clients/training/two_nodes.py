@@ -14,7 +14,7 @@ from ray.cluster_utils import Cluster
 from clients.local_sgd import LocalTraining
 from clients.training.local_engine import LocalEngine
 from clients.training.ray_engine import RayEngine
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from clients.worker.local_updates import LocalUpdates
 from clients.worker.restarting_engine import RestartingEngine
 from clients.worker.round_training import MOST_FAILURES, RoundTraining, TrainingAssignment
 from ledger.protocol.payload import Payload
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, Digest
 from tests.actors.support import DOMAIN
 from tests.clients.worker.together import QuickDisk

@@ -28,7 +28,7 @@ from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.payload import Payload
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, VoteKind
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox

@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
-from ledger.protocol.rules.distance.direction import DirectionMeasure, norm_of
-from ledger.protocol.rules.distance.l2 import l2_distance
-from ledger.protocol.rules.distance.rule import DistanceRule, difference, plain_distances
-from ledger.protocol.rules.distance.squared import squared_distance
-from ledger.protocol.rules.reference.rule import DirectionWeight
+from ledger.protocol.rules.direction import DirectionMeasure, norm_of
+from ledger.protocol.rules.distance import (
+    DistanceContext,
+    DistanceRule,
+    ServerDirection,
+    difference,
+    l2_distance,
+    plain_distances,
+    squared_distance,
+)
+from ledger.protocol.rules.reference import DirectionWeight
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32, ids
@@ -23,14 +28,14 @@ from tests.protocol.support import f32, ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-GROUND = DistanceContext((("weight", (2, 1)), ("bias", (1,))))
+CONTEXT = DistanceContext((("weight", (2, 1)), ("bias", (1,))))
 each_rule = pytest.mark.parametrize("rule", DISTANCES.values(), ids=DISTANCES)
 whole = st.integers(-1000, 1000)
 
 
 def between(name: str, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
     """Return a distance in a round of just these two."""
-    return DISTANCES[name].among(numbered(update, reference), GROUND).between(update, reference)
+    return DISTANCES[name].among(numbered(update, reference), CONTEXT).between(update, reference)
 
 
 def numbered(*updates: NDArray[np.float32]) -> dict[ClientId, NDArray[np.float32]]:
@@ -59,8 +64,8 @@ def test_per_tensor_adds_the_roots_of_the_tensors() -> None:
 
 
 def test_per_tensor_follows_the_layouts_order_and_a_scalar_has_one_number() -> None:
-    ground = DistanceContext((("scale", ()), ("rest", (2,))))
-    measure = DISTANCES["per_tensor"].among({}, ground)
+    context = DistanceContext((("scale", ()), ("rest", (2,))))
+    measure = DISTANCES["per_tensor"].among({}, context)
     assert measure.between(f32(7, 3, 4), f32(0, 0, 0)) == 7 + 5
 
 
@@ -104,8 +109,10 @@ def drawn(
     vector: NDArray[np.float32], *updates: NDArray[np.float32], members: int = 2, slope: float = 1.0
 ) -> DirectionMeasure:
     """Return the measure of a round whose first clients are members, who follow a travel."""
-    pull = ServerDirection(vector, ids(*range(members)), DirectionWeight(20, slope, 3.0))
-    return DirectionMeasure(numbered(*updates), pull)
+    server_direction = ServerDirection(
+        vector, ids(*range(members)), DirectionWeight(20, slope, 3.0)
+    )
+    return DirectionMeasure(numbered(*updates), server_direction)
 
 
 def test_along_a_travel_a_distance_is_the_mean_of_two_by_how_far_the_members_agree_with_it() -> (
@@ -136,9 +143,9 @@ def test_a_travel_that_the_members_go_against_draws_nobody() -> None:
 def test_members_without_an_update_or_with_zeros_do_not_say_how_far_a_travel_draws() -> None:
     with_zeros = drawn(f32(1, 0), f32(0, 0), f32(3, 4), f32(9, 0), members=2)
     assert with_zeros.multiple == pytest.approx(0.6, rel=1e-15)
-    pull = ServerDirection(f32(1, 0), ids(1, 7), DirectionWeight(20, 1.0, 3.0))
+    server_direction = ServerDirection(f32(1, 0), ids(1, 7), DirectionWeight(20, 1.0, 3.0))
     updates = numbered(f32(1, 0), f32(3, 4))
-    assert DirectionMeasure(updates, pull).multiple == pytest.approx(0.6, rel=1e-15)
+    assert DirectionMeasure(updates, server_direction).multiple == pytest.approx(0.6, rel=1e-15)
     assert drawn(f32(1, 0), f32(0, 0), f32(0, 0), f32(9, 0)).multiple == 0.0
 
 
@@ -150,7 +157,7 @@ def test_along_a_travel_zeros_are_nowhere_and_lengths_count_as_ever() -> None:
 
 
 def test_a_travel_is_as_long_as_the_updates() -> None:
-    with pytest.raises(ValueError, match=r"update \(2,\) and travel \(1,\) differ"):
+    with pytest.raises(ValueError, match=r"update \(2,\) and displacement \(1,\) differ"):
         drawn(f32(1), f32(2, 0), f32(1, 1)).between(f32(2, 0), f32(1, 1))
 
 
@@ -176,7 +183,7 @@ def test_a_distance_along_a_travel_is_below_two_where_the_cosine_is_above_zero(
 
 def test_only_direction_leaves_out_members_whose_update_is_zero() -> None:
     for name, rule in DISTANCES.items():
-        measure = rule.among(numbered(f32(0, 0, 0), f32(0, 0, 1)), GROUND)
+        measure = rule.among(numbered(f32(0, 0, 0), f32(0, 0, 1)), CONTEXT)
         assert measure.can_score(f32(0, 0, 1))
         assert measure.can_score(f32(0, 0, 0)) == (name != "direction")
 
@@ -187,7 +194,7 @@ def test_only_direction_depends_on_the_other_updates() -> None:
 
 def test_margins_are_relative_and_of_direction_also_absolute() -> None:
     for name in ("squared", "l2", "per_tensor"):
-        measure = DISTANCES[name].among(numbered(f32(1, 1, 1)), GROUND)
+        measure = DISTANCES[name].among(numbered(f32(1, 1, 1)), CONTEXT)
         assert measure.tolerance(f32(1, 1, 1), 5.0) == 5e-9
         assert measure.tolerance(f32(1, 1, 1), 0.0) == 0.0
     long = DirectionMeasure(numbered(f32(1), f32(1), f32(4)))
@@ -204,20 +211,20 @@ def test_differences_are_taken_in_float64() -> None:
 @each_rule
 def test_updates_of_different_length_have_no_distance(rule: DistanceRule) -> None:
     # An update of length 1 would otherwise be broadcast without a word.
-    measure = rule.among(numbered(f32(1, 2, 3)), GROUND)
+    measure = rule.among(numbered(f32(1, 2, 3)), CONTEXT)
     for other in (f32(1), f32(1, 2, 3, 4)):
         with pytest.raises(ValueError, match="differ"):
             measure.between(f32(1, 2, 3), other)
         with pytest.raises(ValueError, match="updates differ in length"):
-            plain_distances(rule, GROUND, {ClientId(0): f32(1, 2, 3), ClientId(1): other}, ids(0))
+            plain_distances(rule, CONTEXT, {ClientId(0): f32(1, 2, 3), ClientId(1): other}, ids(0))
     with pytest.raises(ValueError, match=r"of shapes \(1,\) and \(2,\) differ"):
         difference(f32(1), f32(1, 2))
 
 
 @each_rule
 def test_a_round_without_members_or_updates_has_an_empty_matrix(rule: DistanceRule) -> None:
-    assert plain_distances(rule, GROUND, {}, ()).shape == (0, 0)
-    assert plain_distances(rule, GROUND, {ClientId(3): f32(1, 1, 1)}, ()).shape == (0, 1)
+    assert plain_distances(rule, CONTEXT, {}, ()).shape == (0, 0)
+    assert plain_distances(rule, CONTEXT, {ClientId(3): f32(1, 1, 1)}, ()).shape == (0, 1)
 
 
 @each_rule
@@ -227,8 +234,8 @@ def test_the_matrix_has_a_row_for_each_member_and_ascending_columns(
 ) -> None:
     members = sorted(updates, reverse=True)[:3]
     shuffled = dict(reversed(updates.items()))
-    found = plain_distances(rule, GROUND, shuffled, members)
-    measure = rule.among(updates, GROUND)
+    found = plain_distances(rule, CONTEXT, shuffled, members)
+    measure = rule.among(updates, CONTEXT)
     assert found.shape == (len(members), len(updates))
     for row, member in zip(found, members, strict=True):
         for value, client in zip(row, sorted(updates), strict=True):
@@ -254,7 +261,7 @@ def test_the_distances_of_whole_numbers_are_exact(
     squares = [int(a - b) ** 2 for a, b in zip(first.tolist(), last.tolist(), strict=True)]
     assert between("squared", first, last) == sum(squares)
     assert between("l2", first, last) == sqrt(sum(squares))
-    ends = prod(GROUND.layout[0][1])
+    ends = prod(CONTEXT.layout[0][1])
     assert between("per_tensor", first, last) == sqrt(sum(squares[:ends])) + sqrt(squares[ends])
 
 

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from ledger.distances.fast import fast_distances
 from ledger.protocol.errors import ParametersError
-from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
-from ledger.protocol.rules.distance.direction import DirectionMeasure
-from ledger.protocol.rules.distance.rule import Distances, plain_distances
-from ledger.protocol.rules.reference.rule import DirectionWeight
-from ledger.protocol.rules.reference.travel import displacement
+from ledger.protocol.rules.direction import DirectionMeasure
+from ledger.protocol.rules.distance import (
+    DistanceContext,
+    Distances,
+    ServerDirection,
+    plain_distances,
+)
+from ledger.protocol.rules.reference import DirectionWeight, displacement
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, f32, ids
@@ -71,28 +74,28 @@ def test_a_travel_begins_so_many_rounds_before_and_at_first_with_the_first_model
 
 def test_a_pull_is_of_one_vector_in_memory() -> None:
     vector = f32(1, 2)
-    pull = ServerDirection(vector, ids(1, 2), TRAVEL)
+    server_direction = ServerDirection(vector, ids(1, 2), TRAVEL)
     again, other = (
         ServerDirection(vector, ids(1, 2), TRAVEL),
         ServerDirection(vector.copy(), ids(1, 2), TRAVEL),
     )
-    assert pull == again
-    assert hash(pull) == hash(again)
-    assert pull != other
-    assert pull != ServerDirection(vector, ids(1), TRAVEL)
-    assert pull != vector.tolist()
-    assert DistanceContext((), pull) == DistanceContext((), again)
-    assert DistanceContext((), pull) != DistanceContext(())
+    assert server_direction == again
+    assert hash(server_direction) == hash(again)
+    assert server_direction != other
+    assert server_direction != ServerDirection(vector, ids(1), TRAVEL)
+    assert server_direction != vector.tolist()
+    assert DistanceContext((), server_direction) == DistanceContext((), again)
+    assert DistanceContext((), server_direction) != DistanceContext(())
 
 
 def test_only_travel_follows_the_travel_and_only_directions_go_with_it() -> None:
-    assert {name: rule.travel for name, rule in REFERENCES.items()} == {
+    assert {name: rule.direction_weight for name, rule in REFERENCES.items()} == {
         "own": None,
         "travel": TRAVEL,
     }
     along = replace(PENCIL, distance="direction", reference="travel")
-    assert along.travel == TRAVEL
-    assert PENCIL.travel is None
+    assert along.direction_weight == TRAVEL
+    assert PENCIL.direction_weight is None
     with pytest.raises(
         ParametersError, match=r"reference = travel goes with distance = direction, not with l2"
     ):
@@ -109,10 +112,10 @@ def test_distances_along_a_travel_are_those_of_decimals(
     vector = displacement(f32(*case["before"]), f32(*case["now"]))
     updates = {ClientId(i): f32(*update) for i, update in enumerate(case["updates"])}
     members = ids(*range(case["members"]))
-    ground = DistanceContext((), ServerDirection(vector, members, TRAVEL))
-    measure = DirectionMeasure(updates, ground.pull)
+    context = DistanceContext((), ServerDirection(vector, members, TRAVEL))
+    measure = DirectionMeasure(updates, context.server_direction)
     assert measure.multiple == pytest.approx(float.fromhex(case["multiple"]), rel=1e-9, abs=1e-11)
-    found = compute(DISTANCES["direction"], ground, updates, members)
+    found = compute(DISTANCES["direction"], context, updates, members)
     expected = np.array([[float.fromhex(one) for one in row] for row in case["expected"]])
     for client, update in updates.items():
         for member in members:

@@ -16,9 +16,9 @@ from ledger.protocol.errors import ParametersError
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure
-from ledger.protocol.rules.scoring.rule import ScoringRule
-from ledger.protocol.rules.threshold.rule import ThresholdRule
+from ledger.protocol.rules.distance import DistanceRule, RelativeMeasure
+from ledger.protocol.rules.scoring import ScoringRule
+from ledger.protocol.rules.threshold import ThresholdRule
 from ledger.protocol.types import AcceptanceForm
 from tests.protocol.support import PENCIL, ids, registry_of, small_round
 from tests.protocol.test_rounds import (
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.selected import SelectionOutcome
-    from ledger.protocol.rules.selection.rule import SelectionRule
+    from ledger.protocol.rules.selection import SelectionOutcome, SelectionRule
 
 SOURCE = Path(__file__).parents[3]
 

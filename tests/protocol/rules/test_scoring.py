@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from ledger.protocol.ranking import score
 from ledger.protocol.rules.registry import SCORINGS
-from ledger.protocol.rules.scoring.mean import mean
-from ledger.protocol.rules.scoring.median import median
+from ledger.protocol.rules.scoring import mean, median
 
 if TYPE_CHECKING:
-    from ledger.protocol.rules.scoring.rule import ScoringRule
+    from ledger.protocol.rules.scoring import ScoringRule
 
 moderate = st.floats(0, 1e6).map(abs)
 each_rule = pytest.mark.parametrize("rule", SCORINGS.values(), ids=SCORINGS)

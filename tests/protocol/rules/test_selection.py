@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from ledger.protocol.encoding import float_bits, word_client
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.registry import SELECTIONS
-from ledger.protocol.rules.selected import SelectionOutcome
-from ledger.protocol.rules.selection.farthest import farthest
-from ledger.protocol.rules.selection.nearest import nearest
-from ledger.protocol.rules.selection.within_threshold import within_threshold
+from ledger.protocol.rules.selection import SelectionOutcome, farthest, nearest, within_threshold
 from ledger.protocol.types import AcceptanceForm, ClientId
 from tests.protocol.support import client_ids, distances, ids
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ledger.protocol.encoding import float_bits
 from ledger.protocol.rules.registry import SCORINGS, THRESHOLDS
-from ledger.protocol.rules.threshold.direction import RIGHT_ANGLE, right_angle
-from ledger.protocol.rules.threshold.spread import SPREAD_FACTOR, spread
+from ledger.protocol.rules.threshold import RIGHT_ANGLE, SPREAD_FACTOR, right_angle, spread
 
 moderate = st.integers(0, 10**6).map(float)
 MEDIAN, MEAN = SCORINGS["median"], SCORINGS["mean"]

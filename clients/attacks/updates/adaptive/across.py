@@ -125,9 +125,9 @@ def _basis(attacker: AttackInput) -> tuple[NDArray[np.float64], float]:
 
 def _multiple(parameters: Parameters, table: NDArray[np.float64]) -> float:
     """Return b, the weight of the travel in a reference, from the colluders' own agreement."""
-    if parameters.travel is None:
+    if parameters.direction_weight is None:
         return 0.0
-    return parameters.travel.multiple(table[:-2, -2].tolist())
+    return parameters.direction_weight.multiple(table[:-2, -2].tolist())
 
 
 def _unit(vector: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:

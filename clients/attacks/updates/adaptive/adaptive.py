@@ -13,7 +13,7 @@ from clients.attacks.updates.adaptive.across import across
 from clients.attacks.updates.adaptive.against import FARTHEST, against
 from clients.attacks.updates.min_max import min_max
 from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
-from ledger.protocol.rules.distance.direction import DIRECTION
+from ledger.protocol.rules.direction import DIRECTION
 from ledger.protocol.types import AcceptanceForm
 
 

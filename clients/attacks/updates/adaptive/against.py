@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.attacks.updates.adaptive.estimate import accepted_up_to, combined
-from ledger.protocol.rules.distance.squared import SQUARED
+from ledger.protocol.rules.distance import SQUARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.attacks.updates.update_attack import AttackInput
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance import Layout
 
 FARTHEST = 100.0
 """Largest multiple of the mean."""

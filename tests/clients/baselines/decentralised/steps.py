@@ -12,7 +12,7 @@ from clients.sections import EvaluationSection
 from clients.training.evaluation_blocks import FinishedEvaluation
 from clients.training.port import Engine, Evaluation, TrainedUpdate
 from clients.training.update_matrix import payload_of
-from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:

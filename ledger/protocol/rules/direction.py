@@ -1,4 +1,4 @@
-"""Distance of directions, bounded for all but the far too long: ours.
+"""The direction distance, ours: bounded for all updates except far too long ones.
 
 Squared distance lets zeros and slightly reversed updates win, because short vectors are near to
 everybody. Here length counts only where it exceeds twice the round's median.
@@ -12,45 +12,44 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol.rules.distance.rule import RELATIVE_TOLERANCE, DistanceRule
-from ledger.protocol.rules.scoring.median import median
+from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, DistanceRule
+from ledger.protocol.rules.scoring import median
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
-    from ledger.protocol.rules.distance.rule import Updates
+    from ledger.protocol.rules.distance import DistanceContext, ServerDirection, Updates
 
 OPPOSITE_DISTANCE = 4.0
 """Squared distance of opposite directions; also of an update that has no direction."""
 
 ABSOLUTE_TOLERANCE = 1e-12
-"""What the margin has beside its relative part, times the length factor."""
+"""Absolute part of the margin, times the length factor."""
 
 SERVER_DIRECTION_TOLERANCE = 1e-10
-"""The same where references follow the travel: its multiple grows with a slope of 150, and so
-does what two sums of one cosine differ by."""
+"""The same with a server direction: its weight grows with a slope of 150, and so does the
+difference between two sums of one cosine."""
 
 
 class DirectionMeasure:
     """‖Δ_k/‖Δ_k‖ − Δ_c/‖Δ_c‖‖² · f_k, with f_k > 1 for updates over twice the median length.
 
-    Where references follow the travel h, it is the mean of this distance and of the one from h,
-    which weighs b: (‖u_k − u_c‖² + b ‖u_k − h‖²) / (1 + b) · f_k. Up to f_k that is below 2 just
-    where the cosine of u_k and u_c + b h is above 0. The sum is not brought to length 1: it can be
-    so short that two who compute it would agree on nothing.
+    With a server direction h it is the mean of this distance and of the one from h, which weighs
+    b: (‖u_k − u_c‖² + b ‖u_k − h‖²) / (1 + b) · f_k. Up to f_k that is below 2 exactly where the
+    cosine of u_k and u_c + b h is above 0. The sum is not normalised: it can be so short that two
+    who compute it would agree on nothing.
     """
 
-    def __init__(self, updates: Updates, pull: ServerDirection | None = None) -> None:
-        self._updates = dict(updates)  # their places in memory stay theirs
-        self._pull = pull
+    def __init__(self, updates: Updates, server_direction: ServerDirection | None = None) -> None:
+        self._updates = dict(updates)  # norms are looked up by the arrays' identity
+        self._server_direction = server_direction
 
     @cached_property
     def _norms(self) -> Mapping[int, float]:
         """Norm of each update of the round, by the array that holds it."""
-        # Not before they are asked for: whoever finds a claim to be the very distance needs none.
+        # Lazily: a claim that equals the recomputed distance needs no norm.
         return {id(update): norm_of(update) for update in self._updates.values()}
 
     @cached_property
@@ -59,42 +58,44 @@ class DirectionMeasure:
         return float(median(norms)) if len(norms) else 0.0
 
     @cached_property
-    def _travel(self) -> NDArray[np.float64] | None:
-        """The travel h, of length 1; None if there is none."""
-        if self._pull is None or not self._pull.vector.any():
+    def _direction(self) -> NDArray[np.float64] | None:
+        """The server direction h, of length 1; None if there is none."""
+        if self._server_direction is None or not self._server_direction.vector.any():
             return None
-        return self._pull.vector.astype(np.float64) / norm_of(self._pull.vector)
+        vector = self._server_direction.vector
+        return vector.astype(np.float64) / norm_of(vector)
 
     @cached_property
-    def _from_travel(self) -> Mapping[int, float]:
+    def _from_direction(self) -> Mapping[int, float]:
         """‖u − h‖² of each update of the round that has a direction, by the array that holds it."""
-        return {id(one): self._to_travel(one) for one in self._updates.values() if one.any()}
+        return {id(u): self._to_direction(u) for u in self._updates.values() if u.any()}
 
     @cached_property
     def multiple(self) -> float:
-        """How much of the travel a reference takes, b; 0 without one.
+        """The weight b of the server direction; 0 without one.
 
         Raises:
-            ValueError: the travel is not as long as the updates.
+            ValueError: the displacement is not as long as the updates.
         """
-        if self._travel is None or self._pull is None:
+        if self._direction is None or self._server_direction is None:
             return 0.0
-        found = [id(self._updates[m]) for m in self._pull.members if m in self._updates]
-        distances = [self._from_travel[one] for one in found if one in self._from_travel]
-        return self._pull.travel.multiple([1 - distance / 2 for distance in distances])
+        members = self._server_direction.members
+        arrays = [id(self._updates[m]) for m in members if m in self._updates]
+        distances = [self._from_direction[a] for a in arrays if a in self._from_direction]
+        return self._server_direction.weight.multiple([1 - d / 2 for d in distances])
 
     def _norm(self, update: NDArray[np.float32]) -> float:
         # Each update has its norm asked for once with every member.
-        found = self._norms.get(id(update))
-        return norm_of(update) if found is None else found
+        norm = self._norms.get(id(update))
+        return norm_of(update) if norm is None else norm
 
-    def _to_travel(self, update: NDArray[np.float32]) -> float:
-        assert self._travel is not None, "asked for where there is one"
-        if update.shape != self._travel.shape:
+    def _to_direction(self, update: NDArray[np.float32]) -> float:
+        assert self._direction is not None, "there is a server direction"
+        if update.shape != self._direction.shape:
             raise ValueError(
-                f"shapes of update {update.shape} and travel {self._travel.shape} differ"
+                f"shapes of update {update.shape} and displacement {self._direction.shape} differ"
             )
-        return _apart(update, self._norm(update), self._travel)
+        return _apart(update, self._norm(update), self._direction)
 
     def factor(self, update: NDArray[np.float32]) -> float:
         """Return f = max(1, ‖Δ‖ / (2 t))², t the median norm; 1 where t is 0."""
@@ -114,21 +115,22 @@ class DirectionMeasure:
         lengths = self._norm(update), self._norm(reference)
         if 0.0 in lengths:
             return OPPOSITE_DISTANCE
-        found = _apart(update, lengths[0], reference.astype(np.float64) / lengths[1])
+        distance = _apart(update, lengths[0], reference.astype(np.float64) / lengths[1])
         b = self.multiple
         if b:
-            known = self._from_travel.get(id(update))
-            to_travel = self._to_travel(update) if known is None else known
-            found = (found + b * to_travel) / (1 + b)
-        return found * self.factor(update)
+            cached = self._from_direction.get(id(update))
+            to_direction = self._to_direction(update) if cached is None else cached
+            distance = (distance + b * to_direction) / (1 + b)
+        return distance * self.factor(update)
 
     def tolerance(self, update: NDArray[np.float32], distance: float) -> float:
         """Return the margin, which has an absolute part: near 0 a relative one means nothing."""
-        absolute = ABSOLUTE_TOLERANCE if self._pull is None else SERVER_DIRECTION_TOLERANCE
+        with_direction = self._server_direction is not None
+        absolute = SERVER_DIRECTION_TOLERANCE if with_direction else ABSOLUTE_TOLERANCE
         return RELATIVE_TOLERANCE * distance + absolute * self.factor(update)
 
     def can_score(self, reference: NDArray[np.float32]) -> bool:
-        """Say whether the member's update points anywhere: zeros are equally far from all."""
+        """Say whether the member's update has a direction: zeros are equally far from all."""
         return bool(reference.any())
 
 
@@ -144,14 +146,9 @@ def _apart(update: NDArray[np.float32], length: float, direction: NDArray[np.flo
     return float(np.dot(delta, delta))
 
 
-def direction_measure(updates: Updates, ground: DistanceContext) -> DirectionMeasure:
-    """Return the measure among these updates.
-
-    Args:
-        updates: all usable updates of the round, trainers' and members'.
-        ground: with what draws the members' references, if anything does.
-    """
-    return DirectionMeasure(updates, ground.pull)
+def direction_measure(updates: Updates, context: DistanceContext) -> DirectionMeasure:
+    """Return the measure among all usable updates of a round."""
+    return DirectionMeasure(updates, context.server_direction)
 
 
 DIRECTION = DistanceRule(

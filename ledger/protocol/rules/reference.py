@@ -1,0 +1,101 @@
+"""Reference rules: a member compares updates with its own, or also with the server direction.
+
+Late in training honest updates are nearly orthogonal, so that the sign of a cosine between two of
+them is nearly a coin toss. The recent global displacement, w_s − w_t, is much longer than any one
+update, the chain commits to both of its ends, and everybody can compute it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ledger.protocol.rules.scoring import median
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionWeight:
+    """The weight of the server direction in a member's reference.
+
+    Attributes:
+        window: rounds that the displacement is taken over; fewer in the first ones.
+        slope: weight for each unit of the members' agreement with it.
+        cap: the largest weight.
+    """
+
+    window: int
+    slope: float
+    cap: float
+
+    def multiple(self, cosines: Sequence[float]) -> float:
+        """Return b = min(cap, slope · max(0, g)), 0 without any cosine.
+
+        A committee that moves against the displacement, or across it, gives it no weight: where
+        attackers once led the model, the displacement is theirs.
+
+        Args:
+            cosines: of each member's update and the displacement; g is their median.
+        """
+        if not cosines:
+            return 0.0
+        agreement = float(median(np.array(cosines, dtype=np.float64)))
+        return min(self.cap, self.slope * max(0.0, agreement))
+
+    def window_start(self, round_number: int) -> int:
+        """Return s, the round whose model a round's displacement starts from; 1 at first."""
+        return max(1, round_number - self.window)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRule:
+    """A rule for the reference that members compare updates with.
+
+    Attributes:
+        name: as in TOML and in the run document.
+        direction_weight: of the server direction; None for the members' own updates alone.
+        distance: name of the only distance that it goes with; None for any.
+        sentence: addition to the distance, for a reader; empty for none.
+    """
+
+    name: str
+    direction_weight: DirectionWeight | None
+    distance: str | None
+    sentence: str
+
+
+def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return w_s − w_t, which points as the updates do that made it.
+
+    Args:
+        before: w_s, shape (d,).
+        now: w_t, shape (d,).
+
+    Returns:
+        Shape (d,), each number one subtraction in float32. All zeros, which have no direction,
+        where one of them is not finite.
+
+    Raises:
+        ValueError: the models differ in length.
+    """
+    if before.shape != now.shape:
+        raise ValueError(f"models of shapes {before.shape} and {now.shape} differ")
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = before.astype(np.float32) - now.astype(np.float32)
+    return difference if np.isfinite(difference).all() else np.zeros_like(difference)
+
+
+OWN = ReferenceRule(name="own", direction_weight=None, distance=None, sentence="")
+
+TRAVEL = ReferenceRule(
+    name="travel",
+    direction_weight=DirectionWeight(window=20, slope=150.0, cap=3.0),
+    distance="direction",
+    sentence="along the model's travel",
+)

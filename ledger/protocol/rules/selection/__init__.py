@@ -1,1 +1,0 @@
-"""Which trainers of a ranking enter the model (section "Selection Strategy")."""

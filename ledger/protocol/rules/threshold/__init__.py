@@ -1,1 +1,0 @@
-"""Up to which distance strategy III accepts: what the committee certifies beside the ranking."""
