@@ -498,7 +498,7 @@ def test_without_the_travel_nothing_can_be_judged_scored_or_composed() -> None:
     assert violations == (Violation(ViolationCode.MODEL_UNKNOWN),)
     with pytest.raises(ValueError, match="the distances of round 2 need an unknown displacement"):
         unknown.vector(0)
-    with pytest.raises(ValueError, match="not known"):
+    with pytest.raises(ValueError, match="unknown displacement"):
         unknown.compose()
 
 
