@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ledger.protocol.descriptions import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 from ledger.protocol.encoding import float_from_bits, word_client, word_distance
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.rules.selection import SelectionOutcome
 from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason
 
 if TYPE_CHECKING:
@@ -162,18 +161,18 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     parameters = document.parameters
     rule = SELECTIONS[parameters.strategy]
     distances = {word_client(word): word_distance(word) for word in event.ranking}
-    selected = SelectionOutcome(
-        accepted=accepted,
-        edge=distances[event.accepted[0 if rule.form is AcceptanceForm.LAST else -1]],
-        threshold=float_from_bits(event.threshold_bits),
-        threshold_sentence=THRESHOLDS[parameters.threshold].sentence,
+    selection = rule.sentence(
+        accepted,
+        distances[event.accepted[0 if rule.form is AcceptanceForm.LAST else -1]],
+        float_from_bits(event.threshold_bits),
+        THRESHOLDS[parameters.threshold].sentence,
     )
     taken = SCORINGS[parameters.scoring].sentence
     measured = DISTANCES[parameters.distance].sentence
     # In round 1 the model has not gone anywhere yet.
     along = REFERENCES[parameters.reference].sentence if event.round > 1 else ""
     where = f"to the members, {along}" if along else "to the members"
-    return f"the {taken} of their {measured} {where}; {rule.sentence(selected)}"
+    return f"the {taken} of their {measured} {where}; {selection}"
 
 
 def _vote(

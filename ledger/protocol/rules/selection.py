@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,24 +10,12 @@ from ledger.protocol.encoding import word_client
 from ledger.protocol.types import AcceptanceForm, ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionOutcome:
-    """The figures of the sentence that explains a selection.
-
-    Attributes:
-        accepted: size of S_a.
-        edge: the accepted distance nearest to those refused.
-        threshold: the certified threshold, 0 without one.
-        threshold_sentence: name of the threshold.
-    """
-
-    accepted: int
-    edge: float
-    threshold: float
-    threshold_sentence: str
+Sentence = Callable[[int, float, float, str], str]
+"""Explains a selection by the size of S_a, the accepted distance nearest to those refused, the
+certified threshold (0 without one) and the threshold's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +35,7 @@ class SelectionRule:
     name: str
     form: AcceptanceForm
     select: Callable[[Sequence[int], int, int], tuple[ClientId, ...]]
-    sentence: Callable[[SelectionOutcome], str]
+    sentence: Sentence
 
     @property
     def needs_threshold(self) -> bool:
@@ -80,19 +69,19 @@ def within_threshold(
     return tuple(word_client(word) for word in ranking[: within or accepted])
 
 
-def _nearest_sentence(outcome: SelectionOutcome) -> str:
-    return f"the {outcome.accepted} nearest were accepted, up to distance {outcome.edge:.6g}."
+def _nearest_sentence(accepted: int, edge: float, _threshold: float, _name: str) -> str:
+    return f"the {accepted} nearest were accepted, up to distance {edge:.6g}."
 
 
-def _farthest_sentence(outcome: SelectionOutcome) -> str:
-    return f"the {outcome.accepted} farthest were accepted, from distance {outcome.edge:.6g} on."
+def _farthest_sentence(accepted: int, edge: float, _threshold: float, _name: str) -> str:
+    return f"the {accepted} farthest were accepted, from distance {edge:.6g} on."
 
 
-def _threshold_sentence(outcome: SelectionOutcome) -> str:
-    limit = f"{outcome.threshold_sentence} of {outcome.threshold:.6g}"
-    if outcome.edge > outcome.threshold:
-        return f"none lies within {limit}, so the {outcome.accepted} nearest were accepted."
-    return f"the {outcome.accepted} within {limit} were accepted."
+def _threshold_sentence(accepted: int, edge: float, threshold: float, name: str) -> str:
+    limit = f"{name} of {threshold:.6g}"
+    if edge > threshold:
+        return f"none lies within {limit}, so the {accepted} nearest were accepted."
+    return f"the {accepted} within {limit} were accepted."
 
 
 NEAREST = SelectionRule(1, "I", AcceptanceForm.FIRST, nearest, _nearest_sentence)

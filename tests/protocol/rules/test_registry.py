@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.selection import SelectionOutcome, SelectionRule
+    from ledger.protocol.rules.selection import SelectionRule
 
 SOURCE = Path(__file__).parents[3]
 
@@ -53,8 +53,8 @@ def twelve(member_distances: Sequence[NDArray[np.float64]], scoring: ScoringRule
     return 12.0
 
 
-def _sentence(found: SelectionOutcome) -> str:
-    return f"the {found.accepted} of the toy strategy were accepted."
+def _sentence(accepted: int, _edge: float, _threshold: float, _name: str) -> str:
+    return f"the {accepted} of the toy strategy were accepted."
 
 
 TOY_DISTANCE = DistanceRule(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ledger.protocol.encoding import float_bits, word_client
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.registry import SELECTIONS
-from ledger.protocol.rules.selection import SelectionOutcome, farthest, nearest, within_threshold
+from ledger.protocol.rules.selection import farthest, nearest, within_threshold
 from ledger.protocol.types import AcceptanceForm, ClientId
 from tests.protocol.support import client_ids, distances, ids
 
@@ -64,14 +64,14 @@ def test_the_three_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
 
 
 def test_each_strategy_has_a_sentence() -> None:
-    found = SelectionOutcome(2, 1.5, 0.0, "no threshold")
-    assert SELECTIONS[1].sentence(found) == "the 2 nearest were accepted, up to distance 1.5."
-    assert SELECTIONS[2].sentence(found) == "the 2 farthest were accepted, from distance 1.5 on."
-    within = SelectionOutcome(4, 1.5, 2.0, "the committee's own spread")
-    assert SELECTIONS[3].sentence(within) == (
+    outcome = (2, 1.5, 0.0, "no threshold")
+    assert SELECTIONS[1].sentence(*outcome) == "the 2 nearest were accepted, up to distance 1.5."
+    assert SELECTIONS[2].sentence(*outcome) == "the 2 farthest were accepted, from distance 1.5 on."
+    within = (4, 1.5, 2.0, "the committee's own spread")
+    assert SELECTIONS[3].sentence(*within) == (
         "the 4 within the committee's own spread of 2 were accepted."
     )
-    outside = SelectionOutcome(2, 2.5, 2.0, "a right angle")
-    assert SELECTIONS[3].sentence(outside) == (
+    outside = (2, 2.5, 2.0, "a right angle")
+    assert SELECTIONS[3].sentence(*outside) == (
         "none lies within a right angle of 2, so the 2 nearest were accepted."
     )
