@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.adversaries.faults import MemberFault
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.preparation import open_measure, prepare
 from clients.simulation import SimulatedActors, Simulation
 from ledger.actors.actor_context import ActorContext
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.population import Population
     from ledger.audit.report import AuditReport

@@ -11,7 +11,7 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run, open_run
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.storage.blobs import MemoryBlobs

@@ -29,7 +29,7 @@ from rich.table import Table
 from api.serve import serve
 from api.settings import Settings
 from cli.application import app
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
 from ledger.chain.contract.deployment import connect

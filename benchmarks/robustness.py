@@ -23,7 +23,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from clients.comparison import Comparison, Trial
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.methods import METHODS, Averaging, Committee
 from clients.processes import in_processes
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.processes import in_processes
 from clients.runs.open_run import open_memory_run
 from ledger.protocol.encoding import word_client

@@ -38,7 +38,7 @@ from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.onboarding.owners import Owners
     from ledger.chain.contract.manifest import Manifest
 
@@ -69,8 +69,9 @@ def deploy(
 
     With --dry-run it ends with 2 if the sender does not own enough.
     """
-    from clients.configuration import load
-    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE, shared_configuration
+    from clients.configuration.loading import load
+    from clients.onboarding.owners import shared_configuration
+    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
     from clients.runs.preparation import prepare
 
     name, settings = one_name(name, old_name), tuple(setting or ())

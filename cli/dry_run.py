@@ -21,7 +21,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from cli.sender import Sender
     from cli.target import Target
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.onboarding.owners import Owners
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.rpc_reader import RpcSettings

@@ -87,7 +87,7 @@ def simulated(
     Anybody derives them from the run's seed. They are for trying a federation out: never send
     anything of value to one of them.
     """
-    from clients.configuration import load
+    from clients.configuration.loading import load
     from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
     from clients.simulated_keys import simulated_keys
     from ledger.chain.addresses import checksum

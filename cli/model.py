@@ -100,7 +100,7 @@ def evaluate(
     Data and model are those of a run's configuration, a preset or a file: what the model file says
     of itself is only shown.
     """
-    from clients.configuration import load
+    from clients.configuration.loading import load
     from clients.models.model_file import read_model_file
     from clients.runs.run_folder import run_folder
     from clients.runs.stored_model import quality_of
@@ -138,7 +138,7 @@ def _require_inputs_here(paths: RunPaths, document: RunDocument) -> None:
     Raises:
         ConfigurationError: names the difference, with both digests.
     """
-    from clients.configuration import load
+    from clients.configuration.loading import load
     from clients.runs.stored_model import require_inputs_of
 
     configuration = load(path=paths.configuration)

@@ -126,7 +126,7 @@ def _settings(
         ConfigurationError: the folder holds something, there are fewer clients than workers, or
             the run's seeds can be predicted.
     """
-    from clients.configuration import plain_values
+    from clients.configuration.parsing import plain_values
     from clients.onboarding.seed_policy import require_unpredictable
     from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
 

@@ -20,7 +20,7 @@ from cli.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.onboarding.owners import Owners
     from clients.onboarding.registration import Registry
 
@@ -66,9 +66,8 @@ def register(
     refuses other samples, and you can show later what you have trained on. The beacon
     is a block's hash unless the settings say another.
     """
-    from clients.onboarding.owners import owner_samples
+    from clients.onboarding.owners import owner_samples, shared_configuration
     from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
-    from clients.onboarding.seed_policy import shared_configuration
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 
@@ -114,8 +113,8 @@ def gather(
     with the contract's. With the settings that they have agreed to it checks these as well, and
     prints the command that deploys the run.
     """
+    from clients.onboarding.owners import shared_configuration
     from clients.onboarding.registration import combined_registry, encode_registry, read_entry
-    from clients.onboarding.seed_policy import shared_configuration
     from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 
     _require_new(out)

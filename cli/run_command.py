@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.run import Run
     from ledger.chain.ports import ChainWriter
@@ -168,7 +168,7 @@ def _configuration(
     settings: tuple[str, ...],
 ) -> Configuration:
     """Return the configuration of a preset or file, or (None) the recorded one of a run."""
-    from clients.configuration import load
+    from clients.configuration.loading import load
     from clients.runs.existing_run import recorded_configuration, require_new
 
     if source is None:

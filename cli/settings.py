@@ -32,13 +32,13 @@ def settings(
 
     A setting is given as --set section.key=value, or in a TOML file; see docs/configuration.md.
     """
-    from clients import settings_sheet as sheet
+    from clients.configuration import settings_reference as reference
 
     lists: dict[str, Callable[[], Sequence[Any]]] = {
-        "data": lambda: [*_of_section("data"), *sheet.data_settings()],
-        "attacks": sheet.attacks,
-        "faults": sheet.faults,
-        "rules": sheet.rules,
+        "data": lambda: [*_of_section("data"), *reference.data_settings()],
+        "attacks": reference.attacks,
+        "faults": reference.faults,
+        "rules": reference.rules,
     }
     found = lists.get(what or "", lambda: _of_section(what))()
     rows = [asdict(one) for one in found]
@@ -57,9 +57,9 @@ def _of_section(what: str | None) -> list[Any]:
     Raises:
         ConfigurationError: there is no such section or list.
     """
-    from clients import settings_sheet as sheet
+    from clients.configuration import settings_reference as reference
 
-    every = sheet.settings()
+    every = reference.settings()
     found = [one for one in every if what in {None, one.name, one.name.rpartition(".")[0]}]
     if not found:
         names = dict.fromkeys(one.name.rpartition(".")[0] for one in every if "." in one.name)

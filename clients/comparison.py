@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from clients.configuration import checked
+from clients.configuration.loading import checked
 from clients.experiments.baselines.federated import FederatedSettings, run_federated
 from clients.methods import METHODS, Averaging
 from clients.runs.open_run import open_run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.methods import Committee, Method
     from ledger.chain.ports import ChainWriter
     from ledger.storage.blobs import BlobStore

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.configuration import checked, load
+from clients.configuration.loading import checked, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from ledger.protocol.parameters import Parameters
 
 RULES = frozenset({"strategy", "scoring", "distance", "reference", "threshold"})

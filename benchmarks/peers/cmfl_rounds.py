@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
 from benchmarks.workloads import read_workload
-from clients.configuration import checked
+from clients.configuration.loading import checked
 from clients.runs.open_run import open_memory_run, open_run
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.workloads import Workload
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.run import Run
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.comparison import Outcome
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from ledger.audit.report import AuditReport
 
 ADVERSARY_SETTINGS = (
@@ -91,7 +91,7 @@ def configuration_of(rounds: int) -> Configuration:
     Args:
         rounds: of each run.
     """
-    from clients.configuration import load
+    from clients.configuration.loading import load
 
     return load("digits", settings=(*ADVERSARY_SETTINGS, f"protocol.rounds={rounds}"))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.comparison import Outcome
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from ledger.audit.report import AuditReport
 
 SHOWN_RUN = "I-attacked-seed0"

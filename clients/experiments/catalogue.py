@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from clients.configuration.errors import first_error
 from clients.experiments.definition import Definition
 from clients.experiments.definition_checks import require_consistent
-from clients.first_fault import first_fault
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
@@ -56,7 +56,7 @@ def definition_of(text: str, name: str) -> Definition:
     try:
         definition = Definition.model_validate(values)
     except ValidationError as error:
-        raise ConfigurationError(f"experiment {name}: {first_fault(error)}") from error
+        raise ConfigurationError(f"experiment {name}: {first_error(error)}") from error
     require_consistent(definition, name)
     return definition
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.datasets.registry import data_digest
 from clients.experiments.cells import Cell, Trial, digest_of
 from clients.experiments.definition import ANY, DATA
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.definition import AxisPoint, Definition, Method, Quick, Tuning
 
 

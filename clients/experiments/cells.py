@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.+]+")

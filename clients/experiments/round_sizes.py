@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.configuration import load, plain_values
-from clients.sections import ProtocolSection
+from clients.configuration.loading import load
+from clients.configuration.parsing import plain_values
+from clients.configuration.schema import ProtocolSection
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import (
     MAX_MEMBERS,
@@ -20,7 +21,7 @@ from ledger.protocol.parameters import (
 )
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
 
 MOST_DIGITS = 6
 """A rate is kept in millionths."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from ledger.protocol.documents.run import RunDocument
 
 SUFFIXES = (".npz", ".safetensors")

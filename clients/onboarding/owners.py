@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clients.configuration.loading import checked
+from clients.configuration.parsing import plain_values
+from clients.configuration.schema import MaliceSection
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
+from clients.onboarding.seed_policy import require_unpredictable, set_block_beacon
 from clients.random_streams import named_stream
-from clients.sections import MaliceSection
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.registration import data_salt
 from ledger.protocol.types import NO_DIGEST
@@ -18,7 +21,7 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import FederatedData
     from ledger.protocol.signing import KeySigner
     from ledger.protocol.types import Digest, RegisteredClient
@@ -35,6 +38,34 @@ class Owners:
 
     clients: tuple[RegisteredClient, ...]
     data: tuple[Digest, ...]
+
+
+def shared_configuration(
+    preset: str | None = None,
+    path: Path | None = None,
+    settings: tuple[str, ...] = (),
+    *,
+    allow_predictable: bool = False,
+) -> Configuration:
+    """Return the configuration of a run that several owners share.
+
+    Args:
+        preset: as `clients.configuration.loading.load` takes it.
+        path: the same.
+        settings: the same.
+        allow_predictable: accept seeds that can be predicted.
+
+    Returns:
+        The checked configuration; its beacon is a block's hash where none is given.
+
+    Raises:
+        ConfigurationError: `load` refuses it, or its seeds can be predicted.
+    """
+    values = plain_values(preset, path, settings)
+    set_block_beacon(values)
+    configuration = checked(values)
+    require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable)
+    return configuration
 
 
 def owner_samples(

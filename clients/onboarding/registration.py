@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from ledger.protocol.signing import Signer
 
 VERSION = 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clients.configuration import checked, with_settings
+from clients.configuration.parsing import parse, with_settings
 from clients.datasets.registry import PATH_OPTIONS
 from clients.models.model_binding import RECORDED_FILE
 from clients.models.registry import MODELS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from ledger.protocol.documents.run import RunDocument
 
 _LOCAL = ("data.path", "model.name", "machine", "evaluation")
@@ -68,7 +68,7 @@ def configuration_from_document(
         with_settings(values, (setting,))
     _require_known_model(values["model"]["name"], settings)
     _require_files_of_options(values["model"]["options"])
-    configuration = checked(values)
+    configuration = parse(values)
     if configuration.parameters(document.parameters.dimension) != document.parameters:
         raise ConfigurationError("the run document has parameters that no configuration comes to")
     return configuration

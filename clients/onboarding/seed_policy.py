@@ -7,46 +7,12 @@ committee and its primary. That is for simulation; a block's hash is known to no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from clients.configuration import checked, plain_values
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from clients.configuration import Configuration
-
 ALLOW_PREDICTABLE = "--allow-predictable-seeds"
-
-
-def shared_configuration(
-    preset: str | None = None,
-    path: Path | None = None,
-    settings: tuple[str, ...] = (),
-    *,
-    allow_predictable: bool = False,
-) -> Configuration:
-    """Return the configuration of a run that several owners share.
-
-    Args:
-        preset: as `clients.configuration.load` takes it.
-        path: the same.
-        settings: the same.
-        allow_predictable: accept seeds that can be predicted.
-
-    Returns:
-        The checked configuration; its beacon is a block's hash where none is given.
-
-    Raises:
-        ConfigurationError: `load` refuses it, or its seeds can be predicted.
-    """
-    values = plain_values(preset, path, settings)
-    set_block_beacon(values)
-    configuration = checked(values)
-    require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable)
-    return configuration
 
 
 def set_block_beacon(values: dict[str, Any]) -> None:

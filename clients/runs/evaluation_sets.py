@@ -12,8 +12,8 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.attacks.data.data_attack import DataAttack
+    from clients.configuration.schema import EvaluationSection
     from clients.datasets.federated_data import FederatedData
-    from clients.sections import EvaluationSection
 
 TEST = "test"
 TRAINING = "training"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.run_folder import run_folder
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.protocol.errors import ConfigurationError
@@ -12,7 +12,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from ledger.chain.contract.manifest import Manifest
 
 

@@ -13,7 +13,7 @@ from clients.datasets.own import OWN
 from clients.models.model_binding import require_bound_model
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
     from ledger.protocol.documents.run import RunDocument

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.sections import EvaluationSection
+    from clients.configuration.schema import EvaluationSection
     from clients.training.port import Engine, Evaluation, PendingEvaluation
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.parameters import Parameters

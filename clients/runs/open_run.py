@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.runs.metrics import Measure
     from clients.runs.preparation import Watched
     from ledger.chain.ports import ChainWriter

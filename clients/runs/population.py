@@ -9,12 +9,13 @@ from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
 from clients.attacks.data.poisoning import poisoned
 from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.updates.update_attack import attack_parameters
+from clients.configuration.errors import naming_setting
 from clients.datasets.data_binding import simulated_digests
 from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
-from clients.of_setting import of_setting
 from clients.onboarding.owners import Owners, data_of_owners
 from clients.random_streams import named_stream
 from clients.simulated_keys import simulated_signers
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from clients.attacks.data.data_attack import DataAttack
     from clients.attacks.updates.update_attack import AttackParameters
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
     from ledger.protocol.signing import KeySigner
@@ -115,16 +116,16 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     data_attack = DATA_ATTACKS.get(malice.attack or "")
     data = clean
     if data_attack is not None:
-        with of_setting("malice.attack"):
-            data = poisoned(clean, malicious, data_attack, configuration.attack_parameters(), seed)
+        with naming_setting("malice.attack"):
+            data = poisoned(clean, malicious, data_attack, attack_parameters(malice), seed)
     honest = [client for client in range(clients) if client not in set(attackers)]
-    with of_setting("malice.members"):
+    with naming_setting("malice.members"):
         members = assign_faults(
             honest,
             {MemberFault(name): count for name, count in sorted(malice.members.items())},
             named_stream(seed, "member faults"),
         )
-    with of_setting("malice.trainers"):
+    with naming_setting("malice.trainers"):
         trainers = assign_faults(
             [client for client in honest if client not in members],
             {TrainerFault(name): count for name, count in sorted(malice.trainers.items())},
@@ -141,7 +142,7 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
         malicious=malicious,
         attack=None if data_attack else malice.attack,
         data_attack=data_attack,
-        attack_parameters=configuration.attack_parameters(),
+        attack_parameters=attack_parameters(malice),
         member_faults={ClientId(client): fault for client, fault in members.items()},
         trainer_faults={ClientId(client): fault for client, fault in trainers.items()},
         device=configuration.machine.device,

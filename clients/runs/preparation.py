@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import Samples
     from clients.onboarding.owners import Owners
     from clients.training.port import Engine

@@ -11,7 +11,7 @@ from ledger.protocol.encoding import sha256, vector_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
     from clients.runs.run_folder import RunFolder

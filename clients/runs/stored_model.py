@@ -22,7 +22,7 @@ from clients.runs.input_binding import require_bound_inputs
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
     from clients.models.model_file import StoredModel

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.configuration import checked
+from clients.configuration.loading import checked
 from clients.onboarding.seed_policy import set_block_beacon
 from clients.testnet.kinds import ChainKind, StoreKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 from api.serve import server_for
 from api.settings import Settings
 from api.sockets import listening_socket, url_of
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -11,7 +11,7 @@ import pytest
 from api.settings import Settings
 from api.verifications.task import AuditTask
 from api.verifications.worker import run_audit, summary_of
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
 from ledger.audit.codes import Need

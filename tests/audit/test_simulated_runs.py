@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
 from ledger.audit.codes import AuditOutcome, FindingKind

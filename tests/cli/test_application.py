@@ -18,7 +18,7 @@ import typer
 
 from cli import application, verbosity
 from cli.verbosity import Verbosity
-from clients.configuration import PRESETS
+from clients.configuration.parsing import PRESETS
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
 from tests.processes import PATIENCE_SECONDS

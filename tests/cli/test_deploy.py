@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.preparation import prepare
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -16,7 +16,7 @@ import pytest
 
 from cli.console import plain, print_line, print_table
 from cli.log import shown_as_lines
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.population import populate, run_document
 from ledger.chain.contract.deployment import (
     DEPLOYMENT_GAS,

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from clients.onboarding import preflight
+from clients.onboarding.owners import shared_configuration
 from clients.onboarding.preflight import CheckState
 from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
-from clients.onboarding.seed_policy import shared_configuration
 from clients.simulated_keys import simulated_signers
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot

@@ -12,7 +12,7 @@ from cli import network_process
 from cli.exit_codes import WRONG
 from cli.network import patience_seconds, round_line, strain_warning
 from clients.adversaries.faults import MemberFault
-from clients.configuration import plain_values
+from clients.configuration.parsing import plain_values
 from clients.testnet.kinds import ChainKind
 from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
 from clients.testnet.round_watch import WatchedRound

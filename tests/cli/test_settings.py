@@ -11,8 +11,9 @@ import pytest
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
-from clients.configuration import Configuration, load
-from clients.settings_sheet import settings
+from clients.configuration.loading import load
+from clients.configuration.schema import Configuration
+from clients.configuration.settings_reference import settings
 from ledger.protocol.errors import CmflError
 from tests.cli.conftest import refusal, succeeds
 

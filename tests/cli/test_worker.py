@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
 from clients.runs.preparation import prepare
 from clients.simulated_keys import simulated_keys

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
 from ledger.chain.contract.committee_ledger import LedgerWriter
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.population import Population
     from clients.runs.run import Run

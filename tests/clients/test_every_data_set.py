@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
 
 REAL = Path(__file__).parents[3] / "shared" / "data"

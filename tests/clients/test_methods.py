@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.methods import METHODS, Averaging, Committee
 from ledger.io.home import RUN_NAME
 from ledger.protocol.rules import registry

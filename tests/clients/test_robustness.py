@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from ledger.protocol.encoding import word_client
 from tests.clients.played import FIVE_MEMBERS

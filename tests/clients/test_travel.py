@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit

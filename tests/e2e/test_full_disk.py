@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.existing_run import recorded_configuration
 from clients.runs.open_run import open_run
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

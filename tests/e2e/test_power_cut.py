@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.existing_run import recorded_configuration
 from clients.runs.open_run import open_run
 from ledger.io.home import DISK, Disk, Home

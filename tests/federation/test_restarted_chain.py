@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from cli.options import KEY_VARIABLE
-from clients.configuration import plain_values
+from clients.configuration.parsing import plain_values
 from clients.simulated_keys import simulated_signers
 from clients.testnet.chain_node import ANVIL_TEST_KEY
 from clients.testnet.kinds import ChainKind, StoreKind

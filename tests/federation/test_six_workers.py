@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from clients.configuration import plain_values
+from clients.configuration.parsing import plain_values
 from clients.testnet.kinds import ChainKind, StoreKind
 from clients.testnet.local_network import LocalNetwork
 from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from benchmarks.paper.theorem.problem import ConvexProblem
     from benchmarks.paper.theorem.selection_rules import SelectionRule
     from benchmarks.paper.theorem.training_path import StepSize, TrainingPath
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
 
 MODEL = "softmax"

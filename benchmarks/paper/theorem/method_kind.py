@@ -10,7 +10,7 @@ from clients.experiments.kinds.method_kind import MethodRound, MethodRun
 from clients.runs.metrics import Quality
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
     from clients.experiments.kinds.method_kind import MethodTask
 

@@ -7,7 +7,7 @@ w_k instead, as in the authors' code, and is far easier to detect.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,11 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from clients.configuration.schema import Attacked, Attacking, MaliceSection
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance import Layout
 
 Update = NDArray[np.float32]
-
-Attacked = Literal["update", "weights"]
-"""The vector that an attack changes."""
-
-Attacking = Literal["members"]
-"""A restriction to attackers on the committee; trainers are honest until they are elected."""
 
 NO_FACTOR = 1.0
 """Factor of an attack without a free parameter."""
@@ -45,6 +40,11 @@ class AttackParameters:
     factor: float | None = None
     on: Attacked | None = None
     only: Attacking | None = None
+
+
+def attack_parameters(malice: MaliceSection) -> AttackParameters:
+    """Return the settings that an attack takes from a configuration."""
+    return AttackParameters(malice.factor, malice.on, malice.only)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

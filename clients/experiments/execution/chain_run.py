@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.cells import Cell
     from clients.experiments.kinds.method_kind import MethodRun, MethodTask
     from ledger.audit.report import AuditReport

@@ -13,7 +13,7 @@ from clients.runs.preparation import open_measure, with_training_path
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.baselines.round import BaselineRound
     from clients.experiments.baselines.traffic import RoundTraffic
     from clients.experiments.kinds.method_kind import MethodTask

@@ -13,7 +13,7 @@ from clients.runs.metrics import Quality
 from clients.runs.open_run import open_memory_run
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
     from clients.experiments.kinds.method_kind import MethodTask
     from clients.runs.metrics import RoundMetrics

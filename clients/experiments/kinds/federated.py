@@ -16,7 +16,7 @@ from ledger.protocol.parameters import parts_per_million, rounded_share
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
     from clients.experiments.kinds.method_kind import MethodRun, MethodTask
     from ledger.protocol.parameters import Parameters

@@ -10,7 +10,7 @@ from clients.experiments.kinds.baseline import cmfl_parameters, open_population
 from clients.experiments.kinds.decentralised import play_decentralised, require_options
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
     from clients.experiments.kinds.method_kind import MethodRun, MethodTask
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
     from clients.experiments.execution.stopwatch import Stopwatch
     from clients.runs.metrics import Quality

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
     from clients.worker.behaviour import WorkerBehaviour

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.settings import Settings
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.open_run import open_run
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.storage.blobs import FolderBlobs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from clients.adversaries.attackers import Attackers, AttackRound, malicious_clients
 from clients.attacks.registry import ATTACKS
 from clients.attacks.updates.update_attack import (
-    Attacked,
     AttackInput,
     AttackParameters,
     Update,
     UpdateAttack,
 )
-from clients.configuration import load
+from clients.configuration.loading import load
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Attacked
 
 SEED = bytes(range(32))
 UPDATES = {ClientId(client): np.full(3, client, dtype=np.float32) for client in (9, 2, 5, 7)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from clients.attacks.registry import ATTACKS
 from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
 from tests.seeds import first_that_shows
 

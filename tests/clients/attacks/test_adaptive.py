@@ -19,7 +19,7 @@ from clients.attacks.updates.adaptive.against import (
 from clients.attacks.updates.adaptive.estimate import accepted_up_to
 from clients.attacks.updates.min_max import min_max
 from clients.attacks.updates.update_attack import AttackInput
-from clients.configuration import load
+from clients.configuration.loading import load
 from ledger.protocol.rules.direction import DirectionMeasure
 from ledger.protocol.rules.distance import ServerDirection
 from ledger.protocol.types import ClientId

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.experiments.baselines.committee_traffic import CommitteeTraffic
 from clients.runs.open_run import open_memory_run
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope

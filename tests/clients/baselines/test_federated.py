@@ -12,7 +12,7 @@ from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
 from clients.aggregators.registry import aggregator_named
 from clients.attacks.updates.update_attack import AttackParameters
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.experiments.baselines.federated import (
     FederatedServer,
     FederatedSettings,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.datasets.own import MOST_NUMBERS, OwnOptions, read_own, trial_data
 from clients.datasets.registry import DATASETS, DataChoice, data_digest, load_dataset, verify_choice
 from clients.datasets.settings_table import parse_settings

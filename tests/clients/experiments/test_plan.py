@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.experiments.catalogue import definition_named, names
 from clients.experiments.plan import ExperimentPlan, plan_experiment
 from clients.experiments.round_sizes import load_that_fits, rate_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.onboarding.registration import (
     RegistryEntry,
     combined_registry,
@@ -21,7 +21,7 @@ from ledger.protocol.signing import KeySigner
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.onboarding.registration import Registry
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Address

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.onboarding.own_samples import own_part, own_parts
 from clients.onboarding.run_configuration import configuration_from_document
 from clients.runs.population import populate, run_document

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.onboarding.own_samples import own_parts
 from clients.onboarding.owners import owner_samples
 from clients.onboarding.registration import combined_registry, proposal_digest, signed_entry

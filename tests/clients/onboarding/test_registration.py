@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.onboarding.registration import (
     RegistryEntry,
     combined_registry,

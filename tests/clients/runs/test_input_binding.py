@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cli.options import KEY_VARIABLE
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.datasets.data_binding import samples_digest_of
 from clients.models.model_binding import option_files
 from clients.onboarding.own_samples import own_parts
@@ -34,7 +34,7 @@ from ledger.storage.blobs import FolderBlobs
 from tests.cli.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
 
 NET = """
 import numpy as np

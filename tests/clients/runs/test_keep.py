@@ -74,7 +74,7 @@ def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
     lacking: Iterable[Step],
 ) -> None:
     whole = player.play(*SETTINGS)
-    monkeypatch.setattr("clients.runs.open_run.Cast", overlapping)
+    monkeypatch.setattr("clients.runs.open_run.SimulatedActors", overlapping)
     kept = other.play(*SETTINGS, f"machine.keep={keep}")
     assert kept.head == whole.head
     assert other.metrics() == player.metrics()

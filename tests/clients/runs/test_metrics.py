@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
+from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
 from clients.models.evaluation import evaluate
 from clients.runs.evaluation_sets import TEST, TRAINING, client_set, measured_sets
-from clients.sections import EvaluationSection
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of, recorded_configuration
 from clients.runs.open_run import open_run
 from ledger.actors.journal import FileJournal, begin_run, require_journal

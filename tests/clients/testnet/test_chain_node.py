@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import plain_values
+from clients.configuration.parsing import plain_values
 from clients.testnet.chain_node import ChainNode
 from clients.testnet.kinds import ChainKind
 from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace

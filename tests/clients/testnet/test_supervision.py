@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clients.configuration import plain_values
+from clients.configuration.parsing import plain_values
 from clients.testnet.chain_node import ChainNode, free_port
 from clients.testnet.kinds import ChainKind
 from clients.testnet.local_network import LocalNetwork, wait_for_port

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from clients.configuration import checked, load
+from clients.configuration.loading import checked, load
 from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
 from clients.local_sgd import LocalTraining, batches
 from clients.models.model import load_vector, trainable

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
 from clients.training.ray_address import require_reachable
 from clients.training.ray_engine import RayEngine

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
@@ -31,7 +31,7 @@ from tests.seeds import first_that_shows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
     from clients.training.port import Engine
     from ledger.chain.memory.memory_ledger import MemoryLedger
     from ledger.chain.round_ledger import RoundHistory

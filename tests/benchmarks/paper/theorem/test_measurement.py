@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from benchmarks.paper.theorem.measurement import theorem_row
-from clients.configuration import Configuration, load
+from clients.configuration.loading import load
 from clients.experiments.definition import Method
 from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
 
 SMALL = ("protocol.rounds=3",)
 

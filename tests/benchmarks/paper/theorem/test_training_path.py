@@ -11,7 +11,7 @@ from benchmarks.paper.theorem.bound import bound_after
 from benchmarks.paper.theorem.problem import problem_of
 from benchmarks.paper.theorem.selection_rules import AveragingSelection, CommitteeSelection
 from benchmarks.paper.theorem.training_path import PathSettings, follow_path
-from clients.configuration import load
+from clients.configuration.loading import load
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import ClientId
 from tests.clients.theory.pencil import MU, ONE_SAMPLE, OPPOSED, divided

@@ -10,7 +10,7 @@ import pytest
 
 from clients.adversaries.faults import FAVOURS
 from clients.attacks.data.registry import DATA_ATTACKS
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.models.evaluation import evaluate
 from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, measured_sets
 from clients.runs.metrics import RoundMetrics

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from clients.runs.metrics import ModelGauge
-from clients.sections import EvaluationSection
 from clients.training.evaluation_blocks import FinishedEvaluation
 from clients.training.port import Engine, Evaluation, TrainedUpdate
 from clients.training.update_matrix import payload_of

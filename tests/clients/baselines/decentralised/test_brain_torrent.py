@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clients.adversaries.attackers import Attackers
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.experiments.baselines.decentralised.brain_torrent import (
     BrainTorrentSettings,
     ModelVersions,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.adversaries.attackers import Attackers
-from clients.configuration import load
+from clients.configuration.loading import load
 from clients.experiments.baselines.decentralised.gossip import (
     GossipSettings,
     draw_sources,

@@ -1,7 +1,7 @@
-"""Every setting, rule, attack and fault with what there is to know of it, read from the code.
+"""Reference of all settings, rules, attacks and faults, read from the code.
 
-A setting's sentence is the text under it in `clients/sections.py`; what it may be, its type and the
-registries say; what an attack or a fault does, its own docstring.
+A setting's sentence is the text under it in `clients/configuration/schema.py`, its range follows
+from type and registries; the sentence of an attack or a fault is its docstring.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from clients.adversaries.faulty_members import MEMBERS
 from clients.adversaries.faulty_trainers import TRAINERS, UnusableTrainer
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
-from clients.configuration import Configuration
+from clients.configuration.schema import Configuration, Section
 from clients.datasets.partition.registry import PARTITIONS
 from clients.datasets.registry import DATASETS
 from clients.models.registry import MODELS
-from clients.sections import Section
 from ledger.protocol.parameters import RANGES
 from ledger.protocol.rules import registry
 
@@ -274,21 +273,19 @@ def _bounds(metadata: Iterable[object]) -> Iterator[str]:
 
 def _sentences() -> dict[tuple[str, str], str]:
     """Return the text under each setting, by class and key."""
-    found = {}
-    for module in ("sections.py", "configuration.py"):
-        tree = ast.parse((files("clients") / module).read_text("utf-8"))
-        classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
-        for one in classes:
-            for field, text in zip(one.body, one.body[1:], strict=False):
-                match field, text:
-                    case (
-                        ast.AnnAssign(target=ast.Name(id=key)),
-                        ast.Expr(value=ast.Constant(value=str(said))),
-                    ):
-                        found[one.name, key] = said
-                    case _:
-                        pass  # a method, or a setting without a text
-    return found
+    texts = {}
+    tree = ast.parse((files("clients.configuration") / "schema.py").read_text("utf-8"))
+    for section in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for field, text in zip(section.body, section.body[1:], strict=False):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=key)),
+                    ast.Expr(value=ast.Constant(value=str(sentence))),
+                ):
+                    texts[section.name, key] = sentence
+                case _:
+                    pass  # a method, or a setting without a text
+    return texts
 
 
 def _first_line(text: str | None) -> str:

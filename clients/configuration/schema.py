@@ -1,7 +1,11 @@
-"""The sections of a run's configuration: each setting with its type, default and what it is.
+"""The configuration of a run: each setting with its type, default and description.
 
-The text under a setting is what `cmfl settings` says of it; what it may be, pydantic and the
-registries say. What settings have to do with one another is checked in `clients.configuration`.
+The text under a setting is what `cmfl settings` prints. Rules that join several settings, and names
+in registries, are checked by `parsing`, those of attacks and faults by `loading`.
+
+What changes the result is recorded on the chain by digest; how fast and where a run is computed
+(`machine`), and what is measured of it (`evaluation`), is not, so that the same run on more workers
+has the same configuration.
 """
 
 from __future__ import annotations
@@ -9,11 +13,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from clients.attacks.updates.update_attack import Attacked, Attacking
 from clients.datasets.registry import DataChoice
+from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
 from ledger.protocol.errors import ParametersError
@@ -31,6 +36,10 @@ from ledger.protocol.types import Beacon, Quorum
 _BY_VALUE = Field(strict=False)
 """An enumeration's member may be given by its value, which is all that TOML knows."""
 
+Attacked = Literal["update", "weights"]
+"""The vector that an attack changes."""
+Attacking = Literal["members"]
+"""A restriction to attackers on the committee; trainers are honest until they are elected."""
 Count = Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 TrainingPath = Literal["auto", "plain", "lockstep"]
@@ -261,3 +270,49 @@ class MachineSection(Section):
     def cluster(self) -> str | None:
         """The address of the Ray cluster that is asked for, None if none is."""
         return (self.ray_address or LOCAL) if self.engine == "ray" else None
+
+
+class Configuration(Section):
+    """Everything about a run."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Of all chance in the run."""
+    protocol: ProtocolSection
+    data: DataSection = DataSection()
+    model: ModelSection = ModelSection()
+    training: TrainingSection = TrainingSection(local_steps=5)
+    malice: MaliceSection = MaliceSection()
+    evaluation: EvaluationSection = EvaluationSection()
+    machine: MachineSection = MachineSection()
+
+    def parameters(self, dimension: int) -> Parameters:
+        """Return the protocol's parameters.
+
+        Args:
+            dimension: d, from the model.
+        """
+        return self.protocol.parameters(dimension)
+
+    def local_training(self) -> LocalTraining:
+        """Return how each client trains."""
+        return LocalTraining(**self.training.model_dump(exclude={"path"}))
+
+    def on_path(self, path: TrainingPath) -> Configuration:
+        """Return the configuration with its training path settled.
+
+        Args:
+            path: what "auto" comes to here; a path that is given stays.
+        """
+        if self.training.path != "auto":
+            return self
+        training = self.training.model_copy(update={"path": path})
+        return self.model_copy(update={"training": training})
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what is recorded on the chain by digest: what the result follows from."""
+        left_out = {"protocol", "evaluation", "machine"}
+        return self.model_dump(exclude=left_out, exclude_none=True)
+
+    def to_toml(self) -> str:
+        """Return the configuration as TOML that `load` reads back."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))

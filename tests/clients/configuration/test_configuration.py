@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clients.attacks.updates.update_attack import AttackParameters
-from clients.configuration import PRESETS, checked, load
+from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
+from clients.configuration.loading import checked, load
+from clients.configuration.parsing import PRESETS
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
@@ -21,7 +22,7 @@ from ledger.protocol.types import Beacon, Quorum
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.configuration import Configuration
+    from clients.configuration.schema import Configuration
 
 
 def said_of(*settings: str, preset: str = "smoke") -> str:
@@ -298,7 +299,7 @@ def test_what_an_attack_is_made_on_is_recorded_only_where_it_is_said() -> None:
     silent, said = load("smoke", settings=attack), load(settings=(*attack, "malice.on=weights"))
     assert not {"on", "only"} & silent.recorded()["malice"].keys()
     assert said.recorded()["malice"]["on"] == "weights"
-    assert said.attack_parameters() == AttackParameters(on="weights")
+    assert attack_parameters(said.malice) == AttackParameters(on="weights")
 
 
 def test_what_changes_no_result_is_not_recorded() -> None:

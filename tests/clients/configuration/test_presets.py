@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from cli.checks.training import checks
-from clients.configuration import PRESETS, Configuration, load
+from clients.configuration.loading import load
+from clients.configuration.parsing import PRESETS
 from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
 from ledger.protocol.errors import ConfigurationError
 from tests.cli.conftest import refusal
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 

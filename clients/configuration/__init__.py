@@ -1,0 +1,1 @@
+"""The configuration of a run: its settings, how they are read, checked and described."""

@@ -1,0 +1,87 @@
+"""Loading a configuration that is to be run, with every name and rule checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.registry import ATTACKS
+from clients.attacks.updates.update_attack import attack_parameters
+from clients.configuration.parsing import parse, plain_values
+from clients.configuration.schema import MaliceSection
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.configuration.schema import Configuration
+
+
+def load(
+    preset: str | None = None, path: Path | None = None, settings: tuple[str, ...] = ()
+) -> Configuration:
+    """Return the configuration of a preset or a file, with settings of the command line on top.
+
+    Args:
+        preset: one of `PRESETS`; the default is "digits" where no file is given.
+        path: a TOML file.
+        settings: `section.key=value` of each, the value in TOML's notation, or a bare word.
+
+    Returns:
+        The checked configuration.
+
+    Raises:
+        ConfigurationError: both preset and file, an unreadable file, or a setting that is
+            unknown, of the wrong type or out of range.
+    """
+    return checked(plain_values(preset, path, settings))
+
+
+def checked(values: dict[str, Any]) -> Configuration:
+    """Return the configuration behind plain values.
+
+    Args:
+        values: sections and their keys.
+
+    Raises:
+        ConfigurationError: names the first setting that is wrong, and the rule.
+    """
+    configuration = parse(values)
+    _require_malice(configuration.malice)
+    return configuration
+
+
+def _require_malice(malice: MaliceSection) -> None:
+    """Refuse attacks and faults that there are not, and settings of an attack that has none.
+
+    Raises:
+        ConfigurationError: names the value and what is known.
+    """
+    attacks = ATTACKS | DATA_ATTACKS
+    named = [] if malice.attack is None else [malice.attack]
+    for what, name, known in (
+        *(("attack: unknown attack", name, [*attacks]) for name in named),
+        *(("members: unknown member fault", name, [*MemberFault]) for name in malice.members),
+        *(("trainers: unknown trainer fault", name, [*TrainerFault]) for name in malice.trainers),
+    ):
+        if name not in known:
+            raise ConfigurationError(f"malice.{what} {name!r}; known are {', '.join(known)}")
+    if malice.attack is None:
+        for name in ("malicious_rate", "factor", "on", "only"):
+            if getattr(malice, name) != MaliceSection.model_fields[name].default:
+                raise ConfigurationError(f"malice.{name} is set, but malice.attack is not")
+        return
+    attacks[malice.attack].factor_for(attack_parameters(malice))
+    for name in ("on", "only"):
+        if getattr(malice, name) is not None and malice.attack in DATA_ATTACKS:
+            raise ConfigurationError(
+                f"malice.{name} is set, but attack {malice.attack!r} is on training samples, not "
+                "on what is sent"
+            )
+    # A rate of 0 that is given stays: it is where a comparison over rates begins.
+    if "malicious_rate" not in malice.model_fields_set:
+        raise ConfigurationError(
+            f"malice.attack = {malice.attack} needs malice.malicious_rate, the share of the "
+            "clients that attack; without it nobody would"
+        )
