@@ -107,7 +107,7 @@ def prune(
     An audit of such a round says what is not there, and ends incomplete (exit code 3).
     """
     from ledger.actors.payload_removal import removable_payloads
-    from ledger.chain.contract.final_ledger import FinalLedger
+    from ledger.chain.contract.committee_ledger import FinalLedger
 
     where = Target(home, run, contract, rpc_url, chain_id, blobs_at)
     store = _store(where)

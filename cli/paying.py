@@ -219,7 +219,7 @@ def _pay_some(node: RpcChain, some: Sequence[str], wei: int, payments: _Payments
 def _received(pending: InFlightTransaction) -> Receipt:
     while True:
         try:
-            receipt = pending.look()
+            receipt = pending.poll()
         except NotServedError:
             receipt = None  # asked again, until the payment's time is over
         if receipt is not None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from clients.models.model import Model
-    from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Digest
 
 MAX_FOLDER_FILES = 10_000
@@ -76,29 +74,6 @@ def require_same(subject: str, bound: str, here: str) -> None:
     """
     if here != bound:
         raise ConfigurationError(f"{subject} was {bound}, and is {here}: put back what it was")
-
-
-def require_bound_model(document: RunDocument, model: Model) -> None:
-    """Reject another model than the run was deployed with.
-
-    Raises:
-        ConfigurationError: names the file or part that differs, with both digests.
-    """
-    bound, here = document.experiment.get("model"), model.recorded()
-    bound = bound if isinstance(bound, dict) else {}
-    subject = f"model.name = {model.name!r}: the sha256 of its code"
-    require_same(subject, document.model_source.hex(), model.source.hex())
-    options = bound.get("options")
-    for name, digest in model.option_files.items():
-        was = options.get(name) if isinstance(options, dict) else None
-        require_same(f"model.options.{name} = {model.options[name]!r}: its file", str(was), digest)
-    subject = f"model.name = {model.name!r}: the digest of its frozen parameters and buffers"
-    require_same(subject, document.frozen_state.hex(), model.frozen_state.hex())
-    if bound != here or model.layout != document.layout:
-        raise ConfigurationError(
-            f"the model {model.name!r} is not the one that the run was deployed with: it has other "
-            f"tensors or options"
-        )
 
 
 def package_of(module: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""A run's inputs as they are on this machine, held against those that its document binds."""
+"""Verification of a run's inputs on this machine against its document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from clients.datasets.data_binding import (
     simulated_digests,
 )
 from clients.datasets.own import OWN
-from clients.models.model_binding import require_bound_model
+from clients.models.model_binding import require_same
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
@@ -22,19 +23,42 @@ if TYPE_CHECKING:
 def require_bound_inputs(
     document: RunDocument, configuration: Configuration, model: Model, data: FederatedData
 ) -> None:
-    """Refuse other code, files, frozen state or samples than a run was begun with.
+    """Reject other code, files, frozen state or samples than the run was deployed with.
 
     Args:
         document: of the run.
-        configuration: as it is here.
+        configuration: of this machine.
         model: of that configuration.
         data: of that configuration, before any client poisons its own.
 
     Raises:
-        ConfigurationError: names the first that differs, with both digests.
+        ConfigurationError: names the first difference, with both digests.
     """
     require_bound_model(document, model)
     require_bound_files(document, configuration.data.choice())
     if data.name != OWN.name:
         digests = simulated_digests(data, configuration.seed)
         require_bound_samples(document, digests, data.sample_counts)
+
+
+def require_bound_model(document: RunDocument, model: Model) -> None:
+    """Reject another model than the run was deployed with.
+
+    Raises:
+        ConfigurationError: names the file or part that differs, with both digests.
+    """
+    bound, here = document.experiment.get("model"), model.recorded()
+    bound = bound if isinstance(bound, dict) else {}
+    subject = f"model.name = {model.name!r}: the sha256 of its code"
+    require_same(subject, document.model_source.hex(), model.source.hex())
+    options = bound.get("options")
+    for name, digest in model.option_files.items():
+        was = options.get(name) if isinstance(options, dict) else None
+        require_same(f"model.options.{name} = {model.options[name]!r}: its file", str(was), digest)
+    subject = f"model.name = {model.name!r}: the digest of its frozen parameters and buffers"
+    require_same(subject, document.frozen_state.hex(), model.frozen_state.hex())
+    if bound != here or model.layout != document.layout:
+        raise ConfigurationError(
+            f"the model {model.name!r} is not the one that the run was deployed with: it has other "
+            f"tensors or options"
+        )

@@ -13,8 +13,7 @@ from clients.runs.population import Population, populate, run_document
 from clients.runs.run_folder import run_folder
 from clients.training.engine_factory import open_engine
 from clients.training.path_planner import plan
-from ledger.chain.contract.deployment import deploy
-from ledger.chain.contract.deployment_lock import deployment_lock
+from ledger.chain.contract.deployment import deploy, deployment_lock
 from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
 from ledger.io.home import DISK
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.abi import refusal
 from ledger.chain.contract.calls import encode_call
 from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.reverts import refusal
 from ledger.chain.ports import TransactionRevertedError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from contracts.build import HERE, SOURCES
-from ledger.chain.contract import abi, calls, reverts
+from ledger.chain.contract import abi, calls
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol import encoding, errors
 from ledger.protocol.ledger_state import EquivocationReport, StatementKind, registry_batches
@@ -259,4 +259,4 @@ def test_commitments_without_a_signature_each_are_refused(
     data = abi.call_data("commit_updates", 1, [(0, digest_of("payload"))], signatures)
     with pytest.raises(TransactionRevertedError) as caught:
         chain.send(twins.ledger.address, data, 1_000_000)
-    assert reverts.refusal(caught.value).__class__ is errors.SignatureCountError
+    assert abi.refusal(caught.value).__class__ is errors.SignatureCountError

@@ -23,10 +23,10 @@ from clients.testnet.local_network import LocalNetwork
 from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
+from ledger.chain.contract.abi import refusal
 from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, decode_call, encode_call
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
-from ledger.chain.contract.reverts import refusal
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.io.home import Home

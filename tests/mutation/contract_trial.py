@@ -82,7 +82,7 @@ def measure(paths: Sequence[str], folder: Path) -> dict[str, Any]:
         paths: files of tests.
         folder: a temporary one.
     """
-    from ledger.chain.contract import abi, reverts
+    from ledger.chain.contract import abi
 
     tests = testing.Tests(None, 600.0, to_the_end=True)
     met: defaultdict[str, set[str]] = defaultdict(set)
@@ -94,9 +94,7 @@ def measure(paths: Sequence[str], folder: Path) -> dict[str, Any]:
         met[reason or ""].add(tests.running)
         return reason
 
-    # The writer reads them by a name of its own; tests of the constructor ask directly.
-    for module in (abi, reverts):
-        vars(module)["revert_reason"] = noted
+    vars(abi)["revert_reason"] = noted
     code = testing.run(tests, paths, folder, DESELECTED)
     return {
         "code": code,

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.models.model_binding import require_bound_model
 from clients.models.registry import model_named
 from clients.onboarding.own_samples import own_parts
 from clients.onboarding.run_configuration import configuration_from_document
 from clients.onboarding.seed_policy import require_unpredictable
 from clients.runs.evaluation_sets import TEST
+from clients.runs.input_binding import require_bound_model
 from clients.training.engine_factory import open_engine
 from clients.worker.behaviour import HONEST
 from clients.worker.executors import SingleThreadExecutor

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
@@ -20,8 +20,11 @@ from eth_utils.abi import (
 
 from ledger.chain.contract.abi_words import decode_words
 from ledger.chain.ports import NotServedError
-from ledger.protocol.errors import ChainError
+from ledger.protocol.errors import REFUSALS, ChainError, CmflError
 from ledger.protocol.keccak import keccak
+
+if TYPE_CHECKING:
+    from ledger.chain.ports import TransactionRevertedError
 
 ERROR_SELECTOR = keccak(b"Error(string)")[:4]
 
@@ -149,6 +152,14 @@ def revert_reason(data: bytes) -> str | None:
         return cast("str", decode(["string"], data[4:])[0])
     except (DecodingError, UnicodeDecodeError):
         return None
+
+
+def refusal(error: TransactionRevertedError) -> CmflError:
+    """Return the refusal that a revert's reason names; a ChainError for any other reason."""
+    reason = revert_reason(error.data)
+    if reason in REFUSALS:
+        return REFUSALS[reason]()
+    return ChainError(f"the contract refuses: {reason}" if reason else str(error))
 
 
 @lru_cache(maxsize=64)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ledger.chain.addresses import eip55, to_canonical
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.event_logs import RecordedEvent, decode_log
 from ledger.chain.contract.plausibility import require_possible_event
-from ledger.chain.contract.reverts import refusal
 from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError, TransactionRevertedError
 from ledger.protocol import encoding, ledger_state
@@ -183,7 +182,7 @@ class LedgerStorage:
         try:
             data = self.chain.call(self.address, abi.call_data(function, *arguments), block_number)
         except TransactionRevertedError as error:
-            raise refusal(error) from error
+            raise abi.refusal(error) from error
         if not data:
             raise ChainError(f"there is no committee ledger at {self.address}")
         return abi.result_of(function, data)
@@ -390,6 +389,27 @@ class CommitteeLedger(LedgerStorage):
         return self.chain.head().number if to_block is None else to_block
 
 
+class FinalLedger(CommitteeLedger):
+    """The contract at the newest final block wherever no block is named.
+
+    A reorganisation may reopen a round that has ended at the head; payloads removed by then would
+    be lost. Every method may also raise ChainError if the chain has final blocks and its node names
+    none.
+    """
+
+    @classmethod
+    def of(cls, ledger: CommitteeLedger) -> Self:
+        """Return the final view of a contract."""
+        return cls(ledger.chain, ledger.address, ledger.from_block)
+
+    def state(self, block_number: int | None = None) -> LedgerSnapshot:
+        """Return the contract's storage after a block, None for the newest final one."""
+        return super().state(self._last(block_number))
+
+    def _last(self, to_block: int | None) -> int:
+        return self.chain.finalized() if to_block is None else to_block
+
+
 class LedgerWriter(CommitteeLedger):
     """Write access to a deployed contract.
 
@@ -461,4 +481,4 @@ class LedgerWriter(CommitteeLedger):
         try:
             return self.writer.send(self.address, calls.encode_call(call), gas)
         except TransactionRevertedError as error:
-            raise refusal(error) from error
+            raise abi.refusal(error) from error

@@ -53,7 +53,7 @@ class AccountPoolChain(RpcChain):
             TransactionManager(self, account, self._settings, sleep, clock)
             for account in other_accounts
         )
-        self._outboxes = (self._outbox, *other_managers)
+        self._managers = (self._manager, *other_managers)
         try:
             self._switch_to(self._richest())
         except ChainError:
@@ -64,15 +64,15 @@ class AccountPoolChain(RpcChain):
         self, to: str | None, data: bytes, gas: int, *, value: int = 0
     ) -> InFlightTransaction:
         """Send a transaction from an account that can pay for it; see `RpcChain.submit`."""
-        if len(self._outboxes) > 1 and self.balance() < self.max_cost(gas) + value:
+        if len(self._managers) > 1 and self.balance() < self.max_cost(gas) + value:
             self._switch_to(self._richest())
         return super().submit(to, data, gas, value=value)
 
     def _richest(self) -> TransactionManager:
-        balances = [self.balance_of(outbox.sender) for outbox in self._outboxes]
-        return self._outboxes[balances.index(max(balances))]
+        balances = [self.balance_of(manager.sender) for manager in self._managers]
+        return self._managers[balances.index(max(balances))]
 
-    def _switch_to(self, outbox: TransactionManager) -> None:
-        if outbox is not self._outbox:
-            _log.info("account %s pays from now on", outbox.sender)
-        self._outbox, self.sender = outbox, outbox.sender
+    def _switch_to(self, manager: TransactionManager) -> None:
+        if manager is not self._manager:
+            _log.info("account %s pays from now on", manager.sender)
+        self._manager, self.sender = manager, manager.sender

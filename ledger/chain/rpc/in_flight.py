@@ -22,9 +22,13 @@ from ledger.chain.rpc.rejections import Rejection, RejectionReason, classify_rej
 from ledger.chain.rpc.rpc_reader import require_same_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledger.chain.ports import Receipt
+    from ledger.chain.rpc.account import RawTransaction, SendingAccount
     from ledger.chain.rpc.fees import Fees
-    from ledger.chain.rpc.transaction_manager import TransactionManager
+    from ledger.chain.rpc.rpc_reader import RpcSettings
+    from ledger.chain.rpc.sending_node import SendingNode
 
 _log = logging.getLogger(__name__)
 
@@ -75,34 +79,63 @@ class UnsignedTransaction:
         return request
 
 
+@dataclass(frozen=True, slots=True)
+class SendingContext:
+    """Everything that the transactions of one account share.
+
+    Attributes:
+        node: accepts the transactions.
+        account: signs them.
+        settings: time-outs and fees.
+        clock: monotonic seconds.
+    """
+
+    node: SendingNode
+    account: SendingAccount
+    settings: RpcSettings
+    clock: Callable[[], float]
+
+    @property
+    def sender(self) -> str:
+        """Address of the account."""
+        return self.account.address
+
+    def sign(self, unsigned: UnsignedTransaction, offer: Fees) -> RawTransaction:
+        """Return a transaction signed with these fees."""
+        return self.account.sign(unsigned.fields(self.node.chain_id, offer))
+
+
 class InFlightTransaction:
     """A transaction that was sent; for one thread at a time.
 
     Args:
-        manager: the transaction manager of its account.
+        context: of its account.
         unsigned: the transaction.
         offer: its first fees.
         block_number: the newest block when these were set.
+        on_end: called once it is no longer in flight: with True if it was abandoned.
     """
 
     def __init__(
         self,
-        manager: TransactionManager,
+        context: SendingContext,
         unsigned: UnsignedTransaction,
         offer: Fees,
         block_number: int,
+        on_end: Callable[[InFlightTransaction, bool], None],
     ) -> None:
-        self._manager = manager
+        self._context = context
+        self._on_end = on_end
         self._unsigned = unsigned
-        self._settings = manager.settings
-        now = manager.clock()
+        self._settings = context.settings
+        now = context.clock()
         self._deadline = now + self._settings.receipt_timeout_seconds
         self._send_at = now
         self._replace_at = now + self._settings.replace_seconds
         self._last_message = ""
         self._polls_lost = 0
         self._offer, self._offered_block = offer, block_number
-        self._newest = manager.sign(unsigned, offer)
+        self._newest = context.sign(unsigned, offer)
         self._signed = [self._newest]
         self._accepted = self._newest, offer
 
@@ -124,9 +157,9 @@ class InFlightTransaction:
     @property
     def is_over(self) -> bool:
         """True if the time-out has passed, so that it is not resent."""
-        return self._manager.clock() > self._deadline
+        return self._context.clock() > self._deadline
 
-    def look(self) -> Receipt | None:
+    def poll(self) -> Receipt | None:
         """Return the receipt once it is confirmed, None before; resend what was lost.
 
         Raises:
@@ -140,17 +173,17 @@ class InFlightTransaction:
             if receipt is None:
                 self._push()
             elif self._is_deep(receipt):
-                self._manager.forget(self)
+                self._on_end(self, False)
                 return self._done(receipt)
         except NotServedError as error:
             self._last_message = str(error)
             if not self.is_over:
                 raise
         if self.is_over:
-            self._manager.give_up(self)
+            self._on_end(self, True)
             message = f"; the node says: {self._last_message}" if self._last_message else ""
             raise TransactionTimeoutError(
-                f"account {self._manager.sender}: 0x{self.hash.hex()}: not confirmed within "
+                f"account {self._context.sender}: 0x{self.hash.hex()}: not confirmed within "
                 f"{self._settings.receipt_timeout_seconds:g} s{message}"
             )
         return None
@@ -171,7 +204,7 @@ class InFlightTransaction:
         if refused.why in {RejectionReason.FINAL, RejectionReason.NONCE_TOO_HIGH}:
             return False
         try:
-            return self._manager.node.has(self.hash)
+            return self._context.node.has(self.hash)
         except NotServedError as error:
             self._note_unclear(str(error))
             return True
@@ -179,7 +212,7 @@ class InFlightTransaction:
     def _receipt(self) -> Receipt | None:
         # Not cached: a reorganisation may have moved or removed it.
         for signed in reversed(self._signed):
-            receipt = self._manager.node.receipt(signed.hash)
+            receipt = self._context.node.receipt(signed.hash)
             if receipt is not None:
                 self._polls_lost = 0
                 return receipt
@@ -187,17 +220,17 @@ class InFlightTransaction:
 
     def _is_deep(self, receipt: Receipt) -> bool:
         depth = self._settings.confirmations
-        return depth == 0 or self._manager.node.head().number - receipt.block_number >= depth
+        return depth == 0 or self._context.node.head().number - receipt.block_number >= depth
 
     def _done(self, receipt: Receipt) -> Receipt:
         if receipt.status != 1:
-            request = self._unsigned.request(self._manager.sender)
-            reverted = self._manager.node.revert_data(request, receipt.block_number)
+            request = self._unsigned.request(self._context.sender)
+            reverted = self._context.node.revert_data(request, receipt.block_number)
             raise TransactionRevertedError(reverted, receipt.transaction_hash)
         return receipt
 
     def _push(self) -> None:
-        now = self._manager.clock()
+        now = self._context.clock()
         if now >= self._replace_at:
             self._replace()
         if now < self._send_at:
@@ -216,12 +249,12 @@ class InFlightTransaction:
 
     def _replace(self) -> None:
         """Raise the fees if several blocks have passed it over and the caps leave room."""
-        now, market = self._manager.clock(), self._manager.node.market()
+        now, market = self._context.clock(), self._context.node.market()
         if market.block_number < self._offered_block + _PASSED_OVER_BLOCKS:
             return
         self._replace_at = now + self._settings.replace_seconds
-        newest = fees.new_fees(market.base_fee, market.tip, self._manager.caps)
-        raised = fees.replacement_fees(self._offer, newest, self._manager.caps)
+        newest = fees.new_fees(market.base_fee, market.tip, self._settings.fee_caps)
+        raised = fees.replacement_fees(self._offer, newest, self._settings.fee_caps)
         if raised is None:
             _log.warning("nonce %d is passed over, and the caps leave no more", self.nonce)
             return
@@ -231,14 +264,14 @@ class InFlightTransaction:
 
     def _sign(self, offer: Fees, block_number: int) -> None:
         self._offer, self._offered_block = offer, block_number
-        self._newest = self._manager.sign(self._unsigned, offer)
+        self._newest = self._context.sign(self._unsigned, offer)
         self._signed.append(self._newest)
 
     def _send(self) -> Rejection | None:
         newest = self._newest
-        self._send_at = self._manager.clock() + self._settings.resend_seconds
+        self._send_at = self._context.clock() + self._settings.resend_seconds
         try:
-            require_same_hash(self._manager.node.post(newest.raw), newest.hash)
+            require_same_hash(self._context.node.post(newest.raw), newest.hash)
         except wire.RpcFault as fault:
             refused = classify_rejection(fault)
             if refused.why is not RejectionReason.UNCLEAR:
@@ -251,7 +284,7 @@ class InFlightTransaction:
 
     def _note_unclear(self, message: str) -> None:
         self._last_message = message
-        self._send_at = self._manager.clock() + self._settings.poll_seconds
+        self._send_at = self._context.clock() + self._settings.poll_seconds
 
     def _require_nonce_ours(self) -> None:
         """Return while one of our versions may hold the account's nonce.
@@ -259,14 +292,14 @@ class InFlightTransaction:
         Raises:
             TransactionRefusedError: another transaction has it, deep enough.
         """
-        node, sender = self._manager.node, self._manager.sender
-        self._send_at = self._manager.clock() + self._settings.poll_seconds
+        node, sender = self._context.node, self._context.sender
+        self._send_at = self._context.clock() + self._settings.poll_seconds
         settled = max(0, node.head().number - self._settings.confirmations)
         if node.nonce_at(sender, settled) <= self.nonce or self._receipt() is not None:
             return
         self._polls_lost += 1
         if self._polls_lost >= _POLLS_BEFORE_LOST:
-            self._manager.forget(self)
+            self._on_end(self, False)
             raise TransactionRefusedError(
                 f"account {sender}: another transaction has nonce {self.nonce}, and none with it "
                 "will be taken: another program may be sending with this account's key"

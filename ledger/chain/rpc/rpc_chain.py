@@ -59,7 +59,7 @@ class RpcChain(SendingNode):
             clock=clock,
         )
         account = SendingAccount(key)
-        self._outbox = TransactionManager(self, account, self._settings, sleep, clock)
+        self._manager = TransactionManager(self, account, self._settings, sleep, clock)
         self.sender: str = account.address
 
     def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> Receipt:
@@ -70,7 +70,7 @@ class RpcChain(SendingNode):
         pause = self._first_pause()
         while True:
             try:
-                receipt = pending.look()
+                receipt = pending.poll()
             except NotServedError:
                 receipt = None  # retry until the time-out
             if receipt is not None:
@@ -95,7 +95,7 @@ class RpcChain(SendingNode):
         Raises:
             TransactionRefusedError: the node does not accept it; nothing was sent.
         """
-        return self._outbox.submit(to, data, gas, value)
+        return self._manager.submit(to, data, gas, value)
 
     def balance(self) -> int:
         """Return the account's balance at the newest block, in wei."""
@@ -104,7 +104,7 @@ class RpcChain(SendingNode):
     def max_cost(self, gas: int) -> int:
         """Return the balance that a transaction needs, in wei; 0 if gas costs more than the cap."""
         market = self.market()
-        offer = fees.new_fees(market.base_fee, market.tip, self._outbox.caps)
+        offer = fees.new_fees(market.base_fee, market.tip, self._manager.caps)
         return 0 if offer is None else gas * offer.fee
 
     def _first_pause(self) -> float:
@@ -147,7 +147,7 @@ class RpcChain(SendingNode):
     ) -> Receipt:
         """Create a contract with this nonce; see `ChainWriter.create_contract`."""
         unsigned = UnsignedTransaction(nonce, None, creation, gas)
-        return self._received(self._outbox.submit_as(unsigned, again=again))
+        return self._received(self._manager.submit_as(unsigned, again=again))
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
         """Return an account's confirmed receipt; see `ChainWriter.receipt_of`."""

@@ -28,10 +28,10 @@ from ledger.chain.ports import (
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.fees import FeeCaps
 from ledger.chain.rpc.http_transport import (
-    AnswerTooLargeError,
     HttpTransport,
     MomentaryFailureError,
 )
+from ledger.chain.rpc.log_ranges import log_parts, log_request, read_logs
 from ledger.io.retry import RetryPolicy
 from ledger.protocol.errors import ChainError
 
@@ -274,7 +274,7 @@ class RpcReader:
         Raises:
             NotServedError: the node lacks blocks that it had before.
         """
-        request = _log_request(address, topics)
+        request = log_request(address, topics)
         newest = self.head().number
         last = min(to_block, newest)
         if last < min(to_block, self._highest_head):
@@ -286,33 +286,15 @@ class RpcReader:
         if request is None or last < max(from_block, 0):
             return []
         logs: list[Log] = []
-        for part in self._log_parts(request, max(from_block, 0), last, descending=descending):
+        first = max(from_block, 0)
+        for part in log_parts(self._logs_of, request, first, last, descending=descending):
             logs += part
             if limit is not None and len(logs) >= limit:
                 return logs[:limit]
         return logs
 
-    def _log_parts(
-        self, request: dict[str, Any], first: int, last: int, *, descending: bool
-    ) -> Iterator[list[Log]]:
-        waiting = [(first, last)]
-        while waiting:
-            low, high = waiting.pop()
-            bounds = {"fromBlock": hex(low), "toBlock": hex(high)}
-            try:
-                logs = self._ask(_read_logs, "eth_getLogs", {**request, **bounds})
-            except (wire.RpcFault, AnswerTooLargeError) as error:
-                # Nodes express their limits in many ways: any refusal of a range halves it, and a
-                # refusal for another reason persists down to one block.
-                if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
-                    raise
-                middle = (low + high) // 2
-                halves = [(low, middle), (middle + 1, high)]
-                waiting += halves if descending else reversed(halves)
-                continue
-            _verify_logs(logs, request, low, high)
-            logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
-            yield logs
+    def _logs_of(self, request: dict[str, Any]) -> list[Log]:
+        return self._ask(read_logs, "eth_getLogs", request)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Return a mined transaction; raise NotServedError if the node has none.
@@ -379,56 +361,6 @@ def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
         return read(answer)
 
     return read_mined
-
-
-def _read_logs(answer: object) -> list[Log]:
-    return [wire.log(entry) for entry in wire.items(answer)]
-
-
-def _log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str, Any] | None:
-    encoded: list[str | list[str] | None] = []
-    for topic in topics:
-        if isinstance(topic, bytes):
-            encoded.append(wire.to_hex(topic))
-        elif topic is None:
-            encoded.append(None)
-        elif topic:
-            encoded.append([wire.to_hex(alternative) for alternative in topic])
-        else:
-            return None  # no alternative can match; a node would read it as any
-    while encoded and encoded[-1] is None:
-        encoded.pop()  # a node would require that number of topics
-    if len(encoded) > 4:
-        return None
-    request: dict[str, Any] = {"topics": encoded}
-    return request if address is None else {**request, "address": address}
-
-
-def _verify_logs(logs: Sequence[Log], request: dict[str, Any], low: int, high: int) -> None:
-    positions = {(log.block_number, log.log_index) for log in logs}
-    if len(positions) < len(logs):
-        raise wire.MalformedAnswerError("two logs at one place of the chain")
-    for log in logs:
-        if not low <= log.block_number <= high:
-            raise wire.MalformedAnswerError(
-                f"a log of block {log.block_number}, outside {low} to {high}"
-            )
-        if not _matches_filter(log, request):
-            raise wire.MalformedAnswerError(
-                f"a log of block {log.block_number} that the filter does not match"
-            )
-
-
-def _matches_filter(log: Log, request: dict[str, Any]) -> bool:
-    contract = request.get("address")
-    if contract is not None and contract.lower() != log.address.lower():
-        return False
-    topics = [wire.to_hex(topic) for topic in log.topics]
-    filters = request["topics"]
-    return len(topics) >= len(filters) and all(
-        allowed is None or topic == allowed or topic in allowed
-        for allowed, topic in zip(filters, topics, strict=False)
-    )
 
 
 def require_same_hash(actual: bytes, requested: bytes) -> None:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc import fees
 from ledger.chain.rpc.fees import Fees
-from ledger.chain.rpc.in_flight import InFlightTransaction, UnsignedTransaction
+from ledger.chain.rpc.in_flight import InFlightTransaction, SendingContext, UnsignedTransaction
 from ledger.chain.rpc.rejections import Rejection, RejectionReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.chain.rpc.account import RawTransaction, SendingAccount
+    from ledger.chain.rpc.account import SendingAccount
     from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.chain.rpc.sending_node import SendingNode
 
@@ -52,6 +52,7 @@ class TransactionManager:
         clock: monotonic seconds.
 
     Attributes:
+        caps: upper limits of a transaction's fees.
         sender: the account's address.
     """
 
@@ -63,12 +64,11 @@ class TransactionManager:
         sleep: Callable[[float], None],
         clock: Callable[[], float],
     ) -> None:
-        self.node = node
-        self.settings = settings
-        self.clock = clock
         self.caps = settings.fee_caps
         self.sender = account.address
-        self._account = account
+        self._context = SendingContext(node, account, settings, clock)
+        self._node = node
+        self._settings = settings
         self._sleep = sleep
         self._lock = threading.Lock()
         self._in_flight: dict[int, InFlightTransaction] = {}
@@ -111,7 +111,7 @@ class TransactionManager:
                 # Another process with this key was faster. The node has certainly not accepted our
                 # transaction, so another nonce cannot send it twice.
                 self._sleep(pause)
-                pause = min(2 * pause, self.settings.poll_seconds)
+                pause = min(2 * pause, self._settings.poll_seconds)
 
     def submit_as(self, unsigned: UnsignedTransaction, *, again: bool) -> InFlightTransaction:
         """Send a transaction with the given nonce and no other.
@@ -139,7 +139,7 @@ class TransactionManager:
     def _try(self, unsigned: UnsignedTransaction) -> tuple[int, InFlightTransaction | Rejection]:
         nonce, outbid = unsigned.nonce, self._abandoned.get(unsigned.nonce)
         offer, block_number = self._offer(nonce, outbid)
-        pending = InFlightTransaction(self, unsigned, offer, block_number)
+        pending = InFlightTransaction(self._context, unsigned, offer, block_number, self._end)
         refused = pending.send_first()
         if refused is not None and not self._waits_for_ours(refused, nonce):
             if outbid is not None and refused.why is RejectionReason.UNDERPRICED:
@@ -150,7 +150,7 @@ class TransactionManager:
         return nonce, pending
 
     def _offer(self, nonce: int, outbid: Fees | None) -> tuple[Fees, int]:
-        market = self.node.market()
+        market = self._node.market()
         offer = fees.new_fees(market.base_fee, market.tip, self.caps)
         if offer is None:
             cost = market.base_fee + min(market.tip, self.caps.tip)
@@ -168,11 +168,11 @@ class TransactionManager:
         return offer, market.block_number
 
     def _next_nonce(self, used: int) -> int:
-        counted = self.node.nonce(self.sender, pending=True)
+        counted = self._node.nonce(self.sender, pending=True)
         for pending in tuple(self._in_flight.values()):
             # A timed-out transaction may have left a gap, which the next one has to fill.
             if pending.is_over:
-                self.give_up(pending)
+                self._end(pending, abandoned=True)
         if self._abandoned and (nonce := self._blocking_nonce(counted, used)) is not None:
             return nonce
         # A node that has lost some of ours counts too few; they are resent with their nonces.
@@ -180,7 +180,7 @@ class TransactionManager:
 
     def _blocking_nonce(self, counted: int, used: int) -> int | None:
         """Return the nonce that blocks the account's later ones; None if ours are all mined."""
-        mined = max(self.node.nonce(self.sender, pending=False), used + 1)
+        mined = max(self._node.nonce(self.sender, pending=False), used + 1)
         for nonce in tuple(self._abandoned):
             if nonce < mined:
                 del self._abandoned[nonce]
@@ -199,24 +199,20 @@ class TransactionManager:
         is_early = refused.why is RejectionReason.NONCE_TOO_HIGH
         return is_early and any(earlier < nonce for earlier in tuple(self._in_flight))
 
-    def sign(self, unsigned: UnsignedTransaction, offer: Fees) -> RawTransaction:
-        """Return a transaction signed with these fees."""
-        return self._account.sign(unsigned.fields(self.node.chain_id, offer))
+    def _end(self, pending: InFlightTransaction, abandoned: bool) -> None:
+        """Remove a transaction; an abandoned one is left to the node.
 
-    def forget(self, pending: InFlightTransaction) -> None:
-        """Remove a transaction; takes no lock, whose holder may be waiting for the node."""
+        Takes no lock, whose holder may be waiting for the node.
+        """
+        if abandoned:
+            self._abandoned[pending.nonce] = pending.offer
         self._in_flight.pop(pending.nonce, None)
-
-    def give_up(self, pending: InFlightTransaction) -> None:
-        """Leave a transaction to the node, until the next one takes its nonce."""
-        self._abandoned[pending.nonce] = pending.offer
-        self.forget(pending)
 
     def _explained(self, refused: Rejection) -> str:
         """Return a node's message with the account it concerns, and a remedy."""
         words = refused.words
         if any(text in words.lower() for text in _INSUFFICIENT_FUNDS):
-            help_ = f"; it owns {self.node.balance_of(self.sender)} wei: send it funds"
+            help_ = f"; it owns {self._node.balance_of(self.sender)} wei: send it funds"
         elif refused.why in _OVERTAKEN or "underpriced" in words.lower():
             help_ = "; another program may be sending with this account's key: use one at a time"
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.contract.deployment_lock import deployment_lock
+from ledger.chain.contract.deployment import deployment_lock
 from ledger.io.home import Home
 from ledger.protocol.errors import ChainError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HOLDER = """
 import sys
 from pathlib import Path
-from ledger.chain.contract.deployment_lock import deployment_lock
+from ledger.chain.contract.deployment import deployment_lock
 from ledger.io.home import Home
 
 with deployment_lock(Home(Path(sys.argv[1])).run("run")):

@@ -37,7 +37,7 @@ def node(chain: EmbeddedChain) -> Iterator[PoolNode]:
 
 def given_up(pending: InFlightTransaction) -> None:
     with pytest.raises(TransactionTimeoutError):
-        pending.look()
+        pending.poll()
 
 
 def test_the_next_takes_the_nonce_of_one_that_still_waits_and_offers_more(node: PoolNode) -> None:

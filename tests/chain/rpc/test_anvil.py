@@ -42,7 +42,7 @@ def told(chain: RpcChain, method: str, *parameters: Any) -> Any:
 
 def received(pending: InFlightTransaction) -> Any:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (receipt := pending.look()) is None:
+    while (receipt := pending.poll()) is None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return receipt
@@ -65,7 +65,7 @@ def test_a_dropped_transaction_is_sent_again_with_its_nonce(chain: RpcChain) -> 
     assert chain.nonce(chain.sender, pending=True) == 0
     deadline = time.monotonic() + PATIENCE_SECONDS
     while chain.nonce(chain.sender, pending=True) == 0:
-        assert pending.look() is None
+        assert pending.poll() is None
         assert time.monotonic() < deadline
     told(chain, "evm_mine")
     assert received(pending).status == 1
@@ -81,9 +81,9 @@ def test_a_transaction_below_the_base_fee_of_later_blocks_is_replaced(chain: Rpc
         told(chain, "evm_mine")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while pending.hash == first:
-        assert pending.look() is None, "it does not pay the base fee of any block"
+        assert pending.poll() is None, "it does not pay the base fee of any block"
         assert time.monotonic() < deadline
-    assert pending.look() is None
+    assert pending.poll() is None
     told(chain, "evm_mine")
     receipt = received(pending)
     assert receipt.transaction_hash == pending.hash != first
@@ -100,7 +100,7 @@ def test_a_receipt_that_a_reorganisation_takes_away_is_waited_for_again(tmp_path
         told(chain, "evm_setAutomine", False)
         pending = chain.submit(SOMEBODY, b"", GAS)
         told(chain, "evm_mine")
-        assert pending.look() is None, "it is in a block, but not deep enough"
+        assert pending.poll() is None, "it is in a block, but not deep enough"
         before = chain.receipt(pending.hash)
         assert before is not None
         told(chain, "anvil_reorg", 1, [])
@@ -108,7 +108,7 @@ def test_a_receipt_that_a_reorganisation_takes_away_is_waited_for_again(tmp_path
         assert chain.receipt(pending.hash) is None
         deadline = time.monotonic() + PATIENCE_SECONDS
         while chain.nonce(chain.sender, pending=True) == 0:
-            assert pending.look() is None
+            assert pending.poll() is None
             assert time.monotonic() < deadline
         told(chain, "anvil_mine", "0x4")
         after = received(pending)

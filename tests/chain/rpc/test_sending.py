@@ -127,10 +127,10 @@ class TestALineThatFails:
             pending = mine.submit(SOMEBODY, b"", GAS)
             proxy.trouble = lambda _: Trouble.LOST
             with pytest.raises(NotServedError):
-                pending.look()
+                pending.poll()
             now[0] = 21.0
             with pytest.raises(TransactionTimeoutError, match=r"the node says: .*unreachable"):
-                pending.look()
+                pending.poll()
 
 
 def insist(mine: RpcChain, to: str, data: bytes) -> None:
@@ -164,7 +164,7 @@ class TestSeveralInFlight:
         with RpcServer(chain) as server, sender(server.url) as mine:
             pending = mine.submit(probe, words(0, 0), 200_000)
             with pytest.raises(TransactionRevertedError) as caught:
-                pending.look()
+                pending.poll()
             assert caught.value.data == REVERT_DATA
             assert caught.value.transaction_hash == pending.hash
             assert mine.send(probe, words(5, 5), 200_000).block_number == 3
@@ -201,7 +201,7 @@ class TestSeveralInFlight:
 
 
 def received(pending: Any) -> Any:
-    while (receipt := pending.look()) is None:
+    while (receipt := pending.poll()) is None:
         time.sleep(0.005)
     return receipt
 
@@ -230,7 +230,7 @@ class TestANodeWithAPool:
             pending = mine.submit(SOMEBODY, b"", GAS)
             first = node.only(mine.sender)
             for _ in range(5):
-                assert pending.look() is None
+                assert pending.poll() is None
             assert node.only(mine.sender) == first
 
     def test_no_replacement_goes_over_the_caps(self, chain: EmbeddedChain) -> None:
@@ -244,7 +244,7 @@ class TestANodeWithAPool:
             first = node.only(mine.sender)
             for _ in range(5):
                 chain.mine(1)
-                assert pending.look() is None
+                assert pending.poll() is None
             assert node.only(mine.sender) == first
             assert first.max_fee_per_gas <= cap
 
@@ -350,5 +350,5 @@ def waited(pending: Any, turn: Callable[[], object], is_there: Callable[[], bool
     """Look until something is there, a turn before each look."""
     while not is_there():
         turn()
-        assert pending.look() is None
+        assert pending.poll() is None
         time.sleep(0.005)

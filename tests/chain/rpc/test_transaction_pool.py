@@ -97,7 +97,7 @@ def test_a_served_chain_makes_no_more_blocks_than_periods(chain: EmbeddedChain) 
     ):
         for first in range(0, TRANSFERS, 35):
             waiting = [client.submit(client.sender, b"", GAS) for _ in range(first, first + 35)]
-            while not all(pending.look() for pending in waiting):
+            while not all(pending.poll() for pending in waiting):
                 time.sleep(0.02)
         blocks, passed = chain.head().number, time.monotonic() - begun
     assert blocks <= passed / seconds
