@@ -14,7 +14,7 @@ from benchmarks.paper.theorem.training_path import PathSettings, follow_path
 from clients.configuration.loading import load
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import ClientId
-from tests.clients.theory.pencil import MU, ONE_SAMPLE, OPPOSED, divided
+from tests.benchmarks.paper.theorem.pencil import MU, ONE_SAMPLE, OPPOSED, divided
 
 ZERO = np.zeros((2, 2))
 

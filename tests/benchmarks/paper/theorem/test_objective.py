@@ -20,7 +20,7 @@ from benchmarks.paper.theorem.objective import (
 from clients.datasets.federated_data import DataForm, Samples, as_stored
 from clients.models.model import load_vector
 from clients.models.registry import model_named
-from tests.clients.theory.pencil import MU, ONE_SAMPLE, one_sample
+from tests.benchmarks.paper.theorem.pencil import MU, ONE_SAMPLE, one_sample
 
 
 def drawn(seed: int, samples: int = 5, classes: int = 3, mu: float = 0.1) -> Objective:

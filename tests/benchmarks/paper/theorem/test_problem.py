@@ -13,7 +13,7 @@ from benchmarks.paper.theorem.objective import Objective
 from benchmarks.paper.theorem.optimum import GRADIENT_NORM, minimum
 from benchmarks.paper.theorem.problem import problem_of
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.theory.pencil import MU, ONE_SAMPLE, OPPOSED, divided, one_sample
+from tests.benchmarks.paper.theorem.pencil import MU, ONE_SAMPLE, OPPOSED, divided, one_sample
 
 GAMMA = log(2) - ONE_SAMPLE
 ZERO = np.zeros((2, 2))

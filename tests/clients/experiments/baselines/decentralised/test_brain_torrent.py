@@ -20,7 +20,7 @@ from clients.runs.metrics import Quality
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure, with_training_path
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.baselines.decentralised.steps import (
+from tests.clients.experiments.baselines.decentralised.steps import (
     StepEngine,
     data_of,
     gauge_of,

@@ -16,7 +16,7 @@ from clients.experiments.baselines.decentralised.sites import (
 )
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
-from tests.clients.baselines.decentralised.steps import StepEngine, ids
+from tests.clients.experiments.baselines.decentralised.steps import StepEngine, ids
 
 SEED = Digest(bytes(32))
 START = np.array([1, 2], np.float32)
