@@ -64,7 +64,6 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.history
-	$(BIN)/python -m benchmarks.robustness
 	$(BIN)/python -m benchmarks.durability
 	$(BIN)/python -m benchmarks.start_up
 	$(BIN)/python -m benchmarks.scoring

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     *OF_A_FEDERATION,
-    *("torch.nn.functional", "clients.runs.open_run", "clients.comparison"),
+    *("torch.nn.functional", "clients.experiments.execution.cell_run"),
     *("ledger.audit.report_text", "ledger.chain.embedded.embedded_chain"),
     *("ledger.history.facts.rounds", "api.serve", "api.store.serve"),
 )

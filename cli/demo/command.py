@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cli.console import command_line, print_line, print_prose
-from cli.demo.runs import DemoStep, SeedRuns, configuration_of, play_all, seed_home, steps_of
+from cli.demo.runs import DemoStep, SeedRuns, play_all, seed_home, steps_of
 from cli.demo.service import serve_runs
 from cli.demo.tables import (
     SHOWN_RUN,
@@ -41,13 +41,12 @@ def demo(
     _introduce(home, seeds, rounds)
     print_line()
     played = play_all([SeedRuns(seed_home(home, seed), seed, rounds) for seed in range(seeds)])
-    outcomes = [outcome for one in played for outcome in one.outcomes]
-    reports = {name: report for one in played for name, report in one.reports.items()}
+    reports = {name: report for seed in played for name, report in seed.reports.items()}
     print_line()
     shown = round_to_show(reports[SHOWN_RUN])
     show_round(home, shown)
     print_line()
-    show_table(outcomes, configuration_of(rounds))
+    show_table([row for seed in played for row in seed.rows])
     print_line()
     show_audits(reports)
     print_line()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cli.console import progress
@@ -15,15 +16,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from clients.comparison import Outcome
-    from clients.configuration.schema import Configuration
+    from clients.experiments.cells import Cell
+    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
+    from clients.experiments.rows import CellRow
     from ledger.audit.report import AuditReport
+    from ledger.chain.ports import ChainWriter
+    from ledger.storage.blobs import FolderBlobs
 
-ADVERSARY_SETTINGS = (
-    'malice.attack="back-gradient"',
-    "malice.malicious_rate=0.3",
-    "malice.members.false-scores=1",
-)
+ATTACKED = "attacked"
+EXPERIMENT = """
+title = "Demo"
+number = 2
+preset = "digits"
+seeds = [0]
+
+[[methods]]
+name = "FedAvg-active"
+kind = "federated"
+participants = "active"
+
+[[methods]]
+name = "FedAvg-trainers"
+kind = "federated"
+participants = "trainers"
+
+[[methods]]
+name = "I"
+rules = "digits"
+
+[[methods]]
+name = "II"
+rules = "digits"
+settings = ["protocol.strategy=2"]
+
+[[methods]]
+name = "III"
+rules = "robust"
+
+[[conditions]]
+name = "attacked"
+settings = [
+  "malice.attack=back-gradient",
+  "malice.malicious_rate=0.3",
+  "malice.members.false-scores=1",
+]
+
+[[conditions]]
+name = "clean"
+"""
+"""The demo as an experiment: FedAvg with as many clients as CMFL activates or trains, and CMFL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +84,19 @@ class SeedRuns:
 
 @dataclass(frozen=True, slots=True)
 class SeedResults:
-    """What all runs of one seed came to.
+    """The results of one seed.
 
     Attributes:
-        outcomes: of the runs.
-        reports: the audits of those on the ledger, by run.
+        rows: of all runs.
+        reports: the audits of the runs on the ledger, by run name.
     """
 
-    outcomes: list[Outcome]
+    rows: list[CellRow]
     reports: dict[str, AuditReport]
 
 
 class DemoStep(StrEnum):
-    """What there is to do, as it is called where it is shown."""
+    """A kind of work, named as the progress bar shows it."""
 
     RECORDED = "rounds on the ledger"
     AVERAGED = "rounds of FedAvg"
@@ -64,44 +105,44 @@ class DemoStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """That one more round is over, or one more audit.
+    """One more completed round or audit.
 
     Attributes:
-        run: which run.
-        work: of which it was a step.
+        run: name of the run.
+        step: kind of the work.
     """
 
     run: str
-    work: DemoStep
+    step: DemoStep
 
 
 def seed_home(home: Path, seed: int) -> Path:
-    """Return where a seed's runs are: those of seed 0 lie in the home itself, which is served.
-
-    Args:
-        home: of the demo.
-        seed: of the runs.
-    """
+    """Return the home of a seed's runs; that of seed 0 is the demo's own, which is served."""
     return home if seed == 0 else home / f"seed{seed}"
 
 
-def configuration_of(rounds: int) -> Configuration:
-    """Return the settings of all attacked runs; methods, seeds and clean runs depart from them.
+def cells_of(seed: int, rounds: int) -> list[Cell]:
+    """Return the runs of one seed in their order: attacked ones first.
 
     Args:
+        seed: of the runs.
         rounds: of each run.
     """
-    from clients.configuration.loading import load
+    from clients.experiments.catalogue import definition_of
+    from clients.experiments.plan import plan_experiment
 
-    return load("digits", settings=(*ADVERSARY_SETTINGS, f"protocol.rounds={rounds}"))
+    changes = {"seeds": [seed], "settings": [f"protocol.rounds={rounds}"]}
+    definition = definition_of(EXPERIMENT, "demo").model_copy(update=changes)
+    return list(plan_experiment("demo", definition).cells)
+
+
+def run_name(cell: Cell) -> str:
+    """Return the name of a cell's run in its home."""
+    return f"{cell.method.name}-{cell.condition}-seed{cell.seed}"
 
 
 def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
-    """Run and audit everything, each seed in a process of its own, and show how far it is.
-
-    Args:
-        jobs: one of each seed.
-    """
+    """Run and audit everything with a progress bar, each seed in a process of its own."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from clients.processes import in_processes
@@ -109,26 +150,20 @@ def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn())
     with progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
         steps = steps_of(len(jobs), jobs[0].rounds)
-        tasks = {work: bar.add_task(work, total=total, said="") for work, total in steps.items()}
+        tasks = {step: bar.add_task(step, total=total, said="") for step, total in steps.items()}
 
-        def on_progress(step: StepDone) -> None:
-            bar.update(tasks[step.work], advance=1, said=step.run)
+        def on_progress(done: StepDone) -> None:
+            bar.update(tasks[done.step], advance=1, said=done.run)
 
         processes = min(len(jobs), os.cpu_count() or 1)
         return in_processes(play_seed, jobs, processes, on_progress)
 
 
 def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:
-    """Return how many steps of each kind there are; each method is played clean and attacked.
-
-    Args:
-        seeds: runs of each kind.
-        rounds: of each run.
-    """
-    from clients.methods import METHODS, Committee
-
-    recorded = 2 * seeds * sum(isinstance(method, Committee) for method in METHODS)
-    averaged = 2 * seeds * len(METHODS) - recorded
+    """Return the number of steps of each kind."""
+    cells = cells_of(0, rounds)
+    recorded = seeds * sum(cell.is_recorded for cell in cells)
+    averaged = seeds * len(cells) - recorded
     return {
         DemoStep.RECORDED: recorded * rounds,
         DemoStep.AVERAGED: averaged * rounds,
@@ -137,37 +172,48 @@ def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:
 
 
 def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
-    """Run every method under one seed, attacked and clean, and audit what is on the ledger.
+    """Play all runs of one seed, and audit those on the ledger.
 
     Args:
         job: the runs.
         report: called after each round and each audit.
     """
-    from clients.comparison import Comparison, Trial
-    from clients.methods import METHODS, Committee
+    from clients.experiments.execution.cell_run import row_of, task_of
     from ledger.audit.engine import audit
     from ledger.storage.blobs import FolderBlobs
 
-    where = Target(job.home)
-    recorded = {
-        Trial(method, job.seed, attacked).name
-        for method in METHODS
-        for attacked in (True, False)
-        if isinstance(method, Committee)
-    }
-
-    def on_round(run: str) -> None:
-        report(StepDone(run, DemoStep.RECORDED if run in recorded else DemoStep.AVERAGED))
-
-    with where.writer() as chain:
-        # Not durable: a demo that a power cut ends is begun anew.
-        blobs = FolderBlobs(Home(job.home).blobs)
-        comparison = Comparison(job.home, chain, blobs, configuration_of(job.rounds))
-        outcomes = comparison.run([job.seed], on_round)
+    rows = []
+    # Not durable: after a power cut the demo starts from the beginning.
+    blobs = FolderBlobs(Home(job.home).blobs)
+    cells = cells_of(job.seed, job.rounds)
+    with Target(job.home).writer() as chain:
+        for cell in cells:
+            kind = DemoStep.RECORDED if cell.is_recorded else DemoStep.AVERAGED
+            step = StepDone(run_name(cell), kind)
+            task = task_of(cell, partial(report, step))
+            result = _play(job.home, cell, task, chain, blobs)
+            seconds = task.stopwatch.seconds(is_committee=cell.is_recorded)
+            rows.append(row_of(cell, result, seconds, evidence=None))
     reports = {}
-    for name in (outcome.run for outcome in outcomes if outcome.run is not None):
+    for name in (run_name(cell) for cell in cells if cell.is_recorded):
         run = Target(job.home, name)
         with run.reader() as chain_as_read:
             reports[name] = audit(run.ledger(chain_as_read), run.blobs())
         report(StepDone(name, DemoStep.AUDITED))
-    return SeedResults(outcomes, reports)
+    return SeedResults(rows, reports)
+
+
+def _play(
+    home: Path, cell: Cell, task: MethodTask, chain: ChainWriter, blobs: FolderBlobs
+) -> MethodRun:
+    """Play a cell; CMFL goes over the chain of the home."""
+    from clients.experiments.execution.chain_run import on_chain
+    from clients.experiments.kinds import cmfl
+    from clients.experiments.kinds.registry import KINDS
+    from clients.runs.open_run import open_run
+
+    if not cell.is_recorded:
+        return KINDS[cell.method.kind].play(task)
+    configuration = on_chain(cell.configuration)
+    with open_run(home, run_name(cell), configuration, chain, blobs) as run:
+        return cmfl.play_run(run, task)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.console import print_line, print_prose, print_table
+from cli.demo.runs import ATTACKED
 from cli.exit_codes import FAILED, INCOMPLETE
 from cli.target import Target
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from clients.comparison import Outcome
-    from clients.configuration.schema import Configuration
+    from clients.experiments.rows import CellRow
     from ledger.audit.report import AuditReport
 
 SHOWN_RUN = "I-attacked-seed0"
@@ -55,40 +55,34 @@ def show_round(home: Path, shown: int) -> None:
         print_prose(line)
 
 
-def show_table(outcomes: list[Outcome], configuration: Configuration) -> None:
-    """Print how good the models became, and how many attackers' updates entered them.
-
-    Args:
-        outcomes: of all runs.
-        configuration: of the runs, but for what tells them apart.
-    """
+def show_table(rows: list[CellRow]) -> None:
+    """Print the accuracy of the models, and the share of attackers' updates in them."""
     from statistics import fmean
 
-    from clients.comparison import LAST_ROUNDS
-    from clients.methods import METHODS
+    from clients.experiments.rows import LAST_ROUNDS
 
-    parameters = configuration.parameters(dimension=1)
-    rows = []
-    for method in METHODS:
-        mine = [outcome for outcome in outcomes if outcome.method == method.name]
-        attacked = [outcome for outcome in mine if outcome.attacked]
-        rows.append(
+    table = []
+    for method in dict.fromkeys(row.method for row in rows):
+        own = [row for row in rows if row.method == method]
+        attacked = [row for row in own if row.condition == ATTACKED]
+        clean = [row for row in own if row.condition != ATTACKED]
+        table.append(
             (
-                method.title(parameters),
-                _mean_and_error(outcome.accuracy for outcome in mine if not outcome.attacked),
-                _mean_and_error(outcome.accuracy for outcome in attacked),
-                _mean_and_error(outcome.malicious for outcome in attacked),
+                _title(own[0]),
+                _mean_and_error(row.final for row in clean),
+                _mean_and_error(row.final for row in attacked),
+                _mean_and_error(row.malicious_accepted for row in attacked),
             )
         )
-    seeds = len({outcome.seed for outcome in outcomes})
+    seeds = len({row.seed for row in rows})
     over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"
-    last = min(LAST_ROUNDS, parameters.rounds)
+    last = min(LAST_ROUNDS, rows[0].rounds)
     print_table(
         f"Test accuracy, mean of the last {last} rounds: {over}",
         ("method", "clean", "attacked", "accepted attackers"),
-        rows,
+        table,
     )
-    floor = fmean(outcome.floor for outcome in outcomes)
+    floor = fmean(row.floor or 0.0 for row in rows)
     print_prose(
         "Accepted attackers: which share of the updates that entered the model came from them. "
         f"Always answering the commonest class scores {floor:.3f}."
@@ -101,10 +95,16 @@ def show_table(outcomes: list[Outcome], configuration: Configuration) -> None:
     )
 
 
-def _mean_and_error(values: Iterable[float]) -> str:
+def _title(row: CellRow) -> str:
+    if row.kind == "cmfl":
+        return f"CMFL, strategy {row.method}"
+    return f"FedAvg, {row.extra['participants']} clients"
+
+
+def _mean_and_error(values: Iterable[float | None]) -> str:
     from statistics import fmean, stdev
 
-    listed = list(values)
+    listed = [value or 0.0 for value in values]
     if len(listed) == 1:
         return f"{listed[0]:.3f}"
     return f"{fmean(listed):.3f} ± {stdev(listed) / sqrt(len(listed)):.3f}"

@@ -12,7 +12,6 @@ from clients.experiments.cells import Cell, Trial, digest_of
 from clients.experiments.definition import ANY, DATA
 from clients.experiments.kinds.registry import KINDS
 from clients.experiments.round_sizes import load_that_fits
-from clients.methods import RULES
 from ledger.protocol.errors import ConfigurationError, ParametersError
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.experiments.definition import AxisPoint, Definition, Method, Quick, Tuning
+
+RULES = frozenset({"strategy", "scoring", "distance", "reference", "threshold"})
+"""Settings of the protocol that a method's `rules` take from a preset."""
 
 
 @dataclass(frozen=True, slots=True)

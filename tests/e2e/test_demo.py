@@ -10,6 +10,7 @@ import socket
 import time
 import urllib.request
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,20 +18,21 @@ from unittest.mock import patch
 
 import pytest
 
-from cli.demo.runs import DemoStep, SeedResults, configuration_of, steps_of
+from cli.demo.runs import DemoStep, SeedResults, cells_of, steps_of
 from cli.demo.service import MOST_PORTS, free_port
 from cli.demo.tables import show_table
-from clients.comparison import Outcome
-from clients.methods import METHODS as EVERY_METHOD
 from ledger.audit.codes import AuditOutcome as Verdict
 from ledger.audit.engine import audit
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules import registry
 from tests.cli.conftest import refusal
+from tests.clients.experiments.made_up import cell as row_of
 from tests.faults import times
 from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
+    from clients.experiments.rows import CellRow
     from tests.audit.runs import Run
     from tests.processes import Forks
 
@@ -70,34 +72,56 @@ def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) 
     assert not left_over.exists(), "a demo's own folder is made anew"
 
 
-def test_the_table_has_means_over_seeds_and_their_errors() -> None:
-    outcomes = [
-        Outcome(method.name, seed, attacked, (0.5, 0.7)[seed], 0.1, (0.2, 0.0)[seed], run=None)
-        for method in EVERY_METHOD
-        for seed in (0, 1)
-        for attacked in (True, False)
+def rows_of(seeds: int) -> list[CellRow]:
+    """Return made-up rows of all the demo's runs."""
+    return [
+        replace(
+            row_of(cell.method.name, cell.seed, ((0.5, 0.7)[seed],)),
+            kind=cell.method.kind,
+            condition=cell.condition,
+            malicious_accepted=(0.2, 0.0)[seed],
+            extra={"participants": {"active": 30, "trainers": 18}[cell.method.participants]},
+        )
+        for seed in range(seeds)
+        for cell in cells_of(seed, rounds=2)
     ]
+
+
+def test_the_table_has_means_over_seeds_and_their_errors() -> None:
     with redirect_stdout(StringIO()) as shown:
-        show_table(outcomes, configuration_of(rounds=2))
+        show_table(rows_of(seeds=2))
     text = shown.getvalue()
     assert "mean ± standard error over 2 seeds" in text
     # Two values that differ by 0.2: each is 0.1 from their mean, and so is the standard error.
-    row = r"│ FedAvg, 30 clients +│ 0\.600 ± 0\.100 │ 0\.600 ± 0\.100 │ 0\.100 ± 0\.100 +│"
-    assert re.search(row, text)
+    line = r"│ FedAvg, 30 clients +│ 0\.600 ± 0\.100 │ 0\.600 ± 0\.100 │ 0\.100 ± 0\.100 +│"
+    assert re.search(line, text)
     with redirect_stdout(StringIO()) as shown:
-        show_table([one for one in outcomes if one.seed == 0], configuration_of(rounds=2))
+        show_table(rows_of(seeds=1))
     assert ": one seed" in shown.getvalue()
     assert " ± " not in shown.getvalue()
 
 
-def test_what_a_seed_came_to_goes_from_one_process_to_another(honest: Run) -> None:
-    outcome = Outcome("I", 0, True, 0.5, 0.1, 0.2, run="I-attacked-seed0")
-    played = SeedResults([outcome], {"I-attacked-seed0": audit(honest.ledger, honest.blobs)})
-    again = pickle.loads(pickle.dumps(played))
-    assert again.outcomes == played.outcomes
-    (there,), (here,) = again.reports.values(), played.reports.values()
-    assert there.outcome is here.outcome is Verdict.PASSED
-    assert there.as_dict() == here.as_dict()
+def test_the_demo_plays_each_strategy_of_the_registry() -> None:
+    strategies = {cell.method.name: cell.configuration for cell in cells_of(0, 2)}
+    numbers = [c.protocol.strategy for n, c in strategies.items() if not n.startswith("FedAvg")]
+    assert numbers == list(registry.SELECTIONS)
+    assert [n for n in strategies if not n.startswith("FedAvg")] == [
+        registry.SELECTIONS[number].name for number in numbers
+    ]
+
+
+def test_only_attacked_runs_of_the_demo_have_attackers() -> None:
+    for cell in cells_of(0, 2):
+        assert (cell.configuration.malice.attack is not None) == (cell.condition == "attacked")
+
+
+def test_results_of_a_seed_go_from_one_process_to_another(honest: Run) -> None:
+    audited = audit(honest.ledger, honest.blobs)
+    results = SeedResults(rows_of(seeds=1), {"I-attacked-seed0": audited})
+    again = pickle.loads(pickle.dumps(results))
+    assert again.rows == results.rows
+    assert again.reports["I-attacked-seed0"].outcome is Verdict.PASSED
+    assert again.reports["I-attacked-seed0"].as_dict() == audited.as_dict()
 
 
 def test_the_readme_counts_the_rounds_that_the_demo_counts() -> None:
@@ -115,7 +139,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         found = free_port(port)
         assert port < found < port + MOST_PORTS
         with (
-            patch("cli.demo.service.port_is_taken", lambda _: True),
+            patch("cli.demo.service.is_port_taken", lambda _: True),
             pytest.raises(ConfigurationError, match=f"--port {port}: somebody listens there"),
         ):
             free_port(port)

@@ -108,8 +108,7 @@ def play_on_chain(cell: Cell, task: MethodTask, home: Path) -> ChainRun:
         CmflError: it cannot be played, or there is a chain already.
         OSError: the home cannot be written.
     """
-    machine = task.configuration.machine.model_copy(update={"ledger": "chain"})
-    configuration = task.configuration.model_copy(update={"machine": machine})
+    configuration = on_chain(task.configuration)
     paths, disk = Home(home), HastyDisk()
     blobs = FolderBlobs(paths.blobs, disk=disk)
     home.mkdir(parents=True, exist_ok=True)
@@ -127,6 +126,12 @@ def play_on_chain(cell: Cell, task: MethodTask, home: Path) -> ChainRun:
             manifest, played_with = run.manifest, run.configuration
         report = audit(connect(chain, manifest), blobs)
     return ChainRun(played_with, played, manifest.address, report)
+
+
+def on_chain(configuration: Configuration) -> Configuration:
+    """Return a configuration for a chain in place of the memory ledger."""
+    machine = configuration.machine.model_copy(update={"ledger": "chain"})
+    return configuration.model_copy(update={"machine": machine})
 
 
 def evidence_of(cell: Cell, found: ChainRun, folder: Path) -> ChainEvidence:
