@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from clients.experiments.archive import read_stored
 from clients.experiments.measurements import (  # noqa: TC001 - pydantic reads them
     ExtraValues,
     TrafficValues,
 )
 from ledger.audit.codes import AuditOutcome  # noqa: TC001 - pydantic reads the types of rows
-from ledger.io.home import DISK, read_file
+from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class ExperimentRows:
 
 
 def read_rows(path: Path) -> ExperimentRows:
-    """Return the whole rows of a file; none where there is no file.
+    """Return the whole rows of a file or of its archive; none where there is neither.
 
     Args:
         path: of the file.
@@ -331,7 +332,7 @@ def _read(path: Path) -> tuple[bytes, bytes]:
         ConfigurationError: it is too large.
     """
     try:
-        data = read_file(path, MAX_ROWS_BYTES)
+        data = read_stored(path.parent, path.name, MAX_ROWS_BYTES)
     except FileNotFoundError:
         return b"", b""
     if len(data) > MAX_ROWS_BYTES:

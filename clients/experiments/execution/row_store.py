@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clients.experiments.archive import unpack
 from clients.experiments.execution.learning_rates import choose_rates, digest_of_trials
 from clients.experiments.rows import CellRow, append_row, cut_torn_line, read_rows
 from ledger.protocol.errors import ConfigurationError
@@ -92,6 +93,7 @@ class RowStore:
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._lock(descriptor)
+            unpack(self.out, self.experiment)
             cut_torn_line(self.path)
             yield
         finally:

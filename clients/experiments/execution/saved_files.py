@@ -1,12 +1,13 @@
-"""The files that are kept beside a row, held against the run played again and its audit."""
+"""Comparison of a row's published files with the repeated run and its audit."""
 
 from __future__ import annotations
 
 import json
 import tomllib
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ledger.io.home import read_file
+from clients.experiments.archive import read_stored
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import ConfigurationError
 
@@ -18,59 +19,57 @@ if TYPE_CHECKING:
     from ledger.audit.report import AuditReport
 
 MAX_SAVED_BYTES = 1 << 24
-"""Of a kept report or configuration; they take some ten kilobytes."""
+"""Of a published report or configuration; they take some ten kilobytes."""
 
 _REPORTED = ("outcome", "rounds", "findings")
-"""What a report says in every version of its form, beside the deployment's facts."""
+"""The fields that every version of a report has, besides the deployment's."""
 
 
 def saved_file_differences(
     out: Path, evidence: ChainEvidence, configuration: str, report: AuditReport
 ) -> list[str]:
-    """Return what the files that are kept beside a row say otherwise than the run does.
+    """Return the differences of a row's published files from the repeated run, as sentences.
 
-    The section `machine` may differ, which changes no result; of a report that is kept in an older
-    form, what both forms know is compared.
+    The section `machine` may differ, which changes no result. A report of an older form is compared
+    in the fields that both forms have. A missing or unreadable file is a difference.
 
     Args:
         out: folder of the rows.
-        evidence: where the files are, as it was found by playing the cell again.
-        configuration: of the run, as it would be kept.
+        evidence: names the files.
+        configuration: of the run, as it would be saved.
         report: of its audit.
-
-    Returns:
-        A sentence for each difference; a file that is missing or unreadable is one.
     """
-    told: list[str] = []
-    kept = _parsed(out / evidence.configuration, tomllib.loads, told)
-    if kept is not None:
+    differences: list[str] = []
+    saved = _parsed(out, evidence.configuration, tomllib.loads, differences)
+    if saved is not None:
         now = tomllib.loads(configuration)
-        told += _differing(evidence.configuration, kept, now, (kept.keys() | now) - {"machine"})
-    kept = _parsed(out / evidence.report, json.loads, told)
-    if kept is not None:
+        names = (saved.keys() | now) - {"machine"}
+        differences += _differing(evidence.configuration, saved, now, names)
+    saved = _parsed(out, evidence.report, json.loads, differences)
+    if saved is not None:
         now = json.loads(json.dumps(report.as_dict()))
-        told += _differing(evidence.report, kept, now, _REPORTED)
-        parts = [one.get("deployment") for one in (kept, now)]
-        then, found = (one if isinstance(one, dict) else {} for one in parts)
-        names = then.keys() & found if then else found.keys()
-        told += _differing(f"{evidence.report}: deployment", then, found, names)
-    return told
+        differences += _differing(evidence.report, saved, now, _REPORTED)
+        deployments = [document.get("deployment") for document in (saved, now)]
+        before, after = (facts if isinstance(facts, dict) else {} for facts in deployments)
+        names = before.keys() & after if before else after.keys()
+        differences += _differing(f"{evidence.report}: deployment", before, after, names)
+    return differences
 
 
 def require_current_protocol(out: Path, evidence: ChainEvidence) -> None:
-    """Refuse to repeat a cell that was played under another version of the protocol.
+    """Refuse to repeat a cell of another protocol version.
 
-    A file that is missing or unreadable is told of once the cell has been played again.
+    A missing or unreadable file is reported after the repetition.
 
     Args:
         out: folder of the rows.
-        evidence: where the files of the cell are.
+        evidence: names the files of the cell.
 
     Raises:
-        ConfigurationError: seeds, and so heads, of that version cannot come again.
+        ConfigurationError: seeds and heads of that version cannot be reproduced.
     """
-    kept = _parsed(out / evidence.report, json.loads, [])
-    deployment = None if kept is None else kept.get("deployment")
+    saved = _parsed(out, evidence.report, json.loads, [])
+    deployment = None if saved is None else saved.get("deployment")
     if isinstance(deployment, dict) and deployment.get("protocol", 1) != PROTOCOL_VERSION:
         raise ConfigurationError(
             f"{evidence.report} is of protocol version {deployment.get('protocol', 1)!r:.20}, and "
@@ -79,25 +78,30 @@ def require_current_protocol(out: Path, evidence: ChainEvidence) -> None:
         )
 
 
-def _parsed(path: Path, parse: Callable[[str], Any], told: list[str]) -> dict[str, Any] | None:
-    """Return the document of a file, or say in `told` why there is none."""
+def _parsed(
+    out: Path, name: str, parse: Callable[[str], Any], differences: list[str]
+) -> dict[str, Any] | None:
+    """Return the document of a file, or append to `differences` why there is none."""
+    file_name = PurePosixPath(name).name
     try:
-        data = read_file(path, MAX_SAVED_BYTES)
+        data = read_stored(out, name, MAX_SAVED_BYTES)
         value = parse(data.decode()) if len(data) <= MAX_SAVED_BYTES else None
     except (OSError, ValueError, RecursionError) as error:
-        told.append(f"{path.name} beside the row cannot be read: {type(error).__name__}")
+        differences.append(f"{file_name} beside the row cannot be read: {type(error).__name__}")
         return None
     if not isinstance(value, dict):
-        told.append(f"{path.name} beside the row is no document of at most {MAX_SAVED_BYTES} bytes")
+        differences.append(
+            f"{file_name} beside the row is no document of at most {MAX_SAVED_BYTES} bytes"
+        )
         return None
     return value
 
 
 def _differing(
-    where: str, kept: dict[str, Any], now: dict[str, Any], names: Iterable[str]
+    where: str, saved: dict[str, Any], now: dict[str, Any], names: Iterable[str]
 ) -> list[str]:
     return [
-        f"{where}: {name}: {str(kept.get(name))[:80]}, and now {str(now.get(name))[:80]}"
+        f"{where}: {name}: {str(saved.get(name))[:80]}, and now {str(now.get(name))[:80]}"
         for name in sorted(names)
-        if kept.get(name) != now.get(name)
+        if saved.get(name) != now.get(name)
     ]

@@ -1,0 +1,105 @@
+"""Packed experiments: `NAME.tar.xz` holds NAME.jsonl and the folder NAME as they are on disk.
+
+Rows compress to a tenth. What is loose on disk goes before what is packed.
+"""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import tarfile
+from pathlib import Path, PurePosixPath
+
+from ledger.io.home import read_file
+from ledger.protocol.errors import ConfigurationError
+
+SUFFIX = ".tar.xz"
+
+
+def archive_path(out: Path, experiment: str) -> Path:
+    """Return the path of an experiment's archive in the folder of the rows."""
+    return out / f"{experiment}{SUFFIX}"
+
+
+def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
+    """Return a file of an experiment, loose or packed.
+
+    Args:
+        out: folder of the rows.
+        name: path of the file from there; it begins with the experiment's name.
+        max_bytes: one more is read at most, by which a caller knows what is too large.
+
+    Raises:
+        FileNotFoundError: it is neither on disk nor in the archive.
+        ConfigurationError: the archive is damaged.
+        OSError: it cannot be read.
+    """
+    archive = archive_path(out, PurePosixPath(name).parts[0].removesuffix(".jsonl"))
+    try:
+        return read_file(out / name, max_bytes)
+    except FileNotFoundError:
+        if not archive.is_file():
+            raise
+    try:
+        with tarfile.open(archive, "r:xz") as packed:
+            member = packed.extractfile(name)
+            if member is None:
+                raise FileNotFoundError(f"{name} in {archive} is no file")
+            return member.read(max_bytes + 1)
+    except KeyError as error:
+        raise FileNotFoundError(f"{archive} has no {name}") from error
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
+
+
+def pack(out: Path, experiment: str) -> Path:
+    """Move an experiment's loose rows and run folders into its archive; the same bytes each time.
+
+    Args:
+        out: folder of the rows.
+        experiment: name of the experiment.
+
+    Returns:
+        The path of the archive.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    rows, folder, archive = (
+        out / f"{experiment}.jsonl",
+        out / experiment,
+        archive_path(out, experiment),
+    )
+    files = [rows, *sorted(path for path in folder.rglob("*") if path.is_file())]
+    temporary = archive.with_suffix(".part")
+    with tarfile.open(temporary, "w:xz", preset=9) as packed:
+        for path in files:
+            member = tarfile.TarInfo(path.relative_to(out).as_posix())
+            member.size = path.stat().st_size
+            with path.open("rb") as content:
+                packed.addfile(member, content)
+    temporary.replace(archive)
+    rows.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    return archive
+
+
+def unpack(out: Path, experiment: str) -> None:
+    """Put packed rows and run folders back on disk, where there are no loose rows.
+
+    Args:
+        out: folder of the rows.
+        experiment: name of the experiment.
+
+    Raises:
+        ConfigurationError: the archive is damaged.
+        OSError: they cannot be written.
+    """
+    archive = archive_path(out, experiment)
+    if (out / f"{experiment}.jsonl").exists() or not archive.is_file():
+        return
+    try:
+        with tarfile.open(archive, "r:xz") as packed:
+            packed.extractall(out, filter="data")
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error

@@ -1,0 +1,77 @@
+"""Packed rows are read as loose ones are, and are unpacked before anything is added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.experiments.archive import archive_path, pack, read_stored, unpack
+from clients.experiments.execution.row_store import RowStore
+from clients.experiments.rows import append_row, read_rows
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.experiments.made_up import constant
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REPORT = "normal/cell/report.json"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Return a folder with rows of one experiment and a file of one of its runs."""
+    for row in constant("CMFL-I", (0.8, 0.9), experiment="normal"):
+        append_row(tmp_path / "normal.jsonl", row)
+    (tmp_path / REPORT).parent.mkdir(parents=True)
+    (tmp_path / REPORT).write_text("{}")
+    return tmp_path
+
+
+def test_packed_rows_are_the_same_rows(out: Path) -> None:
+    loose = read_rows(out / "normal.jsonl")
+    archive = pack(out, "normal")
+    assert [path.name for path in out.iterdir()] == [archive.name]
+    assert read_rows(out / "normal.jsonl") == loose
+    assert read_stored(out, REPORT, 10) == b"{}"
+
+
+def test_the_same_rows_are_the_same_archive(out: Path) -> None:
+    first = pack(out, "normal").read_bytes()
+    unpack(out, "normal")
+    assert pack(out, "normal").read_bytes() == first
+
+
+def test_writing_unpacks_first(out: Path) -> None:
+    loose = (out / "normal.jsonl").read_bytes()
+    pack(out, "normal")
+    store = RowStore(out, "normal")
+    with store.writing():
+        assert store.path.read_bytes() == loose
+    assert (out / REPORT).read_text() == "{}"
+
+
+def test_loose_rows_go_before_packed_ones(out: Path) -> None:
+    pack(out, "normal")
+    append_row(out / "normal.jsonl", constant("Krum", (0.5,), experiment="normal")[0])
+    unpack(out, "normal")
+    assert [row.method for row in read_rows(out / "normal.jsonl").cells] == ["Krum"]
+
+
+def test_what_neither_has_is_missing(out: Path) -> None:
+    pack(out, "normal")
+    with pytest.raises(FileNotFoundError):
+        read_stored(out, "normal/other/report.json", 10)
+    with pytest.raises(FileNotFoundError):
+        read_stored(out, "grids/cell/report.json", 10)
+    assert read_rows(out / "grids.jsonl").cells == ()
+
+
+def test_a_damaged_archive_is_refused(out: Path) -> None:
+    archive = pack(out, "normal")
+    archive.write_bytes(archive.read_bytes()[:100])
+    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        read_rows(out / "normal.jsonl")
+    archive_path(out, "grids").write_bytes(b"no archive")
+    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        unpack(out, "grids")
