@@ -173,7 +173,7 @@ def report(
     ] = None,
     quick: Quick = False,
 ) -> None:
-    """Tell in one Markdown what all rows say, and which claims of the paper hold."""
+    """Write the tables, figures and audited points of all rows as one Markdown file."""
     from clients.experiments.report import report as told
     from ledger.io.home import DISK
 

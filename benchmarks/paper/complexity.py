@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.verdict import Claim, ClaimFinding
+from clients.experiments.drawing.efficiency import AXIS, BASE, sizes_of
 from clients.experiments.statistics import mean_and_error
 from clients.experiments.tables import DASH
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from clients.experiments.rows import CellRow
 
 SOURCE = "IV-B, complexity"
-NUMBER, AXIS, BASE = 4, "size", "base"
-"""Which experiments vary sizes, along which axis, and the label of what they start from."""
+NUMBER = 4
+"""Number of the experiments that vary sizes."""
 
 NEAR = 0.25
 """How far from an exponent a measured one may be to be called the same."""
@@ -70,16 +71,6 @@ GROWTHS = (
     Growth("download of the model, bytes", _phase("model"), (1, 0, 1), (0, 0, 1)),
     Growth("reading of a member, bytes", _phase("reading"), (1, 0, 1), (1, 0, 1)),
 )
-
-
-def sizes_of(cell: CellRow) -> tuple[float, float, float] | None:
-    """Return n, C and the bytes of a model.
-
-    Args:
-        cell: any; None comes back where its row has no sizes.
-    """
-    found = (cell.extra.get("trainers"), cell.extra.get("committee"), cell.bytes.get("model"))
-    return None if None in found else (float(found[0]), float(found[1]), float(found[2]))  # type: ignore[arg-type]
 
 
 def exponents(results: Results, of: Measure) -> tuple[float | None, float | None, float | None]:

@@ -209,11 +209,11 @@ def _play(
     """Play a cell; CMFL goes over the chain of the home."""
     from clients.experiments.execution.chain_run import on_chain
     from clients.experiments.kinds import cmfl
-    from clients.experiments.kinds.registry import KINDS
+    from clients.experiments.kinds.registry import kind_named
     from clients.runs.open_run import open_run
 
     if not cell.is_recorded:
-        return KINDS[cell.method.kind].play(task)
+        return kind_named(cell.method.kind).play(task)
     configuration = on_chain(cell.configuration)
     with open_run(home, run_name(cell), configuration, chain, blobs) as run:
         return cmfl.play_run(run, task)

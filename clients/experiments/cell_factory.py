@@ -10,7 +10,7 @@ from clients.configuration.loading import load
 from clients.datasets.registry import data_digest
 from clients.experiments.cells import Cell, Trial, digest_of
 from clients.experiments.definition import ANY, DATA
-from clients.experiments.kinds.registry import KINDS
+from clients.experiments.kinds.registry import kind_named
 from clients.experiments.round_sizes import load_that_fits
 from ledger.protocol.errors import ConfigurationError, ParametersError
 
@@ -170,7 +170,7 @@ class CellFactory:
         settings = tuple(setting.replace(DATA, str(self.data)) for setting in settings)
         try:
             configuration = load_that_fits(definition.preset, settings)
-            KINDS[method.kind].require(configuration, method)
+            kind_named(method.kind).require(configuration, method)
         except (ConfigurationError, ParametersError) as error:
             labels = " ".join(point.label for point in points)
             raise ConfigurationError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.paper.theorem import figure
 from clients.experiments.drawing import (
     attacker_counts,
     confound,
@@ -33,17 +32,19 @@ DRAWN_BY: Mapping[int, Draw] = {
     3: grids.draw,
     4: efficiency.draw,
     5: attacker_counts.draw,
-    6: figure.draw,
     7: confound.draw,
 }
 
 
-def draw(rows: Mapping[str, ExperimentRows], folder: Path) -> list[Path]:
+def draw(
+    rows: Mapping[str, ExperimentRows], folder: Path, drawn_by: Mapping[int, Draw] = DRAWN_BY
+) -> list[Path]:
     """Draw every experiment that has rows.
 
     Args:
         rows: of each experiment, by its name.
         folder: where to; it is made if it is not there.
+        drawn_by: draws the experiments of each number.
 
     Returns:
         The files, each figure as SVG and as PNG.
@@ -54,13 +55,9 @@ def draw(rows: Mapping[str, ExperimentRows], folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
-    for name, found in sorted_rows(rows).items():
-        paths += _drawing(found.cells)(name, found.cells, folder)
+    for name, experiment in sorted_rows(rows).items():
+        cells = experiment.cells
+        # Curves under every condition, for a number without a figure of its own.
+        drawing = drawn_by.get(cells[0].number, robustness.draw)
+        paths += (grids.draw if len(cells[0].axes) > 1 else drawing)(name, cells, folder)
     return paths
-
-
-def _drawing(cells: Sequence[CellRow]) -> Draw:
-    """Return what draws an experiment; curves under every condition for a number without any."""
-    if len(cells[0].axes) > 1:
-        return grids.draw
-    return DRAWN_BY.get(cells[0].number, robustness.draw)

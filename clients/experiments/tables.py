@@ -10,8 +10,9 @@ from clients.experiments.statistics import mean_and_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from benchmarks.paper.scenarios import Measure
     from clients.experiments.rows import CellRow
+
+    Measure = Callable[[CellRow], float | None]
 
 DASH = "–"  # noqa: RUF001 - a dash
 """What stands where there is no cell."""

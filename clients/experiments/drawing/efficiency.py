@@ -5,7 +5,6 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks.paper.complexity import AXIS, BASE, sizes_of
 from clients.experiments.baselines.simulated_time import (
     computation_of,
     solo_training_seconds,
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
 
     from clients.experiments.drawing.canvas import Panels
     from clients.experiments.rows import CellRow
+
+AXIS, BASE = "size", "base"
+"""The axis along which an experiment varies sizes, and the label of its start."""
 
 HATCHES = ("", "///")
 """Computation and transmission, told apart without colour."""
@@ -168,3 +170,9 @@ def _short(size: float) -> str:
             shown = size / factor
             return f"{shown:.0f}{unit}" if shown >= 10 else f"{shown:.2g}{unit}"
     return f"{size:g}"
+
+
+def sizes_of(cell: CellRow) -> tuple[float, float, float] | None:
+    """Return n, C and the bytes of a model; None where the row has no sizes."""
+    sizes = (cell.extra.get("trainers"), cell.extra.get("committee"), cell.bytes.get("model"))
+    return None if None in sizes else (float(sizes[0]), float(sizes[1]), float(sizes[2]))  # type: ignore[arg-type]

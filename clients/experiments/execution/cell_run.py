@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from clients.experiments.execution.chain_run import play_and_save
 from clients.experiments.execution.stopwatch import Stopwatch
 from clients.experiments.kinds.method_kind import MethodTask
-from clients.experiments.kinds.registry import KINDS
+from clients.experiments.kinds.registry import kind_named
 from clients.experiments.rows import CellRow, CellSeconds, TrialRow, final_of, round_values, rounded
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.protocol.errors import ConfigurationError
@@ -66,7 +66,7 @@ def play_cell(job: CellJob, on_round: Callable[[], None]) -> CellRow:
     if cell.is_recorded:
         played, evidence = play_and_save(cell, task, job.folder, job.data)
     else:
-        played = KINDS[cell.method.kind].play(task)
+        played = kind_named(cell.method.kind).play(task)
     return row_of(cell, played, _seconds(cell, task), evidence)
 
 
@@ -86,7 +86,7 @@ def play_trial(trial: Trial, on_round: Callable[[], None]) -> TrialRow:
     """
     cell = trial.cell.at_rate(trial.factor)
     task = task_of(cell, on_round)
-    played = KINDS[cell.method.kind].play(task)
+    played = kind_named(cell.method.kind).play(task)
     final = final_of([one.quality.accuracy for one in played.rounds])
     if final is None:
         raise ConfigurationError(f"{trial.name}: no accuracy to choose a learning rate by")

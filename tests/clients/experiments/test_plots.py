@@ -29,18 +29,6 @@ TIMED: dict[str, Any] = {
     "bytes": TRAFFIC,
     "extra": {"committee": 3, "trainers": 5},
 }
-THEOREM = {
-    "theorem": {
-        "step_sizes": {
-            sizes: {
-                "error": [0.2, 0.1],
-                "bound": [900.0, None],
-                "constants": {"least_gap": 0.9, "largest_gap": 1.4},
-            }
-            for sizes in ("theorem", "rate")
-        }
-    }
-}
 NUMBERS: dict[str, ExperimentRows] = {
     "one": rows(
         cell(m, s, (0.2, None, 0.5), client_accuracy=(0.1, None, 0.9), ledger=EVIDENCE)
@@ -54,7 +42,7 @@ NUMBERS: dict[str, ExperimentRows] = {
     "four": rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED), cell("Krum", 1, (0.3,), number=4)]),
     "sizes": rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED, axes={"size": "base"})]),
     "five": rows([cell("CMFL-I", 1, (0.3,), number=5, axes={"epsilon": "10"})]),
-    "six": rows([cell("FedAvg", 1, (0.3, 0.4), number=6, extra=THEOREM)]),
+    "six": rows([cell("FedAvg", 1, (0.3, 0.4), number=6)]),
     "seven": rows([cell("CMFL-I", 1, (0.3,), number=7)]),
 }
 
@@ -62,7 +50,7 @@ NUMBERS: dict[str, ExperimentRows] = {
 def test_every_number_has_its_figures_as_svg_and_png(tmp_path: Path) -> None:
     paths = draw(NUMBERS, tmp_path)
     names = ["one-curves", "one-clients", "two-table", "two-curves", "three", "four-time"]
-    names += ["four-spent", "sizes", "five", "six", "seven"]
+    names += ["four-spent", "sizes", "five", "six-table", "six-curves", "seven"]
     assert [path.name for path in paths] == [f"{n}.{e}" for n in names for e in ("svg", "png")]
     assert all(path.read_bytes()[:5] in {b"<?xml", b"\x89PNG\r"} for path in paths)
 

@@ -1,0 +1,95 @@
+"""`python -m benchmarks.paper`: the paper's verdicts and figures, and its packed rows.
+
+    report   judge the paper's claims and our targets, and write the report
+    plot     draw the figures of all experiments
+    pack     put loose rows and their run folders into one archive for each experiment
+
+Experiments themselves are run, listed and audited by `cmfl experiment`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.report import paper_report
+from benchmarks.paper.theorem import figure
+from clients.experiments.archive import pack
+from clients.experiments.catalogue import names
+from clients.experiments.plots import DRAWN_BY, draw
+from clients.experiments.rows import read_rows
+from ledger.io.home import DISK
+from ledger.protocol.errors import CmflError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clients.experiments.rows import ExperimentRows
+
+ROWS = Path(__file__).parent / "rows"
+SCIENCE = Path(__file__).parents[2] / "docs" / "science"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one command.
+
+    Args:
+        words: of the command line; the process's own if not given.
+    """
+    arguments = _arguments(words)
+    try:
+        arguments.command(arguments)
+    except CmflError as error:
+        sys.exit(f"benchmarks.paper: {error}")
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    figures = sorted(arguments.figures.glob("*.svg"))
+    folder = arguments.to.parent
+    links = [Path(os.path.relpath(path, folder)).as_posix() for path in figures]
+    DISK.write_whole(arguments.to, paper_report(_rows(arguments.rows), links).encode())
+
+
+def _plot(arguments: argparse.Namespace) -> None:
+    paths = draw(_rows(arguments.rows), arguments.to, {**DRAWN_BY, 6: figure.draw})
+    print(f"{len(paths)} files in {arguments.to}")
+
+
+def _pack(arguments: argparse.Namespace) -> None:
+    for path in sorted(arguments.rows.glob("*.jsonl")):
+        print(pack(arguments.rows, path.stem))
+
+
+def _rows(folder: Path) -> dict[str, ExperimentRows]:
+    """Return the rows of all experiments that have some.
+
+    Raises:
+        ConfigurationError: none has.
+    """
+    rows = {name: read_rows(folder / f"{name}.jsonl") for name in names()}
+    rows = {name: experiment for name, experiment in rows.items() if experiment.cells}
+    if not rows:
+        raise ConfigurationError(f"{folder} has no rows: make them by cmfl experiment run")
+    return rows
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
+    commands = parser.add_subparsers(required=True)
+    for name, command in (("report", _report), ("plot", _plot), ("pack", _pack)):
+        subparser = commands.add_parser(name)
+        subparser.set_defaults(command=command)
+        subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")
+        if name == "report":
+            subparser.add_argument("--to", type=Path, default=SCIENCE / "report.md")
+            subparser.add_argument("--figures", type=Path, default=SCIENCE / "figures")
+        elif name == "plot":
+            subparser.add_argument("--to", type=Path, default=SCIENCE / "figures")
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""What rows say: tables, the paper's claims, and the official figures beside ours."""

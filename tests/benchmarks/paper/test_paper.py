@@ -1,0 +1,89 @@
+"""The paper's report and figures, from rows; claims name what the definitions have."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.paper import official_figures, targets
+from benchmarks.paper.__main__ import ROWS, main
+from benchmarks.paper.claims import efficiency, normal, robustness, theorem
+from benchmarks.paper.report import TARGET_METHODS, paper_report
+from clients.experiments.archive import unpack
+from clients.experiments.catalogue import definition_named, names
+from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
+from tests.clients.experiments.made_up import EVIDENCE, constant
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_report_has_verdicts_and_every_experiment() -> None:
+    cells = tuple(constant("CMFL-I", (0.8, 0.9, 1.0), ledger=EVIDENCE))
+    choice = ChoiceRow(
+        experiment="normal-sent140",
+        method="CMFL-I",
+        factor=0.5,
+        finals={"0.5": 0.8, "1": 0.7},
+        seeds=(100, 101),
+        digest="0x00",
+    )
+    rows = {"normal-sent140": ExperimentRows(cells, (), (choice,))}
+    text = paper_report(rows)
+    assert text == paper_report(rows)
+    assert "## The paper's claims" in text
+    assert "| normal-sent140 | CMFL-I | 0.5 | 0.1 | 0.5: 0.800, 1: 0.700 | 0.005 |" in text
+    assert "## 1. Normal training: `normal-sent140`" in text
+
+
+def test_report_and_figures_are_made_on_the_command_line(tmp_path: Path) -> None:
+    shutil.copy(ROWS / "theorem.tar.xz", tmp_path)
+    unpack(tmp_path, "theorem")
+    main(["pack", "--rows", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == ["theorem.tar.xz"]
+    assert (tmp_path / "theorem.tar.xz").read_bytes() == (ROWS / "theorem.tar.xz").read_bytes()
+    figures, told = tmp_path / "figures", tmp_path / "report.md"
+    main(["plot", "--rows", str(tmp_path), "--to", str(figures)])
+    assert sorted(path.name for path in figures.iterdir()) == ["theorem.png", "theorem.svg"]
+    words = ["--rows", str(tmp_path), "--to", str(told), "--figures", str(figures)]
+    main(["report", *words])
+    assert "![theorem](figures/theorem.svg)" in told.read_text("utf-8")
+
+
+def test_without_rows_nothing_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="has no rows"):
+        main(["report", "--rows", str(tmp_path)])
+
+
+def test_every_experiment_has_published_rows() -> None:
+    published = read_rows(ROWS / "scaling.jsonl")
+    assert len(published.cells) == 27
+    assert {path.name.removesuffix(".tar.xz") for path in ROWS.iterdir()} == set(names())
+
+
+def test_claims_name_methods_that_experiments_have() -> None:
+    for number, wanted in (
+        (1, (normal.TYPICAL, normal.AS_MANY_AGGREGATED, normal.FIRST, normal.SECOND)),
+        (2, (robustness.FIRST, robustness.SECOND, *robustness.COMPARED, *TARGET_METHODS)),
+        (4, (efficiency.TYPICAL, efficiency.COMMITTEE, *efficiency.DECENTRALISED)),
+        (6, (theorem.FEDAVG, theorem.FIRST, theorem.SECOND)),
+    ):
+        known = {
+            method.name
+            for name in names()
+            if definition_named(name).number == number
+            for method in definition_named(name).methods
+        }
+        assert set(wanted) <= known
+
+
+def test_official_figures_stand_beside_experiments_that_there_are() -> None:
+    for anchor in official_figures.OFFICIAL_FIGURES:
+        for place in anchor.ours:
+            conditions = {one.name for one in definition_named(place.experiment).conditions}
+            assert place.condition in conditions
+    for _, experiment, _, _ in official_figures.CLIENTS:
+        assert experiment in names()
+    assert set(targets.DATA) <= set(names())
