@@ -58,7 +58,8 @@ def overview(rows: Mapping[str, ExperimentRows]) -> list[str]:
     table = []
     for name, experiment in rows.items():
         cells, trials = experiment.cells, experiment.trials
-        cpu_seconds = sum(row.seconds.cpu for row in (*cells, *trials))
+        cpu_seconds = sum(cell.seconds.cpu for cell in cells)
+        cpu_seconds += sum(trial.seconds.cpu for trial in trials)
         audits = [cell.ledger.verdict for cell in cells if cell.ledger is not None]
         passed = f"{sum(verdict == 'passed' for verdict in audits)} of {len(audits)}"
         table.append(

@@ -43,8 +43,8 @@ def saved_file_differences(
     saved = _parsed(out, evidence.configuration, tomllib.loads, differences)
     if saved is not None:
         now = tomllib.loads(configuration)
-        names = (saved.keys() | now) - {"machine"}
-        differences += _differing(evidence.configuration, saved, now, names)
+        sections = (saved.keys() | now) - {"machine"}
+        differences += _differing(evidence.configuration, saved, now, sections)
     saved = _parsed(out, evidence.report, json.loads, differences)
     if saved is not None:
         now = json.loads(json.dumps(report.as_dict()))
