@@ -287,16 +287,18 @@ def serve(
         )
 
 
-def _remove_mail(where: Target, ledger: CommitteeLedger, before_round: int) -> list[int]:
+def _remove_mail(where: Target, ledger: CommitteeLedger, before_round: int) -> None:
     """Remove the mail of old rounds where it lies beside the blobs in a folder of this machine."""
-    from ledger.storage.mailboxes.folder import FolderMailbox
-    from ledger.storage.mailboxes.location import mailbox_at
+    from ledger.storage.locations import LocationKind, parse_locations
+    from ledger.storage.mailbox import remove_mail
 
-    place = str(where.blobs().folder) if where.blobs_at is None else where.blobs_at
-    mailbox = mailbox_at(place)
-    if not isinstance(mailbox, FolderMailbox):
-        return []
-    return mailbox.remove(ledger.domain(), before_round)
+    folder = where.blobs().folder
+    if where.blobs_at is not None:
+        location, *others = parse_locations("blobs", where.blobs_at)
+        if others or location.kind is not LocationKind.FOLDER:
+            return
+        folder = Path(location.text)
+    remove_mail(folder, ledger.domain(), before_round)
 
 
 def _store(where: Target) -> BlobStore:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from api.client.deployment import RemoteDeployment
     from api.client.service import Service
-    from ledger.storage.http import HttpBlobs
+    from ledger.storage.blobs import BlobReader
 
 API_SECONDS = 60
 MAX_TOKEN_BYTES = 1_000
@@ -58,12 +58,13 @@ class RemoteService:
 
         return Service(self.url, self.token, self.timeout_seconds)
 
-    def blobs(self) -> HttpBlobs:
+    def blobs(self) -> BlobReader:
         """Return its blobs, each of which is compared with its digest here."""
-        from ledger.storage.http import HttpBlobs
+        from ledger.storage.blobs import ObjectBlobs
+        from ledger.storage.http import static_server
 
         url = f"{self.url.rstrip('/')}/v1/blobs"
-        return HttpBlobs(url, self.timeout_seconds, self.token, MOST_FAILURES)
+        return ObjectBlobs(static_server(url, self.timeout_seconds, self.token, MOST_FAILURES))
 
 
 def deployment_at(

@@ -12,18 +12,15 @@ from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError
 from ledger.protocol.inputs import Evidence
-from ledger.storage.mailboxes.location import mailboxes_at
-from ledger.storage.mailboxes.several import SeveralMailboxes
+from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.opening import mail_objects_at
+from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ledger.actors.status.open_round_status import OpenRoundStatus
     from ledger.actors.view import ChainView
-    from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
-    from ledger.protocol.types import Domain
-    from ledger.storage.mailbox import Mailbox
+    from ledger.storage.objects import ObjectStore
 
 MOST_AT_ONCE = 4_096
 """Envelopes of one kind that one look checks; the rest is for the next."""
@@ -54,8 +51,8 @@ class RoundMail:
             place: of the mailbox.
         """
         self._place = place
-        self._places: tuple[_Told, ...] = ()
-        self._mailbox: Mailbox | None = None
+        self._objects: ObjectStore | None = None
+        self._mailbox: ObjectMailbox | None = None
         self._view: RoundView | None = None
         self._listed: dict[EnvelopeKind, int] = {}
         self._first_seen = FirstSeen()
@@ -96,13 +93,11 @@ class RoundMail:
         about = (view.inputs.domain, view.inputs.round)
         try:
             if self._mailbox is None:
-                self._places = tuple(map(_Told, mailboxes_at(self._place)))
-                self._mailbox = SeveralMailboxes(self._places)
+                self._objects = mail_objects_at(self._place)
+                self._mailbox = ObjectMailbox(self._objects)
             if not self._listed:
                 self._mailbox.forget(*about)
-            is_whole = True
-            for place in self._places:
-                place.listings = 0
+            is_whole, outages = True, self._outages()
             for kind in _KINDS:
                 start = self._listed.get(kind, 0)
                 came = self._mailbox.listed(*about, kind, start)[:MOST_AT_ONCE]
@@ -114,36 +109,14 @@ class RoundMail:
             _log.warning("the mailbox cannot be read: %s", said or error)
             self.is_read = False
             return view
-        # One of several that is away may alone have what somebody has said.
-        is_whole &= all(place.listings == len(_KINDS) for place in self._places)
+        # One of several stores that is away may alone have some client's mail.
+        is_whole &= self._outages() == outages
         self.is_read = is_whole
         self.read_at = now if is_whole else self.read_at
         return view
 
-
-class _Told:
-    """One of the places of the mail, and how many of its listings were answered."""
-
-    def __init__(self, mailbox: Mailbox) -> None:
-        self._mailbox = mailbox
-        self.is_shared = mailbox.is_shared
-        self.listings = 0
-
-    def put(self, envelope: Envelope) -> bool:
-        """Add an envelope, and say whether it was not there before."""
-        return self._mailbox.put(envelope)
-
-    def listed(
-        self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
-    ) -> Sequence[Envelope]:
-        """Return the envelopes of one kind and round."""
-        found = self._mailbox.listed(domain, round_number, kind, start)
-        self.listings += 1
-        return found
-
-    def forget(self, domain: Domain, before_round: int) -> None:
-        """Drop the envelopes of rounds that are long over."""
-        self._mailbox.forget(domain, before_round)
+    def _outages(self) -> int:
+        return self._objects.outages if isinstance(self._objects, ReplicatedObjects) else 0
 
 
 def _about(inputs: Inputs) -> tuple[object, ...]:

@@ -29,6 +29,7 @@ from api.http.problems import (
 from api.http.safe_headers import SafeHeaders
 from api.store.blobs import BlobRoutes
 from api.store.charges import Charges, charges_file
+from api.store.incoming import remove_unfinished
 from api.store.mail import MailRoutes
 from api.store.permissions import PermissionCache
 from api.store.problems import TOO_SLOW
@@ -36,8 +37,8 @@ from api.store.receiver import Receiver, disk_problem
 from api.store.retention import Retention
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.incoming import remove_unfinished
-from ledger.storage.mailboxes.folder import FolderMailbox
+from ledger.storage.folder import FolderObjects
+from ledger.storage.mailbox import ObjectMailbox
 from ledger.storage.uploads import SCHEME
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def create_store(
     domain = standings.domain
     charges = Charges(charges_file(settings.folder, domain))
     receiver = Receiver(settings, standings, charges)
-    stored, mailbox = FolderBlobs(settings.folder), FolderMailbox(settings.folder)
+    stored = FolderBlobs(settings.folder)
+    mailbox = ObjectMailbox(FolderObjects(settings.folder))
     blobs, mail = BlobRoutes(receiver, stored, clock), MailRoutes(receiver, mailbox, epoch)
     retention = None
     if settings.keep_rounds is not None:

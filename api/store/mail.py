@@ -18,9 +18,14 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
-from ledger.storage.mailboxes.arrivals import MOST_BOARD_BYTES, envelope_in
-from ledger.storage.mailboxes.files import MOST_FILES
-from ledger.storage.mailboxes.page import MOST_BYTES, MOST_ENVELOPES, Page, encode_page
+from ledger.storage.mail_page import (
+    MAX_ENVELOPE_BYTES,
+    MAX_PAGE_ENVELOPES,
+    Page,
+    encode_page,
+)
+from ledger.storage.mailbox import decode_mail
+from ledger.storage.objects import MAX_FOLDER_BYTES, MAX_FOLDER_OBJECTS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -30,8 +35,7 @@ if TYPE_CHECKING:
     from api.store.settings import StoreSettings
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Upload
-    from ledger.storage.mailboxes.arrivals import Board
-    from ledger.storage.mailboxes.folder import FolderMailbox
+    from ledger.storage.mailbox import Board, ObjectMailbox
 
 LEAST_ENVELOPES = 256
 LEAST_MAIL_BYTES = 4 * 2**20
@@ -51,7 +55,7 @@ class MailRoutes:
         epoch: random bytes that say which order this process counts in.
     """
 
-    def __init__(self, receiver: Receiver, mailbox: FolderMailbox, epoch: bytes) -> None:
+    def __init__(self, receiver: Receiver, mailbox: ObjectMailbox, epoch: bytes) -> None:
         self._receiver = receiver
         self._mailbox = mailbox
         self._epoch = epoch
@@ -124,10 +128,10 @@ class MailRoutes:
             return encode_page(Page(self._epoch, after, ()))
         found: list[bytes] = []
         size = 0
-        for envelope in self._mailbox.listed(*board, after)[:MOST_ENVELOPES]:
+        for envelope in self._mailbox.listed(*board, after)[:MAX_PAGE_ENVELOPES]:
             data = encode_envelope(envelope)
             size += len(data)
-            if found and size > MOST_BYTES:
+            if found and size > MAX_ENVELOPE_BYTES:
                 break
             found.append(data)
         return encode_page(Page(self._epoch, after, tuple(found)))
@@ -157,7 +161,7 @@ def _genuine(data: bytes, digest: Digest, board: Board, standing: WritePermissio
     """
     if sha256(data) != digest:
         raise ProblemError(BODY_WRONG, f"the bytes have another sha256 than {digest.hex()}")
-    envelope = envelope_in(data, board)
+    envelope = decode_mail(data, board)
     if envelope is None:
         raise ProblemError(ENVELOPE_INVALID, "these are not the bytes of an envelope of this board")
     if envelope.client >= len(standing.registry):
@@ -172,8 +176,8 @@ def _share(settings: StoreSettings, clients: int) -> tuple[int, int]:
     A reader bounds what it takes of a board. Were the quotas of a few clients together larger than
     that, they could fill a board before anybody else has said a word.
     """
-    envelopes = max(LEAST_ENVELOPES, MOST_FILES // clients)
-    size = max(LEAST_MAIL_BYTES, MOST_BOARD_BYTES // clients)
+    envelopes = max(LEAST_ENVELOPES, MAX_FOLDER_OBJECTS // clients)
+    size = max(LEAST_MAIL_BYTES, MAX_FOLDER_BYTES // clients)
     return min(settings.quota_envelopes, envelopes), min(settings.quota_mail_bytes, size)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.http.problems import ProblemKind
-from ledger.storage.served import ELSEWHERE
+from ledger.storage import http
 
 LENGTH_NEEDED = ProblemKind(
     "length-needed", 411, "The length of the body has to be said beforehand"
@@ -11,7 +11,7 @@ LENGTH_NEEDED = ProblemKind(
 UPLOAD_UNSIGNED = ProblemKind(
     "upload-unsigned", 401, "An upload is shown with a client's signature"
 )
-UPLOAD_ELSEWHERE = ProblemKind(ELSEWHERE, 401, "The upload is signed for another place")
+UPLOAD_ELSEWHERE = ProblemKind(http.UPLOAD_ELSEWHERE, 401, "The upload is signed for another place")
 UPLOAD_REFUSED = ProblemKind("upload-refused", 403, "Who asks may not write here")
 ROUND_NOT_TAKEN = ProblemKind(
     "round-not-taken", 409, "The round is neither open nor next to the open one"

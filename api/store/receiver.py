@@ -10,6 +10,7 @@ from anyio import to_thread
 from starlette.requests import ClientDisconnect
 
 from api.http.problems import BODY_TOO_LARGE, ProblemError
+from api.store.incoming import IncomingFile
 from api.store.problems import (
     BODY_WRONG,
     DISK_FAILS,
@@ -25,7 +26,6 @@ from api.store.problems import (
 from api.store.slots import Slots
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by
-from ledger.storage.incoming import IncomingFile
 from ledger.storage.uploads import parse_authorization
 
 if TYPE_CHECKING:

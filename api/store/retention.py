@@ -11,7 +11,7 @@ from ledger.actors.round_blobs import BlobUse, blobs_of_round
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
-from ledger.storage.mailboxes.folder import FolderMailbox
+from ledger.storage.mailbox import remove_mail
 
 if TYPE_CHECKING:
     from api.store.charges import Charges
@@ -55,7 +55,6 @@ class Retention:
         self._ledger = ledger
         self._log = CompleteLog()
         self._run = _Kept(ledger, blobs)
-        self._mailbox = FolderMailbox(blobs.folder)
         self._domain = ledger.domain()
         self._charges = charges
         self._rounds = rounds
@@ -107,4 +106,4 @@ class Retention:
         for number in self._charges.rounds():
             if number <= min(newest, self._ended - 2):
                 self._charges.forget(number)
-        self._mailbox.remove(self._domain, newest + 1)
+        remove_mail(self._run.blobs.folder, self._domain, newest + 1)

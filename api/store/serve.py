@@ -17,8 +17,8 @@ from api.store.app import create_store
 from api.store.charges import other_charges
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ConfigurationError
-from ledger.storage.mailboxes.page import EPOCH_BYTES
-from ledger.storage.served import require_no_user
+from ledger.storage.http import require_plain_url
+from ledger.storage.mail_page import EPOCH_BYTES
 
 if TYPE_CHECKING:
     import socket
@@ -119,7 +119,7 @@ def resolve_public_urls(
 
 def _public_url(url: str) -> str:
     try:
-        require_no_user("--public-url", url)
+        require_plain_url("--public-url", url)
         return base_url(url)
     except ValueError as error:
         raise ConfigurationError(f"--public-url {url!r}: {error}") from error

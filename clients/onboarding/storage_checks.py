@@ -11,8 +11,7 @@ from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.locations import LocationKind
-from ledger.storage.mailboxes.location import mailbox_at
-from ledger.storage.opening import folder_at, store_at
+from ledger.storage.opening import folder_at, mailbox_at, store_at
 
 if TYPE_CHECKING:
     from pathlib import Path

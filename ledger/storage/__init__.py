@@ -1,1 +1,1 @@
-"""Blobs: bytes under their sha256, so that nobody has to trust where they are kept."""
+"""Object storage: one port, its adapters, and two typed views of it, blobs and mail."""

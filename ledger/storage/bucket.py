@@ -1,111 +1,91 @@
-"""Blobs in anything that fsspec reaches: buckets, and file systems on a network.
+"""Objects in anything that fsspec reaches: buckets, and file systems on a network.
 
-What is put is whole once the call returns, or at least differs from its name until it is, and
-every read is verified, so that nothing has to be renamed. Credentials come from where the file
-system looks for them (for S3 the environment and `~/.aws`, and `FSSPEC_S3_...`); none is shown.
+A bucket shows an object whole or not at all, and every read is verified, so that nothing has to be
+renamed. Credentials come from where the file system looks for them (for S3 the environment and
+`~/.aws`, and `FSSPEC_S3_...`); none is shown.
+
+The time-outs of these file systems are for one wait each, and they believe what their host says of
+a file's size: one that drips a byte now and then would block a worker for ever, and one that sends
+more than it said would fill its memory. So each operation has a deadline where the file system
+works on an event loop, and a file is read in pieces.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
-from ledger.protocol.payload import Payload
-from ledger.storage.blobs import MAX_BLOB_BYTES
-from ledger.storage.timed import TimedFiles
+from ledger.protocol.errors import BlobError
+from ledger.storage.objects import MAX_FOLDER_OBJECTS, deliver_listing, verified
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from ledger.protocol.types import Digest
+    from ledger.protocol.payload import Payload
     from ledger.storage.locations import Location
+    from ledger.storage.objects import FolderCursor
 
+OPERATION_SECONDS = 60.0
+"""For a listing, a question, or a removal; to write, beyond the time that the bytes need."""
+
+READ_SECONDS = 20.0
+"""To read, beyond the time that the bytes need."""
+
+LEAST_BYTES_PER_SECOND = 65_536
+_PIECE = 1 << 20
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci"}
-_CHANGES = ("ETag", "mtime", "LastModified", "last_modified", "modified", "created")
-"""Under which names file systems say when a file was written, or as what."""
+_VERSION_KEYS = ("ETag", "mtime", "LastModified", "last_modified", "modified", "created")
+"""Keys under which file systems give the time or version of a write."""
 
 
-class RemoteFiles:
-    """Files below one URL; every failure is an OSError that names the place and no key.
+class BucketObjects:
+    """Objects below one URL; every failure is an OSError that names the location and no key.
 
     Args:
-        place: of a protocol that fsspec knows.
+        location: of a protocol that fsspec knows.
 
     Raises:
-        BlobError: fsspec or what it needs for the protocol is missing, or the URL is none.
+        BlobError: fsspec or what it needs for the protocol is missing, or the URL is invalid.
     """
 
-    def __init__(self, place: Location) -> None:
-        self.shown = place.shown
+    is_shared = True
+
+    def __init__(self, location: Location) -> None:
+        self._shown = location.shown
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise BlobError(
-                f"{self.shown} needs the extra [remote]: pip install -c constraints.txt '.[remote]'"
+                f"{self._shown} needs the extra [remote]: pip install -c constraints.txt "
+                f"'.[remote]'"
             ) from error
         try:
-            files, root = url_to_fs(place.text, use_listings_cache=False)
+            files, root = url_to_fs(location.text, use_listings_cache=False)
         except ImportError as error:
             raise BlobError(
-                f"{self.shown}: a package for this protocol is missing; the extra [remote] has "
+                f"{self._shown}: a package for this protocol is missing; the extra [remote] has "
                 f"that for s3://"
             ) from error
         except Exception as error:  # noqa: BLE001 - whatever it is, it may repeat the URL
             raise BlobError(
-                f"{self.shown}: fsspec reaches no blobs or mail there ({type(error).__name__})"
+                f"{self._shown}: fsspec reaches no blobs or mail there ({type(error).__name__})"
             ) from None
-        self._files = TimedFiles(files)
+        self._files = _TimedFiles(files)
         self._root = str(root).rstrip("/")
-        # It has no folders to be made; what would be made is a mistyped bucket.
-        self._is_bucket = place.text.partition("://")[0].lower() in _BUCKETS
+        # A bucket has no folders to make; what would be made is a mistyped bucket.
+        self._is_bucket = location.text.partition("://")[0].lower() in _BUCKETS
 
-    def read(self, path: str, limit: int) -> bytes:
-        """Return what a file holds, and one byte more than the limit if there is more.
+    def get(self, path: str, limit: int) -> bytes:
+        """Return an object, verified against its name."""
+        return verified(path, self._read(path, limit), limit)
 
-        Args:
-            path: below the URL.
-            limit: so many bytes at most.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            OSError: it cannot be read.
-        """
-        with self._translated(path):
-            return self._files.read(self._below(path), limit + 1)
-
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file.
-
-        Args:
-            path: below the URL.
-            data: what it shall hold.
-
-        Raises:
-            FileNotFoundError: there is no such bucket.
-            OSError: it cannot be written.
-        """
-        target = self._below(path)
-        with self._translated(path):
-            try:
-                self._files.ask("pipe_file", target, data, size=len(data))
-            except FileNotFoundError:
-                if self._is_bucket:
-                    raise
-                self._files.ask("makedirs", target.rpartition("/")[0], exist_ok=True)
-                self._files.ask("pipe_file", target, data, size=len(data))
-
-    def exists(self, path: str) -> bool:
-        """Say whether there is a file.
-
-        Args:
-            path: below the URL.
-
-        Raises:
-            OSError: that cannot be told.
-        """
+    def has(self, path: str) -> bool:
+        """Return whether there is an object."""
         # Not `exists`, which in many file systems takes every failure for an absence.
         try:
             with self._translated(path):
@@ -114,34 +94,47 @@ class RemoteFiles:
             return False
         return True
 
-    def remove(self, path: str) -> None:
-        """Remove a file, if it is there.
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
+        """Store an object durably; return False if it was there."""
+        with contextlib.suppress(FileNotFoundError):
+            if sha256(self._read(path, payload.size)) == payload.digest:
+                return False
+        target, data = self._below(path), bytes(payload.data)
+        with self._translated(path):
+            try:
+                self._files.ask("pipe_file", target, data, size=len(data))
+            except FileNotFoundError:
+                if self._is_bucket:
+                    raise
+                self._files.ask("makedirs", target.rpartition("/")[0], exist_ok=True)
+                self._files.ask("pipe_file", target, data, size=len(data))
+        return True
 
-        Args:
-            path: below the URL.
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        """Give a cursor the objects of a folder that are new to it."""
+        listing = islice(self._listing(folder), MAX_FOLDER_OBJECTS)
+        deliver_listing(listing, lambda name, limit: self._read(f"{folder}/{name}", limit), cursor)
 
-        Raises:
-            OSError: it cannot be removed.
-        """
+    def delete(self, path: str) -> None:
+        """Delete an object, if it is there."""
         with contextlib.suppress(FileNotFoundError), self._translated(path):
             self._files.ask("rm_file", self._below(path))
 
-    def listing(self, folder: str) -> Iterator[tuple[str, int, Hashable]]:
-        """Yield name, size and stamp of the files in a folder; the stamp differs after a change.
+    def sync(self) -> None:
+        """Do nothing: every write is durable once it is answered."""
 
-        Args:
-            folder: below the URL.
+    def _read(self, path: str, limit: int) -> bytes:
+        with self._translated(path):
+            return self._files.read(self._below(path), limit + 1)
 
-        Raises:
-            OSError: it cannot be listed.
-        """
-        found: list[dict[str, Any]] = []
+    def _listing(self, folder: str) -> Iterator[tuple[str, int, Hashable]]:
+        entries: list[dict[str, Any]] = []
         with contextlib.suppress(FileNotFoundError), self._translated(folder):
-            found = self._files.ask("ls", self._below(folder), detail=True)
-        for entry in found:
+            entries = self._files.ask("ls", self._below(folder), detail=True)
+        for entry in entries:
             if entry.get("type") == "file":
                 size = int(entry.get("size") or 0)
-                stamp = tuple(str(entry.get(name)) for name in _CHANGES)
+                stamp = tuple(str(entry.get(key)) for key in _VERSION_KEYS)
                 yield str(entry["name"]).rpartition("/")[2], size, (size, *stamp)
 
     def _below(self, path: str) -> str:
@@ -149,139 +142,68 @@ class RemoteFiles:
 
     @contextlib.contextmanager
     def _translated(self, path: str) -> Iterator[None]:
-        """Have whatever a file system raises be an OSError that names the file.
+        """Turn whatever a file system raises into an OSError that names the object.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: there is no such object.
             OSError: everything else.
         """
-        named = f"{self.shown}/.../{path}"
+        shown = f"{self._shown}/.../{path}"
         try:
             yield
         except FileNotFoundError:
-            raise FileNotFoundError(errno.ENOENT, "there is no such file", named) from None
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", shown) from None
         except Exception as error:  # noqa: BLE001 - each file system has errors of its own
             number = getattr(error, "errno", None)
-            said = f"the place fails ({type(error).__name__})"
-            raise OSError(number if isinstance(number, int) else errno.EIO, said, named) from None
+            reason = f"{self._shown} fails ({type(error).__name__})"
+            raise OSError(number if isinstance(number, int) else errno.EIO, reason, shown) from None
 
 
-class RemoteBlobs:
-    """Blobs as files `ab/abcdef…` below one URL, verified on every read.
+class _TimedFiles:
+    """A file system of fsspec, asked in bounded time; its errors and time-outs are passed on."""
 
-    Args:
-        files: of the place.
-    """
+    def __init__(self, files: Any) -> None:
+        from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415 - an extra
 
-    def __init__(self, files: RemoteFiles) -> None:
         self._files = files
+        self._is_timed = isinstance(files, AsyncFileSystem)
+        self._is_streamed = (
+            self._is_timed and type(files).open_async is not AsyncFileSystem.open_async
+        )
 
-    def put(self, data: bytes) -> Digest:
-        """Store a blob and return its digest.
+    def ask(self, method: str, *arguments: object, size: int = 0, **options: object) -> Any:
+        """Call a method of the file system that moves `size` bytes."""
+        if not self._is_timed:
+            return getattr(self._files, method)(*arguments, **options)
+        from fsspec.asyn import sync  # noqa: PLC0415 - an extra
 
-        Args:
-            data: the bytes.
+        seconds = OPERATION_SECONDS + size / LEAST_BYTES_PER_SECOND
+        call = getattr(self._files, f"_{method}")
+        return sync(self._files.loop, call, *arguments, timeout=seconds, **options)
 
-        Raises:
-            BlobError: it cannot be written.
-        """
-        payload = Payload.of(data)
-        self.put_payload(payload)
-        return payload.digest
+    def read(self, path: str, limit: int) -> bytes:
+        """Return the first bytes of a file."""
+        if not self._is_streamed:
+            with self._files.open(path, "rb", cache_type="none") as file:
+                return bytes(file.read(limit))
+        from fsspec.asyn import sync  # noqa: PLC0415 - an extra
 
-    def put_payload(self, payload: Payload) -> None:
-        """Store what this process has hashed, under the digest that it found.
+        return bytes(sync(self._files.loop, self._stream, path, limit))
 
-        Args:
-            payload: the bytes; what is there already is compared, and written again if it differs.
-
-        Raises:
-            BlobError: it cannot be written.
-        """
-        path = _path(payload.digest)
+    async def _stream(self, path: str, limit: int) -> bytearray:
+        data, start = bytearray(), time.monotonic()
+        file = await self._files.open_async(path, "rb")
         try:
-            if not self._holds(path, payload):
-                self._files.write(path, bytes(payload.data))
-        except OSError as error:
-            raise BlobError(f"blob {error.filename} cannot be written: {error.strerror}") from error
-
-    def remove(self, digest: Digest) -> None:
-        """Remove a blob, if it is there.
-
-        Args:
-            digest: sha256 of the blob.
-
-        Raises:
-            BlobError: it cannot be removed.
-        """
-        try:
-            self._files.remove(_path(digest))
-        except OSError as error:
-            raise BlobError(f"blob {error.filename} cannot be removed: {error.strerror}") from error
-
-    def sync(self) -> None:
-        """Nothing is left to do: the place answers once it has kept it."""
-
-    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified.
-
-        Args:
-            digest: sha256 of the blob.
-            limit: largest size that is accepted, in bytes.
-
-        Raises:
-            BlobMissingError: there is none.
-            BlobUnreachableError: it cannot be read.
-            BlobError: it is damaged, or larger than the limit.
-        """
-        with self._reading(digest):
-            data = self._files.read(_path(digest), limit)
-        if len(data) > limit:
-            raise BlobError(f"blob {digest.hex()} is larger than the {limit} bytes it may have")
-        if sha256(data) != digest:
-            raise BlobError(f"blob {digest.hex()} is damaged: its bytes have another sha256")
+            while len(data) < limit:
+                end = start + READ_SECONDS + len(data) / LEAST_BYTES_PER_SECOND
+                async with asyncio.timeout(end - time.monotonic()):
+                    piece = await file.read(min(_PIECE, limit - len(data)))
+                if not piece:
+                    break
+                data += piece
+        finally:
+            # Else the connection of a bucket's object stays open until all has come.
+            body = getattr(file, "r", None)
+            if body is not None:
+                body.close()
         return data
-
-    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
-        """Return the blob with this digest, and the digest that was found; see `get`."""
-        return Payload(self.get(digest, limit), digest)
-
-    def has(self, digest: Digest) -> bool:
-        """Say whether there is something under this digest, without reading it.
-
-        Args:
-            digest: sha256 of the blob.
-
-        Raises:
-            BlobUnreachableError: that cannot be told.
-        """
-        with self._reading(digest):
-            return self._files.exists(_path(digest))
-
-    def _holds(self, path: str, payload: Payload) -> bool:
-        try:
-            return sha256(self._files.read(path, payload.size)) == payload.digest
-        except FileNotFoundError:
-            return False
-
-    @contextlib.contextmanager
-    def _reading(self, digest: Digest) -> Iterator[None]:
-        """Have the place's errors say which blob it is.
-
-        Raises:
-            BlobMissingError: there is none.
-            BlobUnreachableError: it cannot be read.
-        """
-        try:
-            yield
-        except FileNotFoundError:
-            raise BlobMissingError(f"blob {digest.hex()} is missing") from None
-        except OSError as error:
-            raise BlobUnreachableError(
-                f"blob {digest.hex()} cannot be read: {self._files.shown}: {error.strerror}"
-            ) from error
-
-
-def _path(digest: Digest) -> str:
-    name = digest.hex()
-    return f"{name[:2]}/{name}"

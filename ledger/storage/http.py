@@ -1,150 +1,321 @@
-"""Blobs behind any static HTTP server over a blobs folder: read, bounded, verified."""
+"""Objects of an HTTP server, trusted for nothing: any static one, or `cmfl blobs serve`.
+
+Any server over a folder of objects answers GET and HEAD of `/path`. A server of `cmfl blobs serve`
+also takes PUT with a client's signature, and lists the mail of a folder in pages; an object that
+it has taken is durable. Redirects are not followed.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
+import re
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.io.http import HttpFailureError, HttpServer
+from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
+from ledger.io.retry import RetryPolicy
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
-from ledger.protocol.payload import Payload
-from ledger.storage.blobs import MAX_BLOB_BYTES
-from ledger.storage.patience import AT_ONCE, asked
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.storage.mail_page import MAIL_FOLDER, MAX_PAGE_BYTES, decode_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.io.retry import RetryPolicy
-    from ledger.protocol.types import Digest
+    from ledger.io.http import HttpResponse
+    from ledger.protocol.payload import Payload
+    from ledger.storage.mail_page import Page
+    from ledger.storage.objects import FolderCursor
+    from ledger.storage.uploads import UploadSigner
 
 T = TypeVar("T")
 
+SILENCE_SECONDS = 10.0
+"""How long a store server may be silent: it has nothing to compute."""
+
+STORE_RETRY = RetryPolicy((0.2, 1.0), most_seconds=SILENCE_SECONDS)
+"""Does not retry after a full time-out: other requests are waiting."""
+
+NO_RETRY = RetryPolicy(())
+
+TRANSIENT = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
+"""Statuses that a retry may change; a full disk (507) stays full."""
+
+MAX_PAGES = 64
+"""Pages that one scan reads; the next scan reads the rest."""
+
+SCAN_SECONDS = 10.0
+"""After this time a scan asks for no more pages: a server that drips each would block a reader."""
+
+CHECKED_FIRST_BYTES = 65_536
+"""Before a larger object is sent, the server is asked whether it has it."""
+
+MAX_ANSWER_BYTES = 65_536
+UPLOAD_ELSEWHERE = "upload-elsewhere"
+"""The problem code of a store that has another URL than the one that was signed."""
+
 _ABSENT = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}
+_STORED = {HTTPStatus.OK, HTTPStatus.CREATED}
+_NEXT_CLIENT = {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
+"""Refusals of one client, its signature or its quota; another client may succeed."""
+
+_PROBLEM = re.compile(r"urn:cmfl:problem:([a-z-]{1,40})")
 
 
-class HttpBlobs:
-    """Blobs as files `ab/abcdef…` below one URL; safe to share between threads.
-
-    The server is trusted for nothing: what comes is compared with its digest, and other bytes, too
-    many or none say something of the server, not of the blob. Redirects are not followed.
+class HttpObjects:
+    """Objects below one URL; safe to share between threads.
 
     Args:
-        url: of the folder, http or https.
-        timeout_seconds: for one blob, from connecting to the last byte.
-        token: that the server wants to see; None for none.
-        most_failures: after so many blobs in a row without a whole answer the server is asked no
-            more, so that one which stalls holds nobody for as long as there are blobs; None to ask
-            for ever.
-        patience: how often it is asked for one blob.
-        silence_seconds: how long nothing may come of an answer; None for all of its time.
-
-    Raises:
-        BlobError: the URL or the token is none.
+        server: whose URL is that of the folder or store.
+        signer: signs uploads; None to read only.
+        max_failures: after this many requests in a row without a whole answer the server is asked
+            no more; None for no bound.
+        retry: for each request.
+        clock: seconds that only go forward.
     """
+
+    is_shared = True
 
     def __init__(
         self,
-        url: str,
-        timeout_seconds: float = 60.0,
-        token: str | None = None,
-        most_failures: int | None = None,
-        patience: RetryPolicy = AT_ONCE,
-        silence_seconds: float | None = None,
+        server: HttpServer,
+        signer: UploadSigner | None = None,
+        max_failures: int | None = None,
+        retry: RetryPolicy = NO_RETRY,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._patience = patience
-        self._most_failures = most_failures
+        self._server = server
+        self._signer = signer
+        self._max_failures = max_failures
         self._failures = 0
+        self._retry = retry
+        self._clock = clock
+
+    def get(self, path: str, limit: int) -> bytes:
+        """Return an object, verified: other bytes are the server's fault, not the object's."""
+        answer = self._ask(lambda: self._server.get(f"/{path}", limit), lambda got: got.status)
+        self._require_found(path, answer.status)
+        if sha256(answer.body).hex() != path.rpartition("/")[2]:
+            raise OSError(errno.EIO, f"{self._server.shown_url} gives other bytes")
+        return answer.body
+
+    def has(self, path: str) -> bool:
+        """Return whether the server has an object."""
+        status = self._ask(lambda: self._server.head(f"/{path}"), int)
         try:
-            self._server = HttpServer(url, timeout_seconds, token, silence_seconds)
-        except ValueError as error:
-            raise BlobError(f"the blobs' URL: {error}") from None
-
-    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified.
-
-        Args:
-            digest: sha256 of the blob.
-            limit: largest size that is accepted, in bytes.
-
-        Returns:
-            The bytes.
-
-        Raises:
-            BlobMissingError: the server says that there is none.
-            BlobUnreachableError: the server gives something else, or no answer.
-        """
-        return self._verified(digest, limit)
-
-    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
-        """Return the blob with this digest, and the digest that was found; see `get`."""
-        return Payload(self._verified(digest, limit), digest)
-
-    def has(self, digest: Digest) -> bool:
-        """Say whether there is something under this digest, without reading it.
-
-        Args:
-            digest: sha256 of the blob.
-
-        Raises:
-            BlobUnreachableError: that cannot be told.
-        """
-        status = self._asked(digest, lambda: self._server.head(path_of(digest)), int)
-        try:
-            self._verify_status(digest, status)
-        except BlobMissingError:
+            self._require_found(path, status)
+        except FileNotFoundError:
             return False
         return True
 
-    def _verified(self, digest: Digest, limit: int) -> bytes:
-        answer = self._asked(
-            digest, lambda: self._server.get(path_of(digest), limit), lambda said: said.status
-        )
-        self._verify_status(digest, answer.status)
-        if sha256(answer.body) != digest:
-            raise BlobUnreachableError(
-                f"blob {digest.hex()} cannot be read: {self._server.shown_url} gives other bytes"
-            )
-        return answer.body
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
+        """Store an object durably; return False if it was there.
 
-    def _asked(self, digest: Digest, ask: Callable[[], T], status_of: Callable[[T], int]) -> T:
-        """Return what the server answers, and count how often it did not.
+        Each client of the signer is tried in turn, until one has the right and the quota.
 
         Raises:
-            BlobUnreachableError: there is no whole answer, or there was none too often.
+            OSError: the server refuses all of them, or does not answer.
         """
-        if self._most_failures is not None and self._failures >= self._most_failures:
-            raise BlobUnreachableError(
-                f"blob {digest.hex()} was not asked for: {self._server.shown_url} gave no whole "
-                f"answer {self._most_failures} times in a row"
-            )
-        try:
-            found = asked(self._patience, ask, status_of)
-        except HttpFailureError as error:
-            self._failures += 1
-            raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None
-        self._failures = 0
-        return found
+        if self._signer is None:
+            raise OSError(errno.EACCES, f"{self._server.shown_url}: nobody here signs uploads")
+        is_mail = path.startswith(f"{MAIL_FOLDER}/")  # which answers no HEAD
+        if payload.size > CHECKED_FIRST_BYTES and not is_mail and self._is_there(path):
+            return False
+        body, answer = bytes(payload.data), None
+        url = f"{self._server.base_url}/{path}"
+        for header in self._signer.authorizations(url, payload.digest, payload.size):
+            answer = self._send(path, body, header)
+            if answer.status in _STORED:
+                return answer.status == HTTPStatus.CREATED
+            if answer.status not in _NEXT_CLIENT:
+                break
+        assert answer is not None, "there is one client at least"
+        raise OSError(errno.EACCES, self._refusal(answer))
 
-    def _verify_status(self, digest: Digest, status: int) -> None:
-        if status in _ABSENT:
-            raise BlobMissingError(f"blob {digest.hex()} is missing")
-        if status != HTTPStatus.OK:
-            raise BlobUnreachableError(
-                f"blob {digest.hex()} cannot be read: {self._server.shown_url} answers with HTTP "
-                f"status {status}"
-            )
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        """Give a cursor the objects of a folder that are new to it, page by page."""
+        end = self._clock() + SCAN_SECONDS
+        for _ in range(MAX_PAGES):
+            if not self._read_page(folder, cursor) or self._clock() >= end:
+                break
+
+    def delete(self, path: str) -> None:
+        """Refuse: a store that others read has a retention policy of its own."""
+        raise OSError(
+            errno.EPERM,
+            "it is not ours to remove: the store's owner sets how many rounds it keeps",
+            path,
+        )
+
+    def sync(self) -> None:
+        """Do nothing: the store answers once an object is durable."""
 
     def close(self) -> None:
         """Close the connections."""
         self._server.close()
 
+    def _ask(self, request: Callable[[], T], status_of: Callable[[T], int]) -> T:
+        """Return the server's answer, and count consecutive failures.
 
-def path_of(digest: Digest) -> str:
-    """Return where a blob is below the URL of its folder.
+        Raises:
+            OSError: there is no whole answer, or there was none too often.
+        """
+        shown = self._server.shown_url
+        if self._max_failures is not None and self._failures >= self._max_failures:
+            raise OSError(
+                errno.EIO, f"{shown} gave no whole answer {self._max_failures} times in a row"
+            )
+        try:
+            answer = self._retry.ask(
+                request, _is_transient, lambda got: status_of(got) in TRANSIENT
+            )
+        except HttpFailureError as error:
+            self._failures += 1
+            raise OSError(errno.EIO, str(error)) from None
+        self._failures = 0
+        return answer
+
+    def _require_found(self, path: str, status: int) -> None:
+        if status in _ABSENT:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+        if status != HTTPStatus.OK:
+            raise self._status_error(status)
+
+    def _status_error(self, status: int) -> OSError:
+        return OSError(errno.EIO, f"{self._server.shown_url} answers with HTTP status {status}")
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            return self.has(path)
+        except OSError:
+            return False
+
+    def _send(self, path: str, body: bytes, authorization: str) -> HttpResponse:
+        headers = {"Authorization": authorization, "Content-Type": "application/octet-stream"}
+        return self._ask(
+            lambda: self._server.put(f"/{path}", body, headers, MAX_ANSWER_BYTES),
+            lambda answer: answer.status,
+        )
+
+    def _refusal(self, answer: HttpResponse) -> str:
+        code = _problem_code(answer)
+        shown = f" ({code})" if code else ""
+        if code == UPLOAD_ELSEWHERE:
+            shown += f": its owner does not call it {self._server.base_url}; ask which URL to give"
+        return f"{self._server.shown_url} answers with HTTP status {answer.status}{shown}"
+
+    def _read_page(self, folder: str, cursor: FolderCursor) -> bool:
+        """Deliver the next page, and return whether another may follow."""
+        epoch, after = cursor.position
+        page = self._page(folder, after)
+        if page.epoch != epoch:
+            # The server has restarted, and numbers its objects anew.
+            cursor.position = (page.epoch, 0)
+            if after > 0:
+                return True
+        if page.after != after or cursor.is_full:
+            return False
+        cursor.position = (page.epoch, after + len(page.envelopes))
+        for data in page.envelopes:
+            name = sha256(data).hex()
+            if cursor.wants(name, len(data), stamp=None):
+                cursor.deliver(name, data, stamp=None)
+        return bool(page.envelopes)
+
+    def _page(self, folder: str, after: int) -> Page:
+        answer = self._ask(
+            lambda: self._server.get(f"/{folder}?after={after}", MAX_PAGE_BYTES),
+            lambda got: got.status,
+        )
+        if answer.status != HTTPStatus.OK:
+            raise self._status_error(answer.status)
+        try:
+            return decode_page(answer.body)
+        except EncodingError as error:
+            raise OSError(errno.EIO, f"{self._server.shown_url}: no page: {error}") from None
+
+
+def static_server(
+    url: str,
+    timeout_seconds: float = 60.0,
+    token: str | None = None,
+    max_failures: int | None = None,
+) -> HttpObjects:
+    """Return the objects of any HTTP server over a folder of them.
 
     Args:
-        digest: sha256 of the blob.
+        url: of the folder, http or https.
+        timeout_seconds: for one request, from connecting to the last byte.
+        token: that the server asks for; None for none.
+        max_failures: as for `HttpObjects`.
+
+    Raises:
+        BlobError: the URL or the token is invalid.
     """
-    name = digest.hex()
-    return f"/{name[:2]}/{name}"
+    return HttpObjects(_server(url, timeout_seconds, token, None), max_failures=max_failures)
+
+
+def store_server(
+    url: str,
+    signer: UploadSigner | None,
+    timeout_seconds: float = 60.0,
+    retry: RetryPolicy = STORE_RETRY,
+) -> HttpObjects:
+    """Return the objects of `cmfl blobs serve`.
+
+    Args:
+        url: of the store, http or https.
+        signer: signs uploads; None to read only.
+        timeout_seconds: for one attempt at one request.
+        retry: for each request.
+
+    Raises:
+        BlobError: the URL is invalid, or has a user, a password or a query.
+    """
+    server = _server(url, timeout_seconds, None, SILENCE_SECONDS)
+    require_plain_url("blobs or mailbox", url)
+    return HttpObjects(server, signer, retry=retry)
+
+
+def _server(
+    url: str, timeout_seconds: float, token: str | None, silence_seconds: float | None
+) -> HttpServer:
+    try:
+        return HttpServer(url, timeout_seconds, token, silence_seconds)
+    except ValueError as error:
+        raise BlobError(f"the URL of the blobs or mailbox: {error}") from None
+
+
+def require_plain_url(option: str, url: str) -> None:
+    """Refuse a store's URL with a user, or with a query, behind which no path can follow.
+
+    Raises:
+        BlobError: it has one; a client's signature takes the place of a user's.
+    """
+    if "@" in url.partition("://")[2].partition("/")[0] or "?" in url:
+        raise BlobError(
+            f"{option}: the store's URL has a user, a password or a query; clients sign instead"
+        )
+
+
+def _is_transient(error: Exception) -> bool:
+    return isinstance(error, HttpFailureError) and not isinstance(error, ResponseTooLargeError)
+
+
+def _problem_code(answer: HttpResponse) -> str:
+    """Return the code of a problem, and nothing else that a server says; empty without one."""
+    if answer.media_type != "application/problem+json":
+        return ""
+    try:
+        problem = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return ""
+    match = _PROBLEM.fullmatch(str(problem.get("type"))) if isinstance(problem, dict) else None
+    return match[1] if match else ""

@@ -1,93 +1,202 @@
-"""Where signed envelopes are put and listed; anybody may put anything into it."""
+"""Mailbox: signed envelopes, put and listed by anyone, by contract, round and kind.
+
+An envelope is an object under `mail/CHAIN/CONTRACT/SALT/ROUND/KIND/`. A mailbox in a folder or a
+bucket is for owners who trust each other not to delete or flood it; `cmfl blobs serve` is for
+others.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import islice
+import re
+import shutil
+import threading
 from typing import TYPE_CHECKING, Protocol
 
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import decode_envelope, encode_envelope
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.payload import Payload
+from ledger.storage.mail_page import MAIL_FOLDER
+from ledger.storage.memory import MemoryObjects
+from ledger.storage.objects import FolderCursor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
     from ledger.protocol.types import Domain
+    from ledger.storage.objects import ObjectStore
 
-_Board = tuple["Domain", int, "EnvelopeKind"]
+Board = tuple["Domain", int, "EnvelopeKind"]
+"""A contract, a round and a kind of envelope."""
+
+_ROUND = re.compile("0|[1-9][0-9]{0,19}")
 
 
 class Mailbox(Protocol):
     """A board that everybody can read and write.
 
     Attributes:
-        is_shared: whether other processes read it. A power cut does not take back what they have
-            read, so that what mail refers to has to be durable before it is put here.
+        is_shared: whether other processes read it; see `ObjectStore`.
     """
 
     is_shared: bool
 
     def put(self, envelope: Envelope) -> bool:
-        """Add an envelope, and say whether it was not there before.
+        """Add an envelope durably; return False if it was there.
 
         Raises:
+            EncodingError: it is larger than anybody would read.
             OSError: it cannot be written.
         """
 
     def listed(
         self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
     ) -> Sequence[Envelope]:
-        """Return the envelopes of one kind and round, in the order in which they came.
+        """Return the envelopes of one board, the first `start` left out.
 
-        Args:
-            domain: the contract on its chain.
-            round_number: t.
-            kind: which.
-            start: how many of them are passed over.
+        Their order is the one in which this reader has found them; it stays the same.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the mailbox cannot be read.
         """
 
     def forget(self, domain: Domain, before_round: int) -> None:
-        """Drop the envelopes of rounds that are long over.
-
-        Args:
-            domain: the contract on its chain.
-            before_round: the first round that is kept.
-        """
+        """Drop what this reader remembers of the rounds before one; others can still read them."""
 
 
-class MemoryMailbox:
-    """A mailbox that lives as long as its process; what is listed has gone through its bytes."""
+class ObjectMailbox:
+    """The mailbox of an object store; safe to share between threads."""
 
-    is_shared = False
-
-    def __init__(self) -> None:
-        self._kept: dict[_Board, dict[bytes, Envelope]] = defaultdict(dict)
+    def __init__(self, objects: ObjectStore) -> None:
+        self.is_shared = objects.is_shared
+        self._objects = objects
+        self._boards: dict[Board, _BoardReader] = {}
+        self._lock = threading.Lock()
 
     def put(self, envelope: Envelope) -> bool:
-        """Add an envelope, and say whether it was not there before."""
-        board = self._kept[envelope.domain, envelope.round, envelope.kind]
-        data = encode_envelope(envelope)
-        if data in board:
+        """Add an envelope durably; return False if it was there."""
+        return self._objects.put(*_object_of(envelope))
+
+    def holds(self, envelope: Envelope) -> bool:
+        """Return whether an envelope is there, undamaged.
+
+        Raises:
+            EncodingError: it is larger than anybody would read.
+        """
+        path, payload = _object_of(envelope)
+        try:
+            self._objects.get(path, payload.size)
+        except OSError:
             return False
-        board[data] = decode_envelope(data, envelope.domain)
         return True
 
     def listed(
         self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
     ) -> Sequence[Envelope]:
-        """Return the envelopes of one kind and round, in the order in which they came."""
-        board = self._kept[domain, round_number, kind]
-        return list(islice(board.values(), start, None))
+        """Return the envelopes of one board, the first `start` left out."""
+        board = (domain, round_number, kind)
+        with self._lock:
+            reader = self._boards.setdefault(board, _BoardReader(board))
+            self._objects.scan(board_folder(board), reader.cursor)
+            return reader.envelopes[start:]
 
     def forget(self, domain: Domain, before_round: int) -> None:
-        """Drop the envelopes of rounds that are long over.
+        """Drop what this reader remembers of the rounds before one; others can still read them."""
+        with self._lock:
+            for board in [b for b in self._boards if b[0] == domain and b[1] < before_round]:
+                del self._boards[board]
 
-        Args:
-            domain: the contract on its chain.
-            before_round: the first round that is kept.
-        """
-        for key in [k for k in self._kept if k[0] == domain and k[1] < before_round]:
-            del self._kept[key]
+
+class MemoryMailbox(ObjectMailbox):
+    """A mailbox in this process, for tests and simulations; what is forgotten is gone."""
+
+    def __init__(self) -> None:
+        self._memory = MemoryObjects()
+        super().__init__(self._memory)
+
+    def forget(self, domain: Domain, before_round: int) -> None:
+        """Drop the envelopes of the rounds before one."""
+        super().forget(domain, before_round)
+        for folder in self._memory.folders():
+            run, number, _ = folder.rsplit("/", 2)
+            if run == run_folder(domain) and int(number) < before_round:
+                self._memory.drop(folder)
+
+
+class _BoardReader:
+    """The envelopes of one board that one reader has found."""
+
+    def __init__(self, board: Board) -> None:
+        self.envelopes: list[Envelope] = []
+        self.cursor = FolderCursor(self._accept, MAX_DOCUMENT_BYTES)
+        self._board = board
+
+    def _accept(self, data: bytes) -> bool:
+        envelope = decode_mail(data, self._board)
+        if envelope is not None:
+            self.envelopes.append(envelope)
+        return envelope is not None
+
+
+def decode_mail(data: bytes, board: Board) -> Envelope | None:
+    """Return the envelope of a board that bytes from anybody hold, None if they hold none."""
+    try:
+        envelope = decode_envelope(data, board[0])
+    except EncodingError:
+        return None
+    return envelope if (envelope.round, envelope.kind) == board[1:] else None
+
+
+def board_folder(board: Board) -> str:
+    """Return the folder of a board."""
+    domain, number, kind = board
+    return f"{run_folder(domain)}/{number}/{int(kind)}"
+
+
+def run_folder(domain: Domain) -> str:
+    """Return the folder of one run's mail; the salt separates runs of one contract address."""
+    return f"{MAIL_FOLDER}/{domain.chain_id}/{domain.contract.hex()}/{domain.salt.hex()}"
+
+
+def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
+    """Remove the mail of old rounds from a local folder, for all readers; return the rounds.
+
+    Args:
+        folder: of the mailbox.
+        domain: the contract on its chain.
+        before_round: the first round that is kept.
+
+    Raises:
+        OSError: some of it cannot be removed; the rest is.
+    """
+    mail = folder / run_folder(domain)
+    names = [path.name for path in mail.glob("*") if _ROUND.fullmatch(path.name)]
+    old = sorted(number for number in map(int, names) if number < before_round)
+    faults: list[OSError] = []
+    for number in old:
+        try:
+            shutil.rmtree(mail / str(number))
+        except FileNotFoundError:
+            continue  # another process removes it, too
+        except OSError as error:
+            faults.append(error)
+    if faults:
+        raise faults[0]
+    return old
+
+
+def _object_of(envelope: Envelope) -> tuple[str, Payload]:
+    """Return path and bytes of an envelope's object.
+
+    Raises:
+        EncodingError: it is larger than anybody would read.
+    """
+    payload = Payload.of(encode_envelope(envelope))
+    if payload.size > MAX_DOCUMENT_BYTES:
+        raise EncodingError(
+            f"an envelope of {payload.size} bytes is over the bound of {MAX_DOCUMENT_BYTES}"
+        )
+    board = (envelope.domain, envelope.round, envelope.kind)
+    return f"{board_folder(board)}/{payload.digest.hex()}", payload

@@ -1,4 +1,4 @@
-"""Where blobs are, as an operator writes it: a folder, a server, a bucket, or several of them."""
+"""Opening the blobs and the mailbox at the locations that an operator names."""
 
 from __future__ import annotations
 
@@ -6,90 +6,121 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.protocol.errors import BlobError
-from ledger.storage.blobs import FolderBlobs
-from ledger.storage.bucket import RemoteBlobs, RemoteFiles
-from ledger.storage.http import HttpBlobs
+from ledger.storage.blobs import FolderBlobs, ObjectBlobs
+from ledger.storage.bucket import BucketObjects
+from ledger.storage.folder import FolderObjects
+from ledger.storage.http import static_server, store_server
 from ledger.storage.locations import LocationKind, parse_locations
-from ledger.storage.replicated import SeveralReaders, SeveralStores
-from ledger.storage.served import ServedBlobs
+from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
     from ledger.storage.blobs import BlobReader, BlobStore
     from ledger.storage.locations import Location
+    from ledger.storage.objects import ObjectStore
     from ledger.storage.uploads import UploadSigner
+
+BLOB_SECONDS = 60.0
+MAIL_SECONDS = 30.0
 
 
 def reader_at(text: str) -> BlobReader:
-    """Return what reads the blobs at a place, or at several, separated by commas.
+    """Return a reader of the blobs at one location, or at several, separated by commas.
 
     Args:
-        text: a folder that is there, an http or https URL of any server over one, or any URL that
+        text: an existing folder, an http or https URL of any server over one, or any URL that
             fsspec knows.
 
     Raises:
-        BlobError: there is no such place.
+        BlobError: there is no such location.
     """
-    readers = [_reader(place) for place in parse_locations("blobs", text)]
-    return readers[0] if len(readers) == 1 else SeveralReaders(readers)
+    locations = parse_locations("blobs", text)
+    for location in locations:
+        if location.kind is LocationKind.FOLDER and not Path(location.text).is_dir():
+            raise BlobError(f"blobs: {location.text!r} is no folder here, and no http or https URL")
+    return _blobs([_reader(location) for location in locations])
 
 
-def store_at(text: str, upload: UploadSigner | None = None) -> BlobStore:
-    """Return what reads and writes the blobs at a place, or at several, separated by commas.
+def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
+    """Return a store of the blobs at one location, or at several, separated by commas.
 
     Args:
         text: a folder, http or https of `cmfl blobs serve`, or any URL that fsspec knows.
-        upload: signs what a server over HTTP is asked to keep; None to read only.
+        signer: signs what a server is asked to store; None to read only.
 
     Raises:
-        BlobError: there is no such place.
+        BlobError: there is no such location.
     """
-    stores = [_store(place, upload) for place in parse_locations("blobs", text)]
-    return stores[0] if len(stores) == 1 else SeveralStores(stores)
+    return _blobs(_stores("blobs", text, signer, BLOB_SECONDS))
 
 
-def _reader(place: Location) -> BlobReader:
-    """Return what reads at one place.
-
-    Raises:
-        BlobError: there is none.
-    """
-    match place.kind:
-        case LocationKind.SERVER:
-            return HttpBlobs(place.text)
-        case LocationKind.REMOTE:
-            return RemoteBlobs(RemoteFiles(place))
-        case LocationKind.FOLDER:
-            folder = Path(place.text)
-            if not folder.is_dir():
-                raise BlobError(
-                    f"blobs: {place.text!r} is no folder here, and no http or https URL"
-                )
-            return FolderBlobs(folder)
-
-
-def _store(place: Location, upload: UploadSigner | None) -> BlobStore:
-    match place.kind:
-        case LocationKind.SERVER:
-            return ServedBlobs(place.text, upload)
-        case LocationKind.REMOTE:
-            return RemoteBlobs(RemoteFiles(place))
-        case LocationKind.FOLDER:
-            return FolderBlobs(folder_at("blobs", place))
-
-
-def folder_at(what: str, place: Location) -> Path:
-    """Return a folder that is there, or can be made in one that is.
+def mailbox_at(text: str, signer: UploadSigner | None = None) -> ObjectMailbox:
+    """Return the mailbox at one location, or at several, separated by commas.
 
     Args:
-        what: is looked for there, for an error.
-        place: of the folder.
+        text: as for `store_at`; it may be the location of the blobs.
+        signer: signs what a server is asked to store; None to read only.
+
+    Raises:
+        BlobError: there is no such location.
+    """
+    return ObjectMailbox(mail_objects_at(text, signer))
+
+
+def mail_objects_at(text: str, signer: UploadSigner | None = None) -> ObjectStore:
+    """Return the objects of the mailbox at one or several locations; see `mailbox_at`.
+
+    Raises:
+        BlobError: there is no such location.
+    """
+    return _one(_stores("mailbox", text, signer, MAIL_SECONDS))
+
+
+def folder_at(option: str, location: Location) -> Path:
+    """Return a folder that is there, or can be made in one that is.
 
     Raises:
         BlobError: there is none: a disk that is not mounted looks like this.
     """
-    folder = Path(place.text)
+    folder = Path(location.text)
     if folder.is_dir() or (not folder.exists() and folder.parent.is_dir()):
         return folder
     raise BlobError(
-        f"{what}: {place.text!r} is no folder, and cannot be made where none is above it"
+        f"{option}: {location.text!r} is no folder, and cannot be made: its parent is missing"
     )
+
+
+def _stores(
+    option: str, text: str, signer: UploadSigner | None, timeout_seconds: float
+) -> list[ObjectStore]:
+    stores: list[ObjectStore] = []
+    for location in parse_locations(option, text):
+        match location.kind:
+            case LocationKind.SERVER:
+                stores.append(store_server(location.text, signer, timeout_seconds))
+            case LocationKind.REMOTE:
+                stores.append(BucketObjects(location))
+            case LocationKind.FOLDER:
+                stores.append(FolderObjects(folder_at(option, location)))
+    return stores
+
+
+def _reader(location: Location) -> ObjectStore:
+    match location.kind:
+        case LocationKind.SERVER:
+            return static_server(location.text)
+        case LocationKind.REMOTE:
+            return BucketObjects(location)
+        case LocationKind.FOLDER:
+            return FolderObjects(Path(location.text))
+
+
+def _blobs(stores: list[ObjectStore]) -> ObjectBlobs:
+    # The blobs of one folder can be enumerated, and streamed.
+    if len(stores) == 1 and isinstance(stores[0], FolderObjects):
+        return FolderBlobs(stores[0].folder)
+    return ObjectBlobs(_one(stores))
+
+
+def _one(stores: list[ObjectStore]) -> ObjectStore:
+    return stores[0] if len(stores) == 1 else ReplicatedObjects(stores)

@@ -1,210 +1,212 @@
-"""Several places for the same blobs: written to all of them, read from the first that has it."""
+"""Several stores of the same objects, of which all but one may be away.
+
+A store whose host drips, or falls silent, costs its whole time-out for each object and each scan;
+a circuit breaker skips it for a while where another store serves.
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
-from ledger.protocol.payload import Payload
-from ledger.protocol.types import Digest
-from ledger.storage.blobs import MAX_BLOB_BYTES
-from ledger.storage.circuit_breaker import CircuitBreaker
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledger.storage.blobs import BlobReader, BlobStore
+    from ledger.protocol.payload import Payload
+    from ledger.storage.objects import FolderCursor, ObjectStore
 
 T = TypeVar("T")
+
+GRACE_SECONDS = 5.0
+LEAST_BYTES_PER_SECOND = 65_536
+"""A store that moves fewer, beyond the first seconds, is slow, even if it succeeds in the end."""
+
+OPEN_FACTOR = 3
+"""A slow store is skipped for this many times as long as it took: a quarter of the time is lost."""
 
 _log = logging.getLogger(__name__)
 
 
-class SeveralReaders:
-    """Reads from the first place that gives the right bytes.
-
-    A place that is away, gives other bytes or lacks the blob is passed over, and one that holds up
-    whoever asks it is left alone for a while. A blob is missing only if every place says so.
+class CircuitBreaker:
+    """Decides which of several stores are skipped for a while; safe to share between threads.
 
     Args:
-        places: at least one.
+        count: how many stores there are.
         clock: seconds that only go forward.
     """
 
+    def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._skipped_until = [-math.inf] * count
+        self._clock = clock
+
+    def now(self) -> float:
+        """Return the time at which an attempt starts."""
+        return self._clock()
+
+    def order(self) -> list[tuple[int, bool]]:
+        """Return the stores in the order to try them, each with whether it is to be skipped.
+
+        Slow ones come last, for when no other serves. If all were slow, the fault may be this
+        machine's own, and none is skipped.
+        """
+        now = self._clock()
+        slow = [until > now for until in self._skipped_until]
+        order = [(index, is_slow and not all(slow)) for index, is_slow in enumerate(slow)]
+        return sorted(order, key=lambda entry: entry[1])
+
+    def record(self, index: int, start: float, size: int = 0) -> None:
+        """Note that an attempt has ended, successful or not, and the bytes that it moved."""
+        now = self._clock()
+        is_slow = now - start > GRACE_SECONDS + size / LEAST_BYTES_PER_SECOND
+        self._skipped_until[index] = now + OPEN_FACTOR * (now - start) if is_slow else -math.inf
+
+
+class ReplicatedObjects:
+    """Writes to every store, and reads from the first that has the right bytes.
+
+    An object is stored once one store has it, and missing only if every store says so.
+
+    Args:
+        stores: at least one.
+        clock: seconds that only go forward.
+
+    Attributes:
+        outages: how many scans of a store failed or were skipped so far; the store may alone have
+            something.
+    """
+
     def __init__(
-        self, places: Sequence[BlobReader], clock: Callable[[], float] = time.monotonic
+        self, stores: Sequence[ObjectStore], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._readers = tuple(places)
-        self._resting = CircuitBreaker(len(self._readers), clock)
+        self.is_shared = any(store.is_shared for store in stores)
+        self.outages = 0
+        self._stores = tuple(stores)
+        self._breaker = CircuitBreaker(len(self._stores), clock)
+        self._unsynced: list[set[str]] = [set() for _ in stores]
 
-    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified.
+    def get(self, path: str, limit: int) -> bytes:
+        """Return an object from the first store that has it undamaged."""
+        return self._first(path, lambda store: store.get(path, limit), len)
 
-        Args:
-            digest: sha256 of the blob.
-            limit: largest size that is accepted, in bytes.
+    def has(self, path: str) -> bool:
+        """Return whether a store has an object."""
 
-        Raises:
-            BlobMissingError: no place has it.
-            BlobUnreachableError: no place gives it, and one of them may have it.
-        """
-        return self._first(digest, lambda place: place.get(digest, limit))
-
-    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
-        """Return the blob with this digest, and the digest that was found; see `get`."""
-        return Payload(self.get(digest, limit), digest)
-
-    def has(self, digest: Digest) -> bool:
-        """Say whether a place has something under this digest, without reading it.
-
-        Args:
-            digest: sha256 of the blob.
-
-        Raises:
-            BlobUnreachableError: none says that it has, and one of them cannot tell.
-        """
-
-        def found(place: BlobReader) -> bool:
-            if place.has(digest):
+        def require(store: ObjectStore) -> bool:
+            if store.has(path):
                 return True
-            raise BlobMissingError(f"blob {digest.hex()} is missing")
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
 
         try:
-            return self._first(digest, found)
-        except BlobMissingError:
+            return self._first(path, require, lambda _: 0)
+        except FileNotFoundError:
             return False
 
-    def _first(self, digest: Digest, ask: Callable[[BlobReader], T]) -> T:
-        faults: list[BlobError] = []
-        is_asked_all = True
-        for number, rests in self._resting.order():
-            if rests and not faults:
-                is_asked_all = False
-                continue
-            begun, size = self._resting.now(), 0
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
+        """Store an object in every store; return False if all that were asked had it."""
+        new: list[bool] = []
+
+        def put(index: int, store: ObjectStore) -> None:
+            start = self._breaker.now()
             try:
-                found = ask(self._readers[number])
-                size = len(found) if isinstance(found, bytes) else 0
-            except BlobMissingError:
-                continue
-            except BlobError as error:
-                faults.append(error)
-            else:
-                return found
+                new.append(store.put(path, payload, durable=durable))
             finally:
-                self._resting.answered(number, begun, size)
-        if not is_asked_all:
-            faults.append(
-                BlobUnreachableError(
-                    f"blob {digest.hex()} was not asked for where it takes long at present"
-                )
-            )
-        if not faults:
-            raise BlobMissingError(f"blob {digest.hex()} is missing")
-        raise BlobUnreachableError(
-            f"{faults[0]} (and no other of {len(self._readers)} places gives it)"
-        )
+                self._breaker.record(index, start, payload.size)
 
+        for index in self._each(put, skips_slow=True):
+            if not durable:
+                self._unsynced[index].add(path)
+        return any(new)
 
-class SeveralStores(SeveralReaders):
-    """Writes to every place; what one place has kept is stored, so that one may be away.
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        """Give a cursor what is new in any store that answers."""
 
-    Args:
-        places: at least one.
-        clock: seconds that only go forward.
-    """
-
-    def __init__(
-        self, places: Sequence[BlobStore], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(places, clock)
-        self._stores = tuple(places)
-        self._unsynced: list[set[Digest]] = [set() for _ in places]
-
-    def put(self, data: bytes) -> Digest:
-        """Store a blob and return its digest.
-
-        Args:
-            data: the bytes.
-
-        Raises:
-            BlobError: no place takes it.
-        """
-        payload = Payload.of(data)
-        self.put_payload(payload)
-        return payload.digest
-
-    def put_payload(self, payload: Payload) -> None:
-        """Store what this process has hashed, under the digest that it found.
-
-        Args:
-            payload: the bytes.
-
-        Raises:
-            BlobError: no place takes it.
-        """
-
-        def put(number: int, place: BlobStore) -> None:
-            begun = self._resting.now()
+        def scan(index: int, store: ObjectStore) -> None:
+            start, size = self._breaker.now(), 0
             try:
-                place.put_payload(payload)
+                store.scan(folder, cursor.replica(index))
+                size = MAX_DOCUMENT_BYTES
             finally:
-                self._resting.answered(number, begun, payload.size)
+                self._breaker.record(index, start, size)
 
-        taken = self._each(put, spares=True)
-        for number in taken:
-            self._unsynced[number].add(payload.digest)
+        answered = self._each(scan, skips_slow=True)
+        self.outages += len(self._stores) - len(answered)
 
-    def remove(self, digest: Digest) -> None:
-        """Remove a blob wherever it is ours to remove.
-
-        Args:
-            digest: sha256 of the blob.
-
-        Raises:
-            BlobError: no place removes it.
-        """
-        self._each(lambda _, place: place.remove(digest))
+    def delete(self, path: str) -> None:
+        """Delete an object wherever that is allowed."""
+        self._each(lambda _, store: store.delete(path))
 
     def sync(self) -> None:
-        """Return once everything put so far survives a power cut in some place.
+        """Return once every object put so far survives a power cut in some store."""
+        pending = frozenset[str]().union(*self._unsynced)
+        if not pending:
+            return
+        durable = self._each(lambda _, store: store.sync())
+        covered = frozenset[str]().union(*(self._unsynced[index] for index in durable))
+        self._unsynced = [paths - covered for paths in self._unsynced]
+        if remaining := pending - covered:
+            raise OSError(errno.EIO, "it is durable in no store", min(remaining))
+
+    def _first(self, path: str, ask: Callable[[ObjectStore], T], size_of: Callable[[T], int]) -> T:
+        """Return what the first store answers that has an object.
 
         Raises:
-            BlobError: something cannot be made durable anywhere.
+            FileNotFoundError: every store says that there is none.
+            OSError: no store gives it, and one of them may have it.
         """
-        asked = frozenset[Digest]().union(*self._unsynced)
-        if not asked:
-            return
-        durable = self._each(lambda _, place: place.sync())
-        covered = frozenset[Digest]().union(*(self._unsynced[number] for number in durable))
-        self._unsynced = [pending - covered for pending in self._unsynced]
-        if left := asked - covered:
-            raise BlobError(f"blob {min(left).hex()} cannot be made durable in any place")
+        faults: list[OSError] = []
+        skipped = False
+        for index, is_slow in self._breaker.order():
+            if is_slow and not faults:
+                skipped = True
+                continue
+            start, size = self._breaker.now(), 0
+            try:
+                answer = ask(self._stores[index])
+                size = size_of(answer)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                faults.append(error)
+            else:
+                return answer
+            finally:
+                self._breaker.record(index, start, size)
+        if faults:
+            reason = f"{faults[0].strerror or faults[0]} (and none of {len(self._stores)} has it)"
+            raise OSError(errno.EIO, reason, path)
+        if skipped:
+            raise OSError(errno.EIO, "a store that is slow at present was not asked", path)
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
 
-    def _each(self, act: Callable[[int, BlobStore], object], *, spares: bool = False) -> list[int]:
-        """Return where an act succeeded, at least one place.
+    def _each(
+        self, act: Callable[[int, ObjectStore], None], *, skips_slow: bool = False
+    ) -> list[int]:
+        """Return the stores where an act succeeded.
 
         Args:
-            act: takes a place and its number.
-            spares: whether places that rest are asked only where no other does it.
+            act: takes a store and its index.
+            skips_slow: whether slow stores are asked only while no other has succeeded.
 
         Raises:
-            BlobError: nowhere; it is that of the place that was asked first.
+            OSError: it failed everywhere; the first store's error.
         """
         done: list[int] = []
-        faults: list[BlobError] = []
-        for number, rests in self._resting.order():
-            if spares and rests and done:
+        faults: list[OSError] = []
+        for index, is_slow in self._breaker.order():
+            if skips_slow and is_slow and done:
                 continue
             try:
-                act(number, self._stores[number])
-                done.append(number)
-            except BlobError as error:
+                act(index, self._stores[index])
+                done.append(index)
+            except OSError as error:
                 faults.append(error)
         if not done:
             raise faults[0]
         for fault in faults:
-            _log.warning("another place has it: %s", fault)
+            _log.warning("another store serves: %s", fault.strerror or fault)
         return done

@@ -1,4 +1,4 @@
-"""Who asks a store to keep bytes: clients of one process, each with its own key and quota."""
+"""Signatures by which registered clients ask a store server to keep their bytes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest, Domain
 
 SCHEME = "CMFL"
-MOST_URL_CHARACTERS = 4_000
-_SHOWN = re.compile(
+MAX_URL_CHARACTERS = 4_000
+_HEADER = re.compile(
     rf"{SCHEME} (0|[1-9]\d{{0,9}})\.(0|[1-9]\d{{0,19}})\.([0-9a-f]{{130}}) "
-    rf"([!-~]{{1,{MOST_URL_CHARACTERS}}})"
+    rf"([!-~]{{1,{MAX_URL_CHARACTERS}}})"
 )
 
 
 @dataclass(slots=True)
 class UploadSigner:
-    """Signs for a store what this process wants it to keep.
+    """Signs uploads for the clients of one process.
 
     Attributes:
         domain: the contract on its chain.
@@ -47,7 +47,7 @@ class UploadSigner:
     def authorizations(self, url: str, digest: Digest, size: int) -> Iterator[str]:
         """Yield the header for some bytes, signed by one client after the other.
 
-        The client that was asked for last is the first the next time.
+        The last client that was tried is the first the next time.
 
         Args:
             url: where they are put, below the store's URL as this process was given it. Never what
@@ -65,28 +65,23 @@ class UploadSigner:
 
 
 def authorization_header(upload: Upload, signature: bytes) -> str:
-    """Return the header in which a store is shown a signed upload.
-
-    Args:
-        upload: what is signed.
-        signature: 65 bytes.
-    """
+    """Return the header of a signed upload."""
     return f"{SCHEME} {upload.client}.{upload.round}.{signature.hex()} {upload.url}"
 
 
 def parse_authorization(header: str, digest: Digest, size: int) -> tuple[Upload, bytes]:
-    """Return the upload that a header speaks of, and its signature, which is not verified here.
+    """Return the upload of a header from anybody, and its signature, which is not verified here.
 
     Args:
-        header: from anybody.
+        header: as a client sends it.
         digest: of the bytes that come with it.
-        size: how many they are.
+        size: how many there are.
 
     Raises:
-        SignatureError: it is no such header.
+        SignatureError: the header is malformed.
     """
-    found = _SHOWN.fullmatch(header)
-    if found is None or int(found[1]) >= 2**32 or int(found[2]) >= 2**64:
-        raise SignatureError(f"an upload is shown as `{SCHEME} client.round.signature url`")
-    upload = Upload(int(found[2]), ClientId(int(found[1])), found[4], digest, size)
-    return upload, bytes.fromhex(found[3])
+    match = _HEADER.fullmatch(header)
+    if match is None or int(match[1]) >= 2**32 or int(match[2]) >= 2**64:
+        raise SignatureError(f"the header of an upload is `{SCHEME} client.round.signature url`")
+    upload = Upload(int(match[2]), ClientId(int(match[1])), match[4], digest, size)
+    return upload, bytes.fromhex(match[3])

@@ -20,6 +20,7 @@ from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, Published
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobUnreachableError, EncodingError
 from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
+from ledger.protocol.payload import Payload
 from ledger.protocol.types import ClientId, Digest
 from tests.actors.support import initial_model
 
@@ -178,7 +179,8 @@ def test_a_payload_that_is_damaged_or_far_too_large_is_not_held(deployed: Deploy
     deployed.payloads[trainers[1]] = bytes(OVERSIZED_BYTES)
     view = deployed.closed()
     deployed.publish(*view.inputs.participants.active)
-    deployed.blobs._blobs[sha256(deployed.payload(trainers[2]))] = b"damaged"
+    digest = sha256(deployed.payload(trainers[2]))
+    deployed.blobs.put_payload(Payload(b"damaged", digest))
     seen = deployed.observer.look(view)
     assert trainers[0] not in seen.evidence.payloads
     assert trainers[1] in seen.evidence.payloads
@@ -256,7 +258,7 @@ def test_the_model_is_the_one_that_the_contract_names(deployed: Deployed) -> Non
     deployed.play()
     digest = deployed.context.ledger.state().model
     assert sha256(deployed.observer.model().tobytes()) == digest
-    deployed.blobs._blobs[digest] = b"damaged"
+    deployed.blobs.put_payload(Payload(b"damaged", digest))
     with pytest.raises(BlobError, match="damaged"):
         Observer(deployed.context).model()
 

@@ -51,7 +51,7 @@ class UnreadBlobs(MemoryBlobs):
 
     def __init__(self, held: MemoryBlobs) -> None:
         super().__init__()
-        self._blobs = held._blobs
+        self._objects = held._objects
         self.read: list[Digest] = []
 
     def get(self, digest: Digest, limit: int = 1 << 30) -> bytes:
@@ -133,7 +133,7 @@ def test_a_digest_that_opens_the_commitment_stands_for_its_own_bytes_only(
     announced = process.observer.look(view)
     assert announced.announced == {client: committed}
     assert announced.evidence.payloads == {}
-    deployed.blobs._blobs[committed] = b"other bytes"
+    deployed.blobs.put_payload(Payload(b"other bytes", committed))
     assert process.observer.look(announced).evidence.payloads == {}
     deployed.blobs.put(deployed.payload(client))
     assert process.observer.look(announced).usable == (client,)
@@ -176,6 +176,6 @@ def test_nothing_is_found_of_what_was_not_published_here() -> None:
 
 
 def test_a_damaged_model_is_an_error_for_who_did_not_make_it(deployed: Deployed) -> None:
-    deployed.blobs._blobs[deployed.context.ledger.state().model] = b"damaged"
+    deployed.blobs.put_payload(Payload(b"damaged", deployed.context.ledger.state().model))
     with pytest.raises(BlobError, match="damaged"):
         Process(deployed, deployed.blobs).observer.model()

@@ -11,7 +11,7 @@ from ledger.actors.journal import FileJournal
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.payload import Payload
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.mailboxes.location import mailbox_at
+from ledger.storage.opening import mailbox_at
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS
 

@@ -12,7 +12,8 @@ import pytest
 from api.http.encoded_answer import IMMUTABLE
 from api.settings import Settings
 from ledger.protocol.types import Digest
-from ledger.storage.http import HttpBlobs
+from ledger.storage.blobs import ObjectBlobs
+from ledger.storage.http import static_server
 from tests.api.conftest import read, refused, rounds_that_are, serving
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def test_a_blob_is_its_bytes_and_a_file_to_keep(client: httpx.Client, model: str
 
 
 def test_an_auditor_reads_them_like_any_folder_of_blobs(client: httpx.Client, model: str) -> None:
-    far = HttpBlobs(f"{client.base_url}/v1/blobs")
+    far = ObjectBlobs(static_server(f"{client.base_url}/v1/blobs"))
     digest = Digest(bytes.fromhex(model))
     assert far.has(digest)
     assert hashlib.sha256(far.get(digest)).digest() == digest

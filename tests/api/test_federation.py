@@ -367,5 +367,5 @@ def test_whose_first_look_another_holds_up_is_told_to_come_again(
 
 
 def test_what_is_no_place_is_refused_before_anything_is_served() -> None:
-    with pytest.raises(BlobError, match="mailbox: 1 to 8 folders or URLs"):
+    with pytest.raises(BlobError, match="mailbox: give 1 to 8 folders or URLs"):
         FederationMonitor(",")

@@ -28,7 +28,7 @@ class CountingBlobs(MemoryBlobs):
 
     def __init__(self, held: MemoryBlobs) -> None:
         super().__init__()
-        self._blobs = held._blobs
+        self._objects = held._objects
         self.reads: Counter[Digest] = Counter()
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:

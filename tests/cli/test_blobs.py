@@ -12,7 +12,8 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.mailboxes.folder import FolderMailbox
+from ledger.storage.folder import FolderObjects
+from ledger.storage.mailbox import ObjectMailbox
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_old_payloads_go_and_the_record_stays(copy: Path, monkeypatch: pytest.Mo
     manifest = json.loads(next(copy.glob("runs/*/deployment.json")).read_text())
     contract, salt = (bytes.fromhex(manifest[name][2:]) for name in ("address", "salt"))
     domain = Domain(manifest["chain_id"], Address(contract), Digest(salt))
-    mailbox = FolderMailbox(copy / "blobs")
+    mailbox = ObjectMailbox(FolderObjects(copy / "blobs"))
     for of_round in (1, 99):
         body = PublishedPayload(Digest(bytes(32)))
         mailbox.put(Envelope(domain, of_round, ClientId(0), body))

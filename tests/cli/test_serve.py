@@ -67,7 +67,7 @@ def test_options_and_variables_are_one(
 
 def test_what_is_no_place_for_mail_is_refused(tmp_path: Path) -> None:
     told = refusal("serve", "--home", tmp_path, "--mailbox", "a,,b")
-    assert "--mailbox: 1 to 8 folders or URLs are named" in told
+    assert "--mailbox: give 1 to 8 folders or URLs" in told
 
 
 def test_a_token_that_is_none_is_refused_and_not_shown(tmp_path: Path) -> None:

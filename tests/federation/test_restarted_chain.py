@@ -49,7 +49,7 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.mailboxes.files import run_folder
+from ledger.storage.mailbox import run_folder
 from ledger.storage.uploads import UploadSigner
 from tests.chain.anvil import anvil_program
 from tests.chain.test_port_contract import anvil

@@ -1,4 +1,4 @@
-"""Blobs over HTTP: verified like those of a folder, and a failing server is no damaged blob."""
+"""Objects over HTTP: verified like those of a folder, and a failing server is no damaged blob."""
 
 from __future__ import annotations
 
@@ -8,19 +8,38 @@ import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
+from ledger.io.retry import RetryPolicy
+from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
-from ledger.storage.blobs import FolderBlobs
-from ledger.storage.http import HttpBlobs
+from ledger.storage.blobs import FolderBlobs, ObjectBlobs
+from ledger.storage.http import (
+    MAX_PAGES,
+    SCAN_SECONDS,
+    SILENCE_SECONDS,
+    STORE_RETRY,
+    TRANSIENT,
+    HttpObjects,
+    static_server,
+)
+from ledger.storage.mail_page import Page, encode_page
+from ledger.storage.mailbox import ObjectMailbox
 from ledger.storage.opening import reader_at
+from tests.actors.support import DOMAIN
+from tests.storage.test_mailbox import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+KIND = EnvelopeKind.PAYLOAD
+X = sha256(b"x")
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -58,6 +77,15 @@ def serving(handler: Any) -> Iterator[str]:
             thread.join()
 
 
+@contextlib.contextmanager
+def blobs_at(url: str, **options: Any) -> Iterator[ObjectBlobs]:
+    objects = static_server(url, **options)
+    try:
+        yield ObjectBlobs(objects)
+    finally:
+        objects.close()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> FolderBlobs:
     return FolderBlobs(tmp_path / "blobs")
@@ -71,19 +99,14 @@ def url(folder: FolderBlobs) -> Iterator[str]:
 
 def test_any_static_server_over_the_folder_will_do(folder: FolderBlobs, url: str) -> None:
     digests = [folder.put(data) for data in (b"", b"hello", bytes(100_000))]
-    blobs = HttpBlobs(f"{url}/")
-    for digest in digests:
-        assert blobs.get(digest) == folder.get(digest)
-        assert blobs.has(digest)
-    blobs.close()
-
-
-def test_a_blob_that_is_not_there_is_missing(folder: FolderBlobs, url: str) -> None:
-    folder.put(b"x")
-    absent = sha256(b"never published")
-    with pytest.raises(BlobMissingError, match=absent.hex()):
-        HttpBlobs(url).get(absent)
-    assert not HttpBlobs(url).has(absent)
+    with blobs_at(f"{url}/") as blobs:
+        for digest in digests:
+            assert blobs.get(digest) == folder.get(digest)
+            assert blobs.has(digest)
+        absent = sha256(b"never published")
+        assert not blobs.has(absent)
+        with pytest.raises(BlobMissingError, match=absent.hex()):
+            blobs.get(absent)
 
 
 @pytest.mark.parametrize("other", [b"hullo", b"", b"hell", b"<html>not found</html>"])
@@ -91,54 +114,60 @@ def test_other_bytes_are_refused_and_say_nothing_of_the_blob(
     folder: FolderBlobs, url: str, other: bytes
 ) -> None:
     digest = folder.put(b"hello")
-    (folder.folder / digest.hex()[:2] / digest.hex()).write_bytes(other)
-    with pytest.raises(BlobUnreachableError, match=f"{url} gives other bytes"):
-        HttpBlobs(url).get(digest)
+    folder.path_of(digest).write_bytes(other)
+    with blobs_at(url) as blobs, pytest.raises(BlobUnreachableError, match="gives other bytes"):
+        blobs.get(digest)
 
 
 def test_a_blob_over_the_limit_is_not_read(folder: FolderBlobs, url: str) -> None:
     digest = folder.put(bytes(5_000))
-    assert len(HttpBlobs(url).get(digest, 5_000)) == 5_000
-    with pytest.raises(BlobUnreachableError, match="over 4999 bytes"):
-        HttpBlobs(url).get(digest, 4_999)
+    with blobs_at(url) as blobs:
+        assert len(blobs.get(digest, 5_000)) == 5_000
+        with pytest.raises(BlobUnreachableError, match="over 4999 bytes"):
+            blobs.get(digest, 4_999)
 
 
 @pytest.mark.parametrize("status", [204, 301, 302, 401, 403, 429, 500, 503])
 def test_a_server_that_fails_says_nothing_of_the_blob(status: int) -> None:
-    digest = sha256(b"x")
-    with serving(type("Handler", (Answering,), {"status": status})) as url:
-        for ask in (HttpBlobs(url).get, HttpBlobs(url).has):
+    handler = type("Handler", (Answering,), {"status": status})
+    with serving(handler) as url, blobs_at(url) as blobs:
+        for ask in (blobs.get, blobs.has):
             with pytest.raises(BlobUnreachableError, match=f"answers with HTTP status {status}"):
-                ask(digest)
+                ask(X)
 
 
 def test_a_server_that_is_away_or_drips_says_nothing_of_the_blob() -> None:
-    digest = sha256(b"x")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secret@127.0.0.1:{silent.getsockname()[1]}/key"
-        began = time.monotonic()
-        with pytest.raises(BlobUnreachableError, match=r"no whole answer in 0\.2 s") as caught:
-            HttpBlobs(url, 0.2).get(digest)
-        assert time.monotonic() - began < 1
+        start = time.monotonic()
+        with (
+            blobs_at(url, timeout_seconds=0.2) as blobs,
+            pytest.raises(BlobUnreachableError, match=r"no whole answer in 0\.2 s") as caught,
+        ):
+            blobs.get(X)
+        assert time.monotonic() - start < 1
     assert "secret" not in str(caught.value)
     assert "key" not in str(caught.value)
-    with pytest.raises(BlobUnreachableError, match="unreachable"):
-        HttpBlobs(url, 0.2).has(digest)
+    with (
+        blobs_at(url, timeout_seconds=0.2) as blobs,
+        pytest.raises(BlobUnreachableError, match="unreachable"),
+    ):
+        blobs.has(X)
 
 
-def test_a_place_is_a_folder_or_a_url(folder: FolderBlobs, url: str, tmp_path: Path) -> None:
+def test_a_location_is_a_folder_or_a_url(folder: FolderBlobs, url: str, tmp_path: Path) -> None:
     digest = folder.put(b"hello")
-    for place in (url, str(folder.folder)):
-        assert reader_at(place).get(digest) == b"hello"
-    for place in (str(tmp_path / "none"), "nosuch://host/blobs", "http://", "https://[::1"):
+    for location in (url, str(folder.folder)):
+        assert reader_at(location).get(digest) == b"hello"
+    for location in (str(tmp_path / "none"), "nosuch://host/blobs", "http://", "https://[::1"):
         with pytest.raises(BlobError, match="blobs"):
-            reader_at(place)
+            reader_at(location)
 
 
 @pytest.mark.parametrize(
     "text", ["HTTPS:/u:SECRET@host/blobs", "http:/host?key=SECRET", "u:SECRET@h"]
 )
-def test_a_place_that_may_hold_a_secret_is_not_repeated(text: str) -> None:
+def test_a_location_that_may_hold_a_secret_is_not_repeated(text: str) -> None:
     with pytest.raises(BlobError, match="no folder here") as caught:
         reader_at(text)
     assert "SECRET" not in str(caught.value)
@@ -147,17 +176,130 @@ def test_a_place_that_may_hold_a_secret_is_not_repeated(text: str) -> None:
 def test_a_server_that_never_answers_is_not_asked_for_ever() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        blobs = HttpBlobs(url, timeout_seconds=0.05, most_failures=2)
-        for _ in range(2):
-            with pytest.raises(BlobUnreachableError, match="no whole answer in"):
-                blobs.get(sha256(b"any"))
-        with pytest.raises(BlobUnreachableError, match="gave no whole answer 2 times in a row"):
-            blobs.get(sha256(b"any"))
-        blobs.close()
+        with blobs_at(url, timeout_seconds=0.05, max_failures=2) as blobs:
+            for _ in range(2):
+                with pytest.raises(BlobUnreachableError, match="no whole answer in"):
+                    blobs.get(X)
+            with pytest.raises(BlobUnreachableError, match="gave no whole answer 2 times in a row"):
+                blobs.get(X)
 
 
 def test_a_token_that_no_header_can_hold_is_refused_and_not_shown() -> None:
     for token, url in (("a b", "http://x"), ("a\r\nb", "http://x"), ("ab", "http://u:p@x")):
         with pytest.raises(BlobError) as refused:
-            HttpBlobs(url, token=token)
+            static_server(url, token=token)
         assert token not in str(refused.value)
+
+
+class Server(HttpServer):
+    """Answers with the statuses that it is given, and raises those that are errors."""
+
+    def __init__(self, *answers: int | Exception) -> None:
+        super().__init__("http://x", 1.0)
+        self.answers = list(answers)
+
+    def head(self, path: str) -> int:  # noqa: ARG002
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def asked(*answers: int | Exception) -> tuple[bool | None, list[float], list[int | Exception]]:
+    """Return whether an object is there (None: the server fails), the waits and unused answers."""
+    waits: list[float] = []
+    server = Server(*answers)
+    objects = HttpObjects(server, retry=RetryPolicy((0.5, 2.0), sleep=waits.append))
+    try:
+        found = objects.has("ab/abcd")
+    except OSError:
+        found = None
+    objects.close()
+    return found, waits, server.answers
+
+
+def test_a_transient_failure_is_retried() -> None:
+    assert asked(200) == (True, [], [])
+    assert asked(503, 200) == (True, [0.5], [])
+    assert asked(HttpFailureError("away"), 408, 404) == (False, [0.5, 2.0], [])
+    for status in (400, 403, 413, 429, 507):
+        assert status not in TRANSIENT
+        assert asked(status, 200) == (None, [], [200])
+
+
+def test_a_server_is_not_retried_for_ever() -> None:
+    assert asked(503, 503, 503, 200) == (None, [0.5, 2.0], [200])
+    failures = [HttpFailureError(name) for name in ("first", "second", "third")]
+    assert asked(*failures) == (None, [0.5, 2.0], [])
+    assert asked(ResponseTooLargeError("over the bound"), 200) == (None, [], [200])
+
+
+def test_a_full_time_out_is_not_retried() -> None:
+    assert STORE_RETRY.most_seconds <= SILENCE_SECONDS
+
+
+class Paging(BaseHTTPRequestHandler):
+    """Answers each request with what a function makes of `after` and of how many came before."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body at once: apart, the second waits for the first one's receipt
+    page: ClassVar[Callable[[int, int], Page]]
+    asked: ClassVar[list[int]]
+
+    def do_GET(self) -> None:
+        after = int(parse_qs(urlsplit(self.path).query)["after"][0])
+        body = encode_page(type(self).page(after, len(self.asked)))
+        self.asked.append(after)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def paging(page: Callable[[int, int], Page]) -> type[Paging]:
+    return type("PagingServer", (Paging,), {"page": staticmethod(page), "asked": []})
+
+
+def repeated(after: int, _: int) -> Page:
+    return Page(bytes(16), after, (encode_envelope(envelope(1)),))
+
+
+@contextlib.contextmanager
+def mailbox_of(
+    handler: type[Paging], clock: Callable[[], float] = time.monotonic
+) -> Iterator[ObjectMailbox]:
+    with serving(handler) as url:
+        objects = HttpObjects(HttpServer(url, 30.0), clock=clock)
+        yield ObjectMailbox(objects)
+        objects.close()
+
+
+def test_a_server_that_repeats_itself_for_ever_is_left() -> None:
+    handler = paging(repeated)
+    with mailbox_of(handler) as mailbox:
+        assert mailbox.listed(DOMAIN, 1, KIND) == [envelope(1)]
+        assert len(handler.asked) == MAX_PAGES
+
+
+def test_a_server_that_drips_each_page_blocks_one_scan_for_seconds() -> None:
+    handler, seconds = paging(repeated), SCAN_SECONDS / 2
+    with mailbox_of(handler, lambda: seconds * len(handler.asked)) as mailbox:
+        assert mailbox.listed(DOMAIN, 1, KIND) == [envelope(1)]
+        assert handler.asked == [0, 1]
+        # The next scan asks for the rest.
+        assert mailbox.listed(DOMAIN, 1, KIND) == [envelope(1)]
+        assert handler.asked == [0, 1, 2, 3]
+
+
+def test_a_server_that_restarts_at_each_page_adds_nothing() -> None:
+    def restarted(after: int, number: int) -> Page:
+        return Page(number.to_bytes(16), after, (encode_envelope(envelope(number % 2)),))
+
+    handler = paging(restarted)
+    with mailbox_of(handler) as mailbox:
+        for _ in range(2):
+            assert len(mailbox.listed(DOMAIN, 1, KIND)) <= 2
+        assert len(handler.asked) <= 2 * MAX_PAGES

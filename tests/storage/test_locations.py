@@ -1,4 +1,4 @@
-"""Places as an operator writes them; what may hold a secret is never repeated."""
+"""Storage locations as an operator writes them; a possible secret is never repeated."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from ledger.protocol.errors import BlobError
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.locations import MAX_LOCATIONS, Location, LocationKind, parse_locations
 from ledger.storage.opening import store_at
-from ledger.storage.served import ServedBlobs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_place_is_told_by_how_it_begins() -> None:
+def test_a_location_is_recognised_by_its_beginning() -> None:
     assert parse_locations("blobs", "a/b, https://host/x,s3://bucket/x,file:///srv/blobs") == (
         Location(LocationKind.FOLDER, "a/b"),
         Location(LocationKind.SERVER, "https://host/x"),
@@ -48,18 +47,15 @@ def test_a_secret_is_not_shown() -> None:
         "SECRET+%://x",
     ],
 )
-def test_what_is_no_place_is_refused_and_not_repeated(text: str) -> None:
+def test_an_invalid_location_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(BlobError, match="blobs: ") as caught:
         parse_locations("blobs", text)
     assert "SECRET" not in str(caught.value)
 
 
-def test_a_store_is_where_it_is_or_can_be_made(tmp_path: Path) -> None:
+def test_a_folder_is_there_or_can_be_made(tmp_path: Path) -> None:
     assert isinstance(store_at(str(tmp_path / "new")), FolderBlobs)
     assert not (tmp_path / "new").exists()
-    served = store_at("http://127.0.0.1:9")
-    assert isinstance(served, ServedBlobs)
-    served.close()
     (tmp_path / "file").touch()
     for name in ("file", "file/below", "none/below"):
         with pytest.raises(BlobError, match="is no folder"):

@@ -1,60 +1,294 @@
-"""A board keeps what is put there, once and in order, by contract, round and kind."""
+"""Mail: each envelope once and in a stable order, whatever anyone writes meanwhile."""
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import tempfile
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload, Reply
-from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, VoteKind
-from ledger.storage.mailbox import MemoryMailbox
-from tests.actors.support import DOMAIN
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-PAYLOADS = tuple(
-    Envelope(DOMAIN, 1, ClientId(client), PublishedPayload(Digest(bytes([client]) * 32)))
-    for client in range(3)
+from ledger.io import home
+from ledger.io.home import DISK, Disk
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.envelope import (
+    Envelope,
+    EnvelopeKind,
+    Proposal,
+    PublishedPayload,
+    Reply,
+    encode_envelope,
 )
+from ledger.protocol.encoding import ResultPreimage, sha256
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, VoteKind
+from ledger.storage import folder as folder_module
+from ledger.storage import objects
+from ledger.storage.folder import FolderObjects
+from ledger.storage.mailbox import MemoryMailbox, ObjectMailbox, board_folder, remove_mail
+from tests.actors.support import DOMAIN
+from tests.faults import times
+from tests.io.test_home import full_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+KIND = EnvelopeKind.PAYLOAD
 ZERO = Digest(bytes(32))
-VOTE = Vote(VoteKind.REPLY, 1, Phase.AGGREGATION, 0, ZERO, ZERO, ZERO)
-REPLY = Envelope(DOMAIN, 1, ClientId(0), Reply(SignedVote(ClientId(0), VOTE, bytes(65))))
 
 
-def filled() -> MemoryMailbox:
-    mailbox = MemoryMailbox()
-    for envelope in (*PAYLOADS, REPLY):
-        assert mailbox.put(envelope)
-    return mailbox
+class QuickDisk(Disk):
+    """A disk that nobody cuts the power of."""
+
+    def sync_files(self, paths: Collection[Path]) -> None:
+        pass
+
+    def sync_folder(self, folder: Path) -> None:
+        pass
 
 
-def test_lists_what_was_put_in_the_order_in_which_it_came() -> None:
-    mailbox = filled()
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.PAYLOAD) == list(PAYLOADS)
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.PAYLOAD, 2) == [PAYLOADS[2]]
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.PAYLOAD, 3) == []
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.REPLY) == [REPLY]
+QUICK = QuickDisk()
 
 
-def test_says_that_the_same_envelope_is_not_new() -> None:
-    mailbox = filled()
-    assert not mailbox.put(PAYLOADS[1])
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.PAYLOAD) == list(PAYLOADS)
+def mailbox_in(folder: Path, disk: Disk = DISK) -> ObjectMailbox:
+    return ObjectMailbox(FolderObjects(folder, disk=disk))
 
 
-def test_keeps_contracts_rounds_and_kinds_apart() -> None:
-    mailbox = filled()
-    elsewhere = replace(DOMAIN, chain_id=1)
-    assert mailbox.listed(elsewhere, 1, EnvelopeKind.PAYLOAD) == []
-    assert mailbox.listed(DOMAIN, 2, EnvelopeKind.PAYLOAD) == []
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.SCORES) == []
-    assert mailbox.put(replace(PAYLOADS[0], domain=elsewhere))
-    assert mailbox.put(replace(PAYLOADS[0], round=2))
+def envelope(number: int, round_number: int = 1) -> Envelope:
+    payload = PublishedPayload(Digest(number.to_bytes(32)))
+    return Envelope(DOMAIN, round_number, ClientId(number % 3), payload)
 
 
-def test_forgets_the_rounds_of_one_contract_that_are_over() -> None:
-    mailbox, elsewhere = filled(), replace(DOMAIN, chain_id=1)
-    mailbox.put(replace(PAYLOADS[0], round=2))
-    mailbox.put(replace(PAYLOADS[0], domain=elsewhere))
+def listed(mailbox: ObjectMailbox, start: int = 0) -> list[Envelope]:
+    return list(mailbox.listed(DOMAIN, 1, KIND, start))
+
+
+def file_of(folder: Path, sent: Envelope) -> Path:
+    board = (sent.domain, sent.round, sent.kind)
+    return folder / board_folder(board) / sha256(encode_envelope(sent)).hex()
+
+
+def test_memory_lists_in_the_order_of_arrival() -> None:
+    mailbox, reply = MemoryMailbox(), _reply()
+    sent = [envelope(number) for number in (3, 1, 2)]
+    for each in (*sent, reply):
+        assert mailbox.put(each)
+        assert not mailbox.put(each)
+    assert not mailbox.is_shared
+    assert listed(mailbox) == sent
+    assert listed(mailbox, 2) == sent[2:]
+    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.REPLY) == [reply]
+
+
+def test_memory_forgets_the_rounds_of_one_contract() -> None:
+    mailbox, elsewhere = MemoryMailbox(), replace(DOMAIN, chain_id=1)
+    later, foreign = envelope(1, round_number=2), replace(envelope(1), domain=elsewhere)
+    for each in (envelope(1), _reply(), later, foreign):
+        assert mailbox.put(each)
     mailbox.forget(DOMAIN, 2)
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.PAYLOAD) == []
-    assert mailbox.listed(DOMAIN, 1, EnvelopeKind.REPLY) == []
-    assert len(mailbox.listed(DOMAIN, 2, EnvelopeKind.PAYLOAD)) == 1
-    assert len(mailbox.listed(elsewhere, 1, EnvelopeKind.PAYLOAD)) == 1
+    assert listed(mailbox) == mailbox.listed(DOMAIN, 1, EnvelopeKind.REPLY) == []
+    assert mailbox.listed(DOMAIN, 2, KIND) == [later]
+    assert mailbox.listed(elsewhere, 1, KIND) == [foreign]
+
+
+def _reply() -> Envelope:
+    vote = Vote(VoteKind.REPLY, 1, Phase.AGGREGATION, 0, ZERO, ZERO, ZERO)
+    return Envelope(DOMAIN, 1, ClientId(0), Reply(SignedVote(ClientId(0), vote, bytes(65))))
+
+
+def test_an_envelope_is_a_file_under_its_sha256(tmp_path: Path) -> None:
+    mailbox = mailbox_in(tmp_path)
+    assert mailbox.is_shared
+    assert mailbox.put(envelope(1))
+    assert mailbox.holds(envelope(1))
+    assert not mailbox.holds(envelope(2))
+    contract = DOMAIN.contract.hex()
+    path = file_of(tmp_path, envelope(1))
+    assert path.parent == tmp_path / "mail" / "31337" / contract / DOMAIN.salt.hex() / "1" / "2"
+    assert path.read_bytes() == encode_envelope(envelope(1))
+    assert list(path.parent.iterdir()) == [path]
+    assert mailbox.listed(replace(DOMAIN, chain_id=1), 1, KIND) == []
+
+
+def test_forgetting_takes_nothing_from_others(tmp_path: Path) -> None:
+    mailbox, other = mailbox_in(tmp_path), mailbox_in(tmp_path)
+    mailbox.put(envelope(1))
+    assert listed(mailbox) == listed(other) == [envelope(1)]
+    mailbox.forget(DOMAIN, 2)
+    assert listed(other) == [envelope(1)]
+    assert listed(mailbox) == [envelope(1)], "it is read again"
+    assert remove_mail(tmp_path, DOMAIN, 1) == []
+    assert remove_mail(tmp_path, DOMAIN, 2) == [1]
+    assert not file_of(tmp_path, envelope(1)).exists()
+    assert listed(other) == [envelope(1)], "what was listed stays listed"
+
+
+def test_a_round_that_cannot_be_removed_blocks_no_other(tmp_path: Path) -> None:
+    mailbox_in(tmp_path).put(envelope(1, round_number=5))
+    rounds = file_of(tmp_path, envelope(1)).parents[1]
+    rounds.parent.joinpath("3").write_bytes(b"a file where a folder should be")
+    with pytest.raises(NotADirectoryError):
+        remove_mail(tmp_path, DOMAIN, 9)
+    assert not rounds.with_name("5").exists()
+
+
+def test_foreign_files_are_passed_over_and_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailbox, good = mailbox_in(tmp_path), envelope(1)
+    mailbox.put(good)
+    folder = file_of(tmp_path, good).parent
+    data = encode_envelope(good)
+    elsewhere = encode_envelope(envelope(1, round_number=2))
+    for name, content in (
+        ("README", b"a stranger's"),
+        (".writing-0123", data),
+        ("ab" * 32, data),
+        (sha256(b"").hex(), b""),
+        (sha256(data[:-1]).hex(), data[:-1]),
+        (sha256(elsewhere).hex(), elsewhere),
+        (sha256(data + b"\0").hex(), data + b"\0"),
+        (sha256(bytes(MAX_DOCUMENT_BYTES + 1)).hex(), bytes(MAX_DOCUMENT_BYTES + 1)),
+    ):
+        (folder / name).write_bytes(content)
+    (folder / ("cd" * 32)).mkdir()
+    os.mkfifo(folder / ("ef" * 32))
+    (folder / ("01" * 32)).symlink_to("/etc/passwd")
+    assert listed(mailbox) == [good]
+    names: set[str] = set()
+
+    def noted(path: Path, limit: int) -> bytes:
+        names.add(path.name)
+        return home.read_file(path, limit)
+
+    monkeypatch.setattr(folder_module, "read_file", noted)
+    assert listed(mailbox) == [good]
+    assert names <= {"cd" * 32, "ef" * 32}, "only those that cannot be read"
+
+
+def test_a_file_that_is_being_copied_is_listed_once_whole(tmp_path: Path) -> None:
+    mailbox, sent = mailbox_in(tmp_path), envelope(1)
+    path, data = file_of(tmp_path, sent), encode_envelope(sent)
+    path.parent.mkdir(parents=True)
+    for size in (0, 5, len(data) - 1):
+        path.write_bytes(data[:size])
+        assert listed(mailbox) == []
+    path.write_bytes(data)
+    assert listed(mailbox) == [sent]
+
+
+def test_a_file_that_keeps_changing_is_read_a_few_times_only(tmp_path: Path) -> None:
+    mailbox, sent = mailbox_in(tmp_path), envelope(1)
+    path = file_of(tmp_path, sent)
+    path.parent.mkdir(parents=True)
+    for size in range(objects.MAX_READS):
+        path.write_bytes(bytes(size))
+        assert listed(mailbox) == []
+    path.write_bytes(encode_envelope(sent))
+    assert listed(mailbox) == []
+    assert listed(mailbox_in(tmp_path)) == [sent]
+
+
+def test_each_scan_is_bounded_and_the_next_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = mailbox_in(tmp_path, QUICK)
+    for number in range(5):
+        writer.put(envelope(number))
+    size = len(encode_envelope(envelope(0)))
+    monkeypatch.setattr(objects, "MAX_SCAN_BYTES", 2 * size)
+    reader = mailbox_in(tmp_path)
+    assert [len(listed(reader)) for _ in range(4)] == [2, 4, 5, 5]
+    monkeypatch.setattr(objects, "MAX_FOLDER_OBJECTS", 3)
+    reader = mailbox_in(tmp_path)
+    assert [len(listed(reader)) for _ in range(3)] == [2, 3, 3]
+    monkeypatch.undo()
+    monkeypatch.setattr(objects, "MAX_FOLDER_BYTES", 4 * size)
+    assert len(listed(mailbox_in(tmp_path))) == 4
+
+
+def test_a_full_disk_takes_no_half_envelope(tmp_path: Path) -> None:
+    mailbox = mailbox_in(tmp_path)
+    with full_disk(10), pytest.raises(OSError, match="File too large") as caught:
+        mailbox.put(envelope(1))
+    assert caught.value.errno == errno.EFBIG
+    assert listed(mailbox) == []
+    assert mailbox.put(envelope(1))
+    path = file_of(tmp_path, envelope(1))
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_envelope_that_is_too_large_is_not_put(tmp_path: Path) -> None:
+    vote = Vote(VoteKind.REQUEST, 1, Phase.AGGREGATION, 0, ZERO, ZERO, ZERO)
+    request = SignedVote(ClientId(0), vote, bytes(65))
+    preimage = ResultPreimage(ZERO, ZERO, ZERO, ZERO, 0, ZERO, ZERO)
+    proposal = Proposal(request, preimage, bytes(MAX_DOCUMENT_BYTES))
+    with pytest.raises(EncodingError, match="over the bound of 1000000"):
+        mailbox_in(tmp_path).put(Envelope(DOMAIN, 1, ClientId(0), proposal))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_that_fails_as_a_whole_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailbox = mailbox_in(tmp_path, QUICK)
+    for number in range(objects.MAX_UNREADABLE + 1):
+        mailbox.put(envelope(number))
+
+    def broken(path: Path, limit: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_module, "read_file", broken)
+        with pytest.raises(OSError, match="Input/output error"):
+            listed(mailbox)
+    assert len(listed(mailbox)) == objects.MAX_UNREADABLE + 1
+
+
+WRITERS, READERS = 3, 3
+steps = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, WRITERS - 1), st.integers(0, 11)),
+    st.tuples(st.just("torn"), st.integers(0, 11), st.integers(0, 60)),
+    st.tuples(st.just("list"), st.integers(0, READERS - 1), st.just(0)),
+)
+
+
+@settings(max_examples=times(25, 2_000))
+@given(st.lists(steps, max_size=40))
+def test_every_reader_sees_every_envelope_exactly_once(run: list[tuple[str, int, int]]) -> None:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        writers = [mailbox_in(folder, QUICK) for _ in range(WRITERS)]
+        readers = [mailbox_in(folder) for _ in range(READERS)]
+        seen: list[list[Envelope]] = [[] for _ in readers]
+        put: set[Envelope] = set()
+        for act, who, what in run:
+            match act:
+                case "put":
+                    assert writers[who].put(envelope(what)) == (envelope(what) not in put)
+                    put.add(envelope(what))
+                case "torn" if envelope(who) not in put:
+                    # Somebody's copy is on its way, and goes no further until it is put.
+                    path = file_of(folder, envelope(who))
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(encode_envelope(envelope(who))[:what])
+                case "list":
+                    seen[who] += listed(readers[who], len(seen[who]))
+                    assert set(seen[who]) == put
+                case _:
+                    pass
+        for got, reader in zip(seen, readers, strict=True):
+            before = list(got)
+            got.extend(listed(reader, len(got)))
+            assert len(got) == len(set(got)) == len(put)
+            assert set(got) == put
+            assert listed(reader) == got
+            assert got[: len(before)] == before
+    finally:
+        shutil.rmtree(folder)

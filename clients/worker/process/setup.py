@@ -48,8 +48,7 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.registration import data_salt
 from ledger.protocol.types import ClientId
-from ledger.storage.mailboxes.location import mailbox_at
-from ledger.storage.opening import store_at
+from ledger.storage.opening import mailbox_at, store_at
 from ledger.storage.uploads import UploadSigner
 
 if TYPE_CHECKING:

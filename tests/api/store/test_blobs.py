@@ -9,10 +9,9 @@ import pytest
 from api.store.ranges import ByteRange, parse_range
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
-from ledger.storage.blobs import FolderBlobs
-from ledger.storage.http import HttpBlobs
-from ledger.storage.patience import AT_ONCE
-from ledger.storage.served import ASKED_FIRST_BYTES, ServedBlobs
+from ledger.storage.blobs import FolderBlobs, ObjectBlobs
+from ledger.storage.http import CHECKED_FIRST_BYTES, NO_RETRY, static_server, store_server
+from ledger.storage.opening import store_at
 from tests.api.conftest import refused
 from tests.api.store.conftest import path_of, stored, uploads_of
 
@@ -25,11 +24,11 @@ DATA = bytes(range(256)) * 8
 
 
 def test_what_a_client_puts_anybody_reads(store: Store) -> None:
-    blobs = ServedBlobs(store.url, uploads_of(store.domain))
+    blobs = store_at(store.url, uploads_of(store.domain))
     for data in (b"", b"hello", bytes(200_000)):
         digest = blobs.put(data)
         assert digest == sha256(data)
-        assert HttpBlobs(store.url).get(digest) == data
+        assert ObjectBlobs(static_server(store.url)).get(digest) == data
         assert FolderBlobs(store.folder).get(digest) == data
         assert blobs.has(digest)
     blobs.sync()
@@ -59,7 +58,7 @@ def test_a_damaged_blob_is_written_again(store: Store) -> None:
 
 
 def test_a_damaged_blob_is_not_there_for_who_would_bring_it_again(store: Store) -> None:
-    blobs, data = ServedBlobs(store.url, uploads_of(store.domain)), bytes(ASKED_FIRST_BYTES + 1)
+    blobs, data = store_at(store.url, uploads_of(store.domain)), bytes(CHECKED_FIRST_BYTES + 1)
     path = store.folder / path_of(data)[1:]
     digest = blobs.put(data)
     assert blobs.has(digest)
@@ -121,7 +120,8 @@ def test_what_is_no_single_range_is_answered_by_the_whole() -> None:
 
 def test_one_process_uses_the_quotas_of_all_its_clients(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract, quota_blobs=2) as store:
-        blobs = ServedBlobs(store.url, uploads_of(store.domain, 3, (1,)), 10, AT_ONCE)
+        signer = uploads_of(store.domain, 3, (1,))
+        blobs = ObjectBlobs(store_server(store.url, signer, 10, NO_RETRY))
         for number in range(4):
             blobs.put(b"%d" % number)
         with pytest.raises(BlobError, match=r"HTTP status 429 \(quota-exceeded\)"):
@@ -130,8 +130,8 @@ def test_one_process_uses_the_quotas_of_all_its_clients(tmp_path: Path, contract
 
 def test_a_reader_puts_nothing(store: Store) -> None:
     with pytest.raises(BlobError, match="nobody here signs uploads"):
-        ServedBlobs(store.url, None).put(b"x")
+        store_at(store.url).put(b"x")
     for url in ("http://u:p@host", "http://host/?key=1"):
         with pytest.raises(BlobError, match="user, a password or a query") as caught:
-            ServedBlobs(url, None)
+            store_at(url)
         assert "p@" not in str(caught.value)

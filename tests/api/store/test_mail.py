@@ -18,13 +18,12 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.types import ClientId, Digest, Domain
-from ledger.storage.mailboxes import page as pages
-from ledger.storage.mailboxes.files import run_folder
-from ledger.storage.mailboxes.folder import FolderMailbox
-from ledger.storage.mailboxes.location import mailbox_at
-from ledger.storage.mailboxes.page import Page, decode_page, encode_page
-from ledger.storage.mailboxes.served import ServedMailbox
-from ledger.storage.patience import AT_ONCE
+from ledger.storage import mail_page as pages
+from ledger.storage.folder import FolderObjects
+from ledger.storage.http import NO_RETRY, store_server
+from ledger.storage.mail_page import Page, decode_page, encode_page
+from ledger.storage.mailbox import ObjectMailbox, run_folder
+from ledger.storage.opening import mailbox_at
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import stored, uploads_of
@@ -75,8 +74,8 @@ def test_what_one_client_puts_every_reader_lists_once(store: Store) -> None:
 
 
 def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.store.mail.MOST_ENVELOPES", 2)
-    mailbox = FolderMailbox(store.folder)
+    monkeypatch.setattr("api.store.mail.MAX_PAGE_ENVELOPES", 2)
+    mailbox = ObjectMailbox(FolderObjects(store.folder))
     mail = [envelope(store.domain, number) for number in range(5)]
     for one in mail:
         mailbox.put(one)
@@ -85,7 +84,7 @@ def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     last = decode_page(store.http.get(f"{board_of(mail[0])}?after=4").content)
     assert len(last.envelopes) == 1
     assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
-    monkeypatch.setattr("api.store.mail.MOST_BYTES", 1)
+    monkeypatch.setattr("api.store.mail.MAX_ENVELOPE_BYTES", 1)
     assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
 
 
@@ -94,7 +93,8 @@ def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
 ) -> None:
     mail = [envelope(contract.domain, number) for number in range(6)]
     with stored(tmp_path / "store", contract) as store:
-        reader = ServedMailbox(store.url, None, patience=AT_ONCE)
+        objects = store_server(store.url, None, 30.0, NO_RETRY)
+        reader = ObjectMailbox(objects)
         sender = mailbox_at(store.url, uploads_of(store.domain))
         for one in mail[:3]:
             sender.put(one)
@@ -103,7 +103,8 @@ def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
     with pytest.raises(OSError, match="unreachable"):
         reader.listed(contract.domain, 1, KIND)
     with stored(tmp_path / "store", contract) as store:
-        reader._server = ServedMailbox(store.url, None)._server  # the same one at another port
+        # The same store at another port.
+        objects._server = store_server(store.url, None, 30.0)._server
         sender = mailbox_at(store.url, uploads_of(store.domain))
         for one in mail[3:]:
             sender.put(one)
@@ -144,7 +145,7 @@ def test_a_few_clients_do_not_fill_a_board(
     tmp_path: Path, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.store.mail.LEAST_ENVELOPES", 1)
-    monkeypatch.setattr("api.store.mail.MOST_FILES", 2 * PARAMETERS.clients + 1)
+    monkeypatch.setattr("api.store.mail.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients + 1)
     with stored(tmp_path / "store", contract) as store:
         for number in range(2):
             assert posted(store, envelope(store.domain, number)).status_code == 201
@@ -204,7 +205,7 @@ def test_a_page_is_canonical_and_bounded() -> None:
         b"",
         encode_page(Page(bytes(15), 7, ())),
         encode_page(Page(bytes(16), -1, ())),
-        encode_page(Page(bytes(16), 0, (b"",) * (pages.MOST_ENVELOPES + 1))),
+        encode_page(Page(bytes(16), 0, (b"",) * (pages.MAX_PAGE_ENVELOPES + 1))),
         encode_page(Page(bytes(16), 0, ("text",))),  # type: ignore[arg-type]
         canonical.encode({"version": 2, "epoch": bytes(16), "after": 0, "envelopes": []}),
         bytes(pages.MAX_PAGE_BYTES + 1),
@@ -233,7 +234,7 @@ def test_a_page_of_a_million_empty_lists_takes_its_reader_no_memory() -> None:
 def test_a_mailbox_without_a_url_or_a_signer_is_refused(store: Store) -> None:
     with pytest.raises(OSError, match="nobody here signs"):
         mailbox_at(store.url).put(envelope(store.domain, 1))
-    with pytest.raises(BlobError, match="the mailbox's URL"):
+    with pytest.raises(BlobError, match="URL of the blobs or mailbox"):
         mailbox_at("http://")
     with pytest.raises(BlobError, match="user, a password"):
         mailbox_at("http://u:p@host")

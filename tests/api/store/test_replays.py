@@ -21,10 +21,9 @@ from api.store.slots import DIGESTS_AT_ONCE, SAME_AT_ONCE, SILENT_AT_ONCE
 from ledger.protocol.documents.envelope import encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, ConfigurationError
-from ledger.storage.mailboxes.location import mailbox_at
-from ledger.storage.opening import store_at
-from ledger.storage.patience import AT_ONCE
-from ledger.storage.served import ServedBlobs
+from ledger.storage.blobs import ObjectBlobs
+from ledger.storage.http import NO_RETRY, store_server
+from ledger.storage.opening import mailbox_at, store_at
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import path_of, stored, uploads_of
@@ -159,7 +158,7 @@ def test_a_client_signs_for_the_place_it_was_given_whatever_a_host_says(store: S
         thread.start()
         try:
             url = f"http://127.0.0.1:{host.server_port}"
-            blobs = ServedBlobs(f"{url}/", uploads_of(store.domain), patience=AT_ONCE)
+            blobs = ObjectBlobs(store_server(f"{url}/", uploads_of(store.domain), 60.0, NO_RETRY))
             with pytest.raises(
                 BlobError, match=f"upload-elsewhere.: its owner does not call it {url}"
             ):

@@ -9,8 +9,7 @@ from api.store.charges import Charges
 from api.store.retention import Retention
 from ledger.protocol.documents.record import decode_record
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.mailboxes.location import mailbox_at
-from ledger.storage.opening import store_at
+from ledger.storage.opening import mailbox_at, store_at
 from tests.actors.deployed import Deployed
 from tests.actors.support import PARAMETERS
 from tests.api.store.conftest import contract_in, stored, uploads_of

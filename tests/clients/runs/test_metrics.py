@@ -13,6 +13,7 @@ from clients.datasets.federated_data import DataForm, FederatedData, Samples, fr
 from clients.models.evaluation import evaluate
 from clients.runs.evaluation_sets import TEST, TRAINING, client_set, measured_sets
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.ledger_state import RoundDecided
 
 if TYPE_CHECKING:
     from tests.clients.played import Player
@@ -86,7 +87,9 @@ def test_rows_between_two_measured_ones_are_made_again_without_their_model(
     path = player.home / "runs" / "run" / "metrics.jsonl"
     path.write_bytes(b"")
     for number in (1, 2, 4):
-        del player.blobs._blobs[player.ledger().outcomes(9)[-number].event.model]  # type: ignore[union-attr]
+        event = player.ledger().outcomes(9)[-number].event
+        assert isinstance(event, RoundDecided)
+        player.blobs.remove(event.model)
     player.play(*settings)
     assert player.metrics() == before
 

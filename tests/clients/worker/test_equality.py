@@ -24,7 +24,8 @@ from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
-from ledger.storage.mailboxes.folder import FolderMailbox
+from ledger.storage.folder import FolderObjects
+from ledger.storage.mailbox import ObjectMailbox
 from tests.clients.worker.together import QuickDisk, hosted_by
 from tests.seeds import first_that_shows
 
@@ -113,7 +114,7 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
             domain=ledger.domain,
             ledger=ledger,
             blobs=FolderBlobs(folder / "blobs", disk=QuickDisk()),
-            mailbox=FolderMailbox(folder / "mail", disk=QuickDisk()),
+            mailbox=ObjectMailbox(FolderObjects(folder / "mail", disk=QuickDisk())),
             journal=FileJournal(folder / f"{number}.sqlite"),
         )
         hosting = HostedClients(

@@ -30,7 +30,7 @@ from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecid
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, VoteKind
-from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.branching import BranchingLedger
 from tests.actors.support import (
@@ -177,10 +177,10 @@ class UncertainBlobs(MemoryBlobs):
         super().__init__()
         self.is_down = False
 
-    def _found(self, digest: Digest) -> bytes:
+    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         if self.is_down:
             raise BlobUnreachableError("the store does not answer")
-        return super()._found(digest)
+        return super().get(digest, limit)
 
 
 @dataclass

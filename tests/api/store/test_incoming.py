@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from api.store.incoming import IncomingFile, remove_unfinished
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
-from ledger.storage.incoming import IncomingFile, remove_unfinished
 from tests.io.test_home import BrokenDisk
 
 if TYPE_CHECKING:

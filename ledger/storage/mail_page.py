@@ -1,7 +1,7 @@
 """A page of envelopes, as `cmfl blobs serve` gives it: canonical msgpack, bounded.
 
-The server numbers what it finds in an order of its own, which begins anew when it does: the
-epoch, random bytes, says which order the numbers belong to.
+The server numbers its envelopes anew when it starts; the epoch, random bytes, identifies the
+numbering.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from ledger.protocol import canonical
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import EncodingError
 
+MAIL_FOLDER = "mail"
 EPOCH_BYTES = 16
-MOST_ENVELOPES = 256
-MOST_BYTES = 2 * 2**20
-"""Of the envelopes of a page, of which there is one at least, whatever its size."""
+MAX_PAGE_ENVELOPES = 256
+MAX_ENVELOPE_BYTES = 2 * 2**20
+"""Of the envelopes of a page together; the first may have any size."""
 
-MAX_PAGE_BYTES = MOST_BYTES + MAX_DOCUMENT_BYTES + 16 * MOST_ENVELOPES + 1_000
+MAX_PAGE_BYTES = MAX_ENVELOPE_BYTES + MAX_DOCUMENT_BYTES + 16 * MAX_PAGE_ENVELOPES + 1_000
 _VERSION = 1
 
 
@@ -26,8 +27,8 @@ class Page:
     """Envelopes of one board.
 
     Attributes:
-        epoch: says which order `after` counts in.
-        after: how many of that order come before the first.
+        epoch: identifies the numbering that `after` counts in.
+        after: number of envelopes before the first.
         envelopes: their bytes.
     """
 
@@ -49,25 +50,22 @@ def encode_page(page: Page) -> bytes:
 
 
 def decode_page(data: bytes) -> Page:
-    """Return the page behind bytes from anybody; its envelopes are not decoded.
-
-    Args:
-        data: at most `MAX_PAGE_BYTES`.
+    """Return the page in bytes from anybody; its envelopes are not decoded.
 
     Raises:
-        EncodingError: not a page.
+        EncodingError: the bytes are no page, or are over `MAX_PAGE_BYTES`.
     """
-    # A map and a list: what is more is no page, however much memory it would take.
-    found = canonical.decode(data, MAX_PAGE_BYTES, containers=2, longest=MOST_ENVELOPES)
-    if set(found) != {"version", "epoch", "after", "envelopes"} or found["version"] != _VERSION:
+    # A map and a list: more is no page, however much memory it would take.
+    fields = canonical.decode(data, MAX_PAGE_BYTES, containers=2, longest=MAX_PAGE_ENVELOPES)
+    if set(fields) != {"version", "epoch", "after", "envelopes"} or fields["version"] != _VERSION:
         raise EncodingError("a page of envelopes has version 1, epoch, after and envelopes")
-    epoch, after, envelopes = found["epoch"], found["after"], found["envelopes"]
+    epoch, after, envelopes = fields["epoch"], fields["after"], fields["envelopes"]
     if type(epoch) is not bytes or len(epoch) != EPOCH_BYTES:
         raise EncodingError(f"a page's epoch is {EPOCH_BYTES} bytes")
     if type(after) is not int or after < 0:
         raise EncodingError("a page begins after a number of envelopes")
     if type(envelopes) is not list:
         raise EncodingError("a page has a list of envelopes")
-    if any(type(one) is not bytes for one in envelopes):
+    if any(type(envelope) is not bytes for envelope in envelopes):
         raise EncodingError("a page's envelopes are bytes")
     return Page(epoch, after, tuple(envelopes))

@@ -1,1 +1,0 @@
-"""Mailboxes that several processes and machines share; `location` says which is where."""

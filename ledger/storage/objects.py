@@ -1,0 +1,213 @@
+"""The port of every object store, and the bounds under which a shared folder is read.
+
+An object is immutable bytes under a path whose last part is their sha256, so that a store need not
+be trusted: a torn, damaged or foreign object does not have its name. Every failure is an OSError.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from ledger.protocol import digest_patterns
+from ledger.protocol.encoding import sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from ledger.protocol.payload import Payload
+
+MAX_FOLDER_OBJECTS = 65_536
+"""Objects of one folder that a reader looks at; with more, somebody floods it."""
+
+MAX_FOLDER_BYTES = 512 * 2**20
+"""Bytes of one folder that a reader accepts.
+
+There is no bound per client: anyone can put another client's name on an envelope, and would use up
+that client's share.
+"""
+
+MAX_SCAN_BYTES = 64 * 2**20
+"""Bytes that one scan reads; the next scan reads the rest."""
+
+MAX_READS = 8
+"""Times that an object is read again which was not accepted and has changed since."""
+
+MAX_UNREADABLE = 16
+"""Objects that cannot be read before the store itself is taken to be at fault."""
+
+_NAME = re.compile(digest_patterns.BARE)
+_log = logging.getLogger(__name__)
+
+
+class InvalidObjectError(OSError):
+    """An object's bytes do not have its name, or are more than the caller accepts."""
+
+
+class ObjectStore(Protocol):
+    """A store of immutable objects; paths have slashes between folders.
+
+    Attributes:
+        is_shared: whether other processes read it. A power cut does not take back what they have
+            read, so that what an object refers to has to be durable before the object is put.
+    """
+
+    is_shared: bool
+
+    def get(self, path: str, limit: int) -> bytes:
+        """Return an object of at most `limit` bytes, verified against its name.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            InvalidObjectError: it is damaged, or larger than the limit.
+            OSError: it cannot be read.
+        """
+
+    def has(self, path: str) -> bool:
+        """Return whether there is an object, without reading it.
+
+        Raises:
+            OSError: the store does not tell.
+        """
+
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
+        """Store an object whole, in place of a damaged one; return False if it was there.
+
+        Args:
+            path: of the object.
+            payload: its bytes, whose digest is believed.
+            durable: whether it survives a power cut once this returns; else after the next `sync`.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        """Give a cursor the objects of a folder that are new to it.
+
+        Raises:
+            OSError: the folder cannot be read; the cursor keeps what it was given so far.
+        """
+
+    def delete(self, path: str) -> None:
+        """Delete an object, if it is there; a power cut may bring it back.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+
+    def sync(self) -> None:
+        """Return once every object put so far survives a power cut.
+
+        Raises:
+            OSError: one of them cannot be made durable.
+        """
+
+
+class FolderCursor:
+    """One reader's progress in a folder that others write to; each object is delivered once.
+
+    Objects arrive in any order and at any time, so all names are remembered. An object that was
+    not accepted is read again only after it has changed, and a few times at most.
+
+    Args:
+        accept: takes the bytes of an object, and returns whether they are of use.
+        max_object_bytes: larger objects are ignored.
+
+    Attributes:
+        position: epoch and number of the next object, for a store that numbers its objects.
+    """
+
+    def __init__(self, accept: Callable[[bytes], bool], max_object_bytes: int) -> None:
+        self.max_object_bytes = max_object_bytes
+        self.position = (b"", 0)
+        self._accept = accept
+        self._accepted: set[str] = set()  # shared with the replicas
+        self._rejected: dict[str, tuple[Hashable, int]] = {}
+        self._count = self._bytes = 0
+        self._replicas: dict[int, FolderCursor] = {}
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether the object of this name was accepted."""
+        return name in self._accepted
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more names are remembered."""
+        return self._count + len(self._rejected) >= MAX_FOLDER_OBJECTS
+
+    def replica(self, index: int) -> FolderCursor:
+        """Return the cursor of one of several stores: each has bounds of its own to exhaust."""
+        if index not in self._replicas:
+            cursor = FolderCursor(self._accept, self.max_object_bytes)
+            cursor._accepted = self._accepted
+            self._replicas[index] = cursor
+        return self._replicas[index]
+
+    def wants(self, name: str, size: int, stamp: Hashable) -> bool:
+        """Return whether an object is worth reading; its stamp differs after each change."""
+        if name in self._accepted or size > self.max_object_bytes:
+            return False
+        last_stamp, reads = self._rejected.get(name, (None, 0))
+        return reads == 0 or (reads < MAX_READS and last_stamp != stamp)
+
+    def deliver(self, name: str, data: bytes, stamp: Hashable) -> None:
+        """Take an object's bytes, if they have its name, are of use and within the bounds."""
+        is_valid = sha256(data).hex() == name and self._bytes + len(data) <= MAX_FOLDER_BYTES
+        if not is_valid or not self._accept(data):
+            _, reads = self._rejected.get(name, (None, 0))
+            self._rejected[name] = (stamp, reads + 1)
+            return
+        self._rejected.pop(name, None)
+        self._count += 1
+        self._bytes += len(data)
+        self._accepted.add(name)
+
+
+def deliver_listing(
+    listing: Iterable[tuple[str, int, Hashable]],
+    read: Callable[[str, int], bytes],
+    cursor: FolderCursor,
+) -> None:
+    """Read the objects of a listing that a cursor wants, within the bounds of one scan.
+
+    Args:
+        listing: name, size and stamp of each object.
+        read: takes a name and a limit; returns the bytes, and one more if there are more.
+        cursor: of the reader.
+
+    Raises:
+        OSError: many objects cannot be read.
+    """
+    remaining, unreadable = MAX_SCAN_BYTES, 0
+    for name, size, stamp in listing:
+        if cursor.is_full or remaining <= 0:
+            return
+        if not _NAME.fullmatch(name) or not cursor.wants(name, size, stamp):
+            continue
+        try:
+            data = read(name, cursor.max_object_bytes)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable += 1
+            if unreadable >= MAX_UNREADABLE:
+                raise
+            _log.debug("%s cannot be read: %s", name, error.strerror)
+            continue
+        cursor.deliver(name, data, stamp)
+        remaining -= len(data)
+
+
+def verified(path: str, data: bytes, limit: int) -> bytes:
+    """Return an object's bytes.
+
+    Raises:
+        InvalidObjectError: there are more than the limit, or their sha256 is not the name.
+    """
+    if len(data) > limit:
+        raise InvalidObjectError(f"is larger than the {limit} bytes it may have")
+    if sha256(data).hex() != path.rpartition("/")[2]:
+        raise InvalidObjectError("is damaged: its bytes have another sha256")
+    return data

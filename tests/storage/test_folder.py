@@ -1,0 +1,157 @@
+"""Files of a folder: atomic, durable when they should be, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.io.home import Disk
+from ledger.protocol.errors import BlobError
+from ledger.protocol.types import Digest
+from ledger.storage.blobs import FolderBlobs, MemoryBlobs
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+X = Digest(hashlib.sha256(b"x").digest())
+
+
+def file_of(folder: Path, digest: Digest) -> Path:
+    return folder / digest.hex()[:2] / digest.hex()
+
+
+@given(data=st.binary(min_size=1, max_size=64), place=st.integers(0, 63), bit=st.integers(0, 7))
+def test_any_flipped_bit_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, place: int, bit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("blobs")
+    store = FolderBlobs(folder)
+    digest = store.put(data)
+    damaged = bytearray(data)
+    damaged[place % len(data)] ^= 1 << bit
+    file_of(folder, digest).write_bytes(damaged)
+    with pytest.raises(BlobError, match="damaged"):
+        store.get(digest)
+
+
+def test_no_half_written_file_is_left_behind(tmp_path: Path) -> None:
+    FolderBlobs(tmp_path).put(b"whole")
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".writing")]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(BlobError, match="cannot be written"):
+        FolderBlobs(tmp_path / "file").put(b"data")
+
+
+def test_a_folder_in_the_place_of_a_blob_stays(tmp_path: Path) -> None:
+    store, path = FolderBlobs(tmp_path), file_of(tmp_path, X)
+    path.mkdir(parents=True)
+    with pytest.raises(BlobError, match="cannot be read"):
+        store.get(X)
+    with pytest.raises(BlobError, match=f"{path} cannot be written: Is a directory"):
+        store.put(b"x")
+    with pytest.raises(BlobError, match=f"{path} cannot be removed: "):
+        store.remove(X)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_pipe_or_device_in_the_place_of_a_blob_is_not_read(tmp_path: Path) -> None:
+    store, path = FolderBlobs(tmp_path), file_of(tmp_path, X)
+    path.parent.mkdir()
+    for is_pipe in (True, False):
+        if is_pipe:
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/dev/zero")
+        assert not store.has(X)
+        with pytest.raises(BlobError, match=f"{X.hex()} cannot be read: it is no file"):
+            store.get(X)
+        store.put(b"x")
+        assert store.get(X) == b"x"
+        store.remove(X)
+
+
+@dataclass
+class RecordingDisk(Disk):
+    """A disk that records what it was asked to sync."""
+
+    files: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def sync_files(self, paths: Collection[Path]) -> None:
+        self.files += sorted(path.name for path in paths)
+        super().sync_files(paths)
+
+    def sync_folder(self, folder: Path) -> None:
+        self.folders.append(folder.name)
+        super().sync_folder(folder)
+
+
+def test_one_sync_makes_every_blob_durable(tmp_path: Path) -> None:
+    disk = RecordingDisk()
+    store = FolderBlobs(tmp_path / "home" / "blobs", disk=disk)
+    digests = sorted(store.put(bytes([number])).hex() for number in range(9))
+    assert not disk.files
+    store.sync()
+    assert disk.files == digests
+    shards = {digest[:2] for digest in digests}
+    assert shards | {"blobs", "home", tmp_path.name} <= set(disk.folders)
+    assert len(disk.folders) == len(set(disk.folders)), "each folder once"
+
+
+def test_a_second_sync_has_only_new_blobs(tmp_path: Path) -> None:
+    disk = RecordingDisk()
+    store = FolderBlobs(tmp_path, disk=disk)
+    store.put(b"first")
+    store.sync()
+    disk.files.clear()
+    disk.folders.clear()
+    store.sync()
+    assert (disk.files, disk.folders) == ([], [])
+    second = store.put(b"second").hex()
+    store.sync()
+    assert disk.files == [second]
+    assert set(disk.folders) == {second[:2], tmp_path.name}
+
+
+def test_blobs_of_a_killed_process_are_synced_by_the_next(tmp_path: Path) -> None:
+    digest = FolderBlobs(tmp_path).put(b"there already").hex()
+    disk = RecordingDisk()
+    store = FolderBlobs(tmp_path, disk=disk)
+    store.put(b"there already")
+    store.sync()
+    assert disk.files == [digest]
+    assert {digest[:2], tmp_path.name} <= set(disk.folders)
+
+
+def test_a_failed_sync_names_the_blob_and_is_repeated(tmp_path: Path) -> None:
+    store = FolderBlobs(tmp_path)
+    path = file_of(tmp_path, store.put(b"gone"))
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(BlobError, match=f"{path} cannot be made durable: No such file"):
+            store.sync()
+    store.put(b"gone")
+    store.sync()
+
+
+def test_a_store_enumerates_its_blobs(tmp_path: Path) -> None:
+    memory, folder = MemoryBlobs(), FolderBlobs(tmp_path / "blobs")
+    assert not list(folder.digests())
+    digests = {store.put(data) for store in (memory, folder) for data in (b"one", b"other")}
+    (tmp_path / "blobs" / "ab").mkdir(exist_ok=True)
+    (tmp_path / "blobs" / "ab" / ".writing-abc").write_bytes(b"")
+    (tmp_path / "blobs" / "ab" / ("cd" * 32)).write_bytes(b"")
+    assert set(memory.digests()) == set(folder.digests()) == digests
