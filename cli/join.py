@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,94 +18,26 @@ from cli.next_command import (
     quoted_place,
     quoted_url,
 )
-from cli.options import (
-    KEY_VARIABLE,
-    URL_VARIABLE,
-    AllowPredictableSeeds,
-    Settings,
-    contract_address,
-)
+from cli.option_groups import expand_groups
+from cli.participant_options import ParticipantOptions
 from cli.sender import private_keys
 
 if TYPE_CHECKING:
+    from cli.participant_options import SharedPlaces
     from clients.onboarding.preflight import CheckResult
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.signing import KeySigner
 
 PROBE_BYTES = 64
-DEFAULT_WORKER = Path("cmfl-worker")
-
-WorkerDir = Annotated[
-    Path,
-    typer.Option(
-        "--folder",
-        help="Of the worker: its journal, own updates and status.",
-        envvar="CMFL_WORKER_FOLDER",
-    ),
-]
 
 
+@expand_groups
 def join(
-    rpc_url: Annotated[
-        str, typer.Option("--rpc-url", help="A JSON-RPC node.", envvar=URL_VARIABLE)
-    ],
-    chain_id: Annotated[
-        int,
-        typer.Option(
-            "--chain-id", min=1, max=2**64 - 1, help="That it must have.", envvar="CMFL_CHAIN_ID"
-        ),
-    ],
-    contract: Annotated[
-        str,
-        typer.Option(
-            "--contract",
-            help="Address of the run's contract.",
-            envvar="CMFL_CONTRACT",
-            callback=contract_address,
-        ),
-    ],
-    blobs: Annotated[
-        str,
-        typer.Option(
-            "--blobs", help="Where everybody publishes: a folder or a URL.", envvar=BLOBS_VARIABLE
-        ),
-    ],
-    mailbox: Annotated[
-        str | None,
-        typer.Option(
-            "--mailbox",
-            help="Where envelopes go; where the blobs are if not given.",
-            envvar=MAILBOX_VARIABLE,
-        ),
-    ] = None,
-    keystore: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--keystore",
-            help=f"Your encrypted key, once for each client; else {KEY_VARIABLE} holds one.",
-            envvar="CMFL_KEYSTORE",
-        ),
-    ] = None,
-    password_file: Annotated[
-        Path | None,
-        typer.Option("--password-file", help="Password of all keystores; else asked for."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Where the data, or your own samples, lie here.")
-    ] = None,
-    folder: WorkerDir = DEFAULT_WORKER,
+    options: ParticipantOptions,
     genesis: Annotated[
         str | None,
-        typer.Option("--genesis", help="Hash of block 0, if you were told it: 0x and 64 digits."),
+        typer.Option("--genesis", help="Expected hash of block 0: 0x and 64 hex digits."),
     ] = None,
-    confirmations: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=1000, help="As for the worker; what the chain calls final if not given."
-        ),
-    ] = None,
-    allow_predictable_seeds: AllowPredictableSeeds = False,
-    setting: Settings = None,
     json: AsJson = False,
 ) -> None:
     """Check all that you need to take part, say what is missing, and print how to begin.
@@ -115,62 +46,71 @@ def join(
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
     from clients.onboarding.preflight import CheckState, PreflightChecks, PreflightTarget
-    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
     from ledger.protocol.signing import KeySigner
 
-    expected, mailbox = _genesis(genesis), mailbox or blobs
+    shared, expected = options.shared(), _genesis(genesis)
 
     def open_keys() -> list[KeySigner]:
-        return [KeySigner(key) for key in private_keys(keystore or [], password_file)]
+        return [
+            KeySigner(key) for key in private_keys(options.keystore or [], options.password_file)
+        ]
 
     def open_node() -> SendingNode:
         from ledger.chain.rpc.sending_node import SendingNode
 
-        return SendingNode(rpc_url, chain_id=chain_id, genesis_hash=expected)
+        return SendingNode(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
 
-    asked = PreflightTarget(
-        contract,
-        blobs,
-        mailbox,
-        folder,
-        data,
-        tuple(setting or ()),
-        confirmations,
-        allow_predictable_seeds,
+    target = PreflightTarget(
+        shared.contract,
+        shared.blobs,
+        shared.mailbox,
+        options.folder,
+        options.data,
+        tuple(options.setting or ()),
+        options.confirmations,
+        options.allow_predictable_seeds,
     )
     probe = secrets.token_bytes(PROBE_BYTES)
-    ready = PreflightChecks(asked, open_node, open_keys, wall=time.time(), probe=probe)
-    found = list(ready.checks())
-    is_ready = all(one.state in {CheckState.OK, CheckState.WARNING} for one in found)
-    words: list[object] = ["worker", "--chain-id", chain_id, "--contract", contract]
-    for option, value in (
-        *(("--keystore", path) for path in keystore or ()),
-        ("--password-file", password_file),
-        ("--data", data),
-        ("--folder", folder),
-        ("--confirmations", confirmations),
-        *(("--set", one) for one in setting or ()),
-    ):
-        words += [] if value is None else [option, value]
-    words += [ALLOW_PREDICTABLE] if allow_predictable_seeds else []
-    places = (
-        f"--blobs {quoted_place(blobs, BLOBS_VARIABLE)} "
-        f"--mailbox {quoted_place(mailbox, MAILBOX_VARIABLE)}"
-    )
-    command = f"{command_line(*words)} {places} --rpc-url {quoted_url(rpc_url)}"
+    ready = PreflightChecks(target, open_node, open_keys, wall=time.time(), probe=probe)
+    results = list(ready.checks())
+    is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)
+    command = _worker_command(options, shared)
     if json:
-        clients, checks = ready.clients, [asdict(one) for one in found]
+        clients, checks = ready.clients, [asdict(result) for result in results]
         about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
         print_json(about | {"checks": checks, "command": command})
     else:
-        _print(found)
+        _print(results)
     if is_ready and not json:
         print_next("begin with", command)
     raise typer.Exit(0 if is_ready else FAILED)
 
 
-def _print(found: list[CheckResult]) -> None:
-    rows = [(one.check, str(one.state), one.found) for one in found]
+def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
+    """Return the command that starts the worker, with secrets and URLs as variables."""
+    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
+
+    chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
+    words: list[object] = ["worker", *chain]
+    for option, value in (
+        *(("--keystore", path) for path in options.keystore or ()),
+        ("--password-file", options.password_file),
+        ("--data", options.data),
+        ("--folder", options.folder),
+        ("--confirmations", options.confirmations),
+        *(("--set", setting) for setting in options.setting or ()),
+    ):
+        words += [] if value is None else [option, value]
+    words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
+    storage = (
+        f"--blobs {quoted_place(shared.blobs, BLOBS_VARIABLE)} "
+        f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
+    )
+    return f"{command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
+
+
+def _print(results: list[CheckResult]) -> None:
+    rows = [(result.check, str(result.state), result.found) for result in results]
     print_table("what it takes to join", ("check", "state", "found"), rows)
 
 

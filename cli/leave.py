@@ -9,7 +9,7 @@ import typer
 
 from cli.console import AsJson, complain, print_json, print_line
 from cli.exit_codes import InterruptedCommand
-from cli.join import DEFAULT_WORKER, WorkerDir
+from cli.participant_options import DEFAULT_WORKER, WorkerFolderPath
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.2
 
 
 def leave(
-    folder: WorkerDir = DEFAULT_WORKER,
+    folder: WorkerFolderPath = DEFAULT_WORKER,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Ask it, and do not wait until it has ended.")
     ] = False,

@@ -11,21 +11,15 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli import verbosity
 from cli.console import AsJson, print_json, print_line
-from cli.options import (
-    KEY_VARIABLE,
-    URL_VARIABLE,
-    AllowPredictableSeeds,
-    MaxFee,
-    MaxTip,
-    contract_address,
-)
+from cli.option_groups import expand_groups
+from cli.options import MaxFee, MaxTip
+from cli.participant_options import ParticipantOptions
 from cli.sender import Sender, private_keys
 from cli.verbosity import Verbosity
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -43,90 +37,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Folder = Annotated[
-    Path,
-    typer.Option(
-        "--folder",
-        help="Of this worker alone: journal, own updates, status.",
-        envvar="CMFL_WORKER_FOLDER",
-    ),
-]
 
-
+@expand_groups
 def worker(
     context: typer.Context,
-    rpc_url: Annotated[
-        str | None,
-        # Eager, for the caps of fees ask whether it is there.
-        typer.Option("--rpc-url", help="The node.", envvar=URL_VARIABLE, is_eager=True),
-    ] = None,
-    chain_id: Annotated[
-        int | None,
-        typer.Option(
-            "--chain-id", min=1, max=2**64 - 1, help="Its chain id.", envvar="CMFL_CHAIN_ID"
-        ),
-    ] = None,
-    contract: Annotated[
-        str | None,
-        typer.Option(
-            "--contract",
-            help="The run's contract.",
-            envvar="CMFL_CONTRACT",
-            callback=contract_address,
-        ),
-    ] = None,
-    blobs: Annotated[
-        str | None,
-        typer.Option(
-            "--blobs", help="Where everybody publishes: a folder or a URL.", envvar="CMFL_BLOBS"
-        ),
-    ] = None,
-    mailbox: Annotated[
-        str | None,
-        typer.Option(
-            "--mailbox",
-            help="Where envelopes go; where the blobs are if not given.",
-            envvar="CMFL_MAILBOX",
-        ),
-    ] = None,
-    keystore: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--keystore",
-            help=f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
-            envvar="CMFL_KEYSTORE",
-        ),
-    ] = None,
-    password_file: Annotated[
-        Path | None,
-        typer.Option("--password-file", help="Password of all keystores; else asked for."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Where the training data lie on this machine.")
-    ] = None,
+    options: ParticipantOptions,
     device: Annotated[
         str, typer.Option("--device", help="cpu, cuda, or auto for cuda where there is one.")
     ] = "cpu",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="section.key=value of this machine, such as machine.workers."),
-    ] = None,
-    folder: Folder = Path("cmfl-worker"),
-    confirmations: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=1000,
-            help="Blocks on top of one before it counts as final; what the chain calls final if "
-            "not given.",
-        ),
-    ] = None,
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
     rpc_timeout: Annotated[
         float, typer.Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
     ] = 10.0,
-    poll: Annotated[float, typer.Option(min=0.05, max=60, help="Seconds between two looks.")] = 0.5,
+    poll: Annotated[
+        float,
+        typer.Option(min=0.05, max=60, help="Seconds between two polls of the chain."),
+    ] = 0.5,
     metrics_port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Port for Prometheus, of this machine only."),
@@ -137,10 +64,9 @@ def worker(
             "--accept-rollback", help="Go on though the chain has taken back what was final."
         ),
     ] = False,
-    allow_predictable_seeds: AllowPredictableSeeds = False,
     log_format: Annotated[str, typer.Option(help="text, or json for an object a line.")] = "text",
     status: Annotated[
-        bool, typer.Option("--status", help="Print what the worker of the folder says of itself.")
+        bool, typer.Option("--status", help="Print what the worker of the folder reports.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -152,44 +78,40 @@ def worker(
     """
     from clients.worker.process.worker_folder import WorkerFolder
 
-    own = WorkerFolder(folder)
+    own = WorkerFolder(options.folder)
     if status:
         _print_status(own, json=json)
         return
     from clients.worker.behaviour import HONEST
     from clients.worker.process.setup import WorkerOptions, WorkerTarget
 
-    required = {"--rpc-url": rpc_url, "--chain-id": chain_id, "--contract": contract}
-    for name, value in {**required, "--blobs": blobs}.items():
-        if value is None:
-            raise ConfigurationError(f"{name} must be given: cmfl worker --help says what it is")
-    settings = (f"machine.device={device}", *(setting or ()))
-    places = WorkerTarget(
-        contract=contract or "",
-        blobs=blobs or "",
-        mailbox=mailbox or blobs or "",
-        data=data,
-        settings=settings,
-        confirmations=confirmations,
+    shared = options.shared()
+    target = WorkerTarget(
+        contract=shared.contract,
+        blobs=shared.blobs,
+        mailbox=shared.mailbox,
+        data=options.data,
+        settings=(f"machine.device={device}", *(options.setting or ())),
+        confirmations=options.confirmations,
     )
     with own.held(), _logged(log_format):
         settings_of_node = replace(
             Sender(max_fee=max_fee, max_tip=max_tip).settings(),
             request_timeout_seconds=rpc_timeout,
         )
-        keys = private_keys(keystore or [], password_file)
+        keys = private_keys(options.keystore or [], options.password_file)
         _run(
             own,
-            places,
+            target,
             keys,
-            partial(_chain, rpc_url or "", chain_id or 0, keys, settings_of_node),
+            partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node),
             poll=poll,
             metrics_port=metrics_port,
             manner=WorkerOptions(
                 secrets.randbits(64),
                 context.obj or HONEST,
                 accept_rollback,
-                allow_predictable_seeds,
+                options.allow_predictable_seeds,
             ),
             json=json,
         )
