@@ -1,6 +1,6 @@
 """The REST service: reads the chain while a run writes it, and never writes.
 
-Start reading at `app.py`; `routes/` says who answers, `answers/` of what, `schemas/` in which
-words; `reading.py` says what an answer is read as of, `http/caching.py` what may be kept,
-`deployments.py` what is served.
+Start reading at `app.py`. `routes/` holds the endpoints; `ledger/history/serialise` makes their
+answers; `request_view.py` fixes the block that an answer is read at; `http/caching.py` decides what
+may be cached.
 """

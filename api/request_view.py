@@ -18,14 +18,14 @@ from api.http.problems import (
 )
 from api.schemas.problems import FieldError
 from ledger.chain.addresses import eip55
-from ledger.history.facts.words import hexed
+from ledger.history.serialise.values import to_hex
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.deployments import ServedDeployment
-    from ledger.history.facts.words import Facts
     from ledger.history.pinned_chain import HistoryService, PinnedChain
+    from ledger.history.responses.fields import AsOf
 
 
 class RequestView:
@@ -60,19 +60,19 @@ class RequestView:
         return found
 
     @property
-    def as_of(self) -> Facts:
+    def as_of(self) -> AsOf:
         """The block that the answer speaks of."""
         block = self.now.block
         finalized = block.number <= self.now.final
-        return {"number": block.number, "hash": hexed(block.hash), "finalized": finalized}
+        return {"number": block.number, "hash": to_hex(block.hash), "finalized": finalized}
 
-    def as_of_end(self, ended: RecordedEvent) -> Facts:
+    def as_of_end(self, ended: RecordedEvent) -> AsOf:
         """Return the block that ended a round, for an answer that cannot change any more.
 
         Args:
             ended: the round's decision or abandonment.
         """
-        return {"number": ended.block_number, "hash": hexed(ended.block_hash), "finalized": True}
+        return {"number": ended.block_number, "hash": to_hex(ended.block_hash), "finalized": True}
 
     def is_final(self, ended: RecordedEvent | None) -> bool:
         """Say whether a round has ended for ever."""

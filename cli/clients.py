@@ -1,11 +1,8 @@
-"""`cmfl clients`: who is registered, and what each client did.
-
-`--json` prints what the service answers, but for the block that it speaks of.
-"""
+"""`cmfl clients`: the registered clients and their part in the rounds."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,12 +10,11 @@ from cli.console import (
     AsCsv,
     AsJson,
     print_csv,
-    print_json,
     print_line,
     print_table,
     shortened,
 )
-from cli.history import open_history
+from cli.history import open_history, print_response
 from cli.options import (
     DEFAULT_HOME,
     Address,
@@ -34,6 +30,9 @@ from cli.options import (
 from cli.remote import RemoteService
 from cli.target import Target
 from ledger.history.status import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 app = typer.Typer(help="Who is registered, and what each client did.", no_args_is_help=True)
 
@@ -61,26 +60,26 @@ def list_clients(
 
     A ban counts from the round after the one in which it was recorded.
     """
-    where = Target(
-        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
-    )
-    with open_history(where) as history:
-        facts = history.clients(limit, cursor)
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    with open_history(target) as history:
+        page = history.clients(limit, cursor)
     if json:
-        print_json(facts)
+        print_response(page)
         return
+    rows: Sequence[Mapping[str, Any]] = page["clients"]
     if csv:
-        print_csv(_COLUMNS, facts["clients"])
+        print_csv(_COLUMNS, rows)
         return
-    rows = [[shortened(row[column]) for column in _COLUMNS] for row in facts["clients"]]
-    print_table("clients", (*_COLUMNS[:-1], "banned in"), rows)
-    if facts["records_missing"]:
+    shown = [[shortened(row[column]) for column in _COLUMNS] for row in rows]
+    print_table("clients", (*_COLUMNS[:-1], "banned in"), shown)
+    if page["records_missing"]:
         print_line(
-            f"The records of {facts['records_missing']} rounds are missing: whose scores counted "
+            f"The records of {page['records_missing']} rounds are missing: whose scores counted "
             "in them is not known."
         )
-    if facts["next_cursor"] is not None:
-        print_line(f"More: --cursor {facts['next_cursor']}")
+    if page["next_cursor"] is not None:
+        print_line(f"More: --cursor {page['next_cursor']}")
 
 
 @app.command("show")
@@ -96,15 +95,14 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show one client: its address and samples, and what it did so far."""
-    where = Target(
-        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
-    )
-    with open_history(where) as history:
-        facts = history.client(client)
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    with open_history(target) as history:
+        response = history.client(client)
     if json:
-        print_json(facts)
+        print_response(response)
         return
-    for name, value in facts["client"].items():
+    for name, value in response["client"].items():
         if name != "links":
             print_line(f"{name:15} {'' if value is None else value}".rstrip())
 
@@ -126,26 +124,26 @@ def rounds(
     csv: AsCsv = False,
 ) -> None:
     """Show one client's rounds: where it ranked, when it was accepted, when it served and voted."""
-    where = Target(
-        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
-    )
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
     order = Order.OLDEST if oldest else Order.NEWEST
-    with open_history(where) as history:
-        facts = history.client_rounds(client, order, limit, cursor)
+    with open_history(target) as history:
+        page = history.client_rounds(client, order, limit, cursor)
     if json:
-        print_json(facts)
+        print_response(page)
         return
+    rows: Sequence[Mapping[str, Any]] = page["rounds"]
     if csv:
-        print_csv(_ROUND, facts["rounds"])
+        print_csv(_ROUND, rows)
         return
-    rows = [[_cell(row, column) for column in _ROUND] for row in facts["rounds"]]
-    print_table(f"rounds of client {client}", _ROUND, rows)
-    if facts["next_cursor"] is not None:
-        print_line(f"More: --cursor {facts['next_cursor']}")
+    shown = [[_cell(row, column) for column in _ROUND] for row in rows]
+    print_table(f"rounds of client {client}", _ROUND, shown)
+    if page["next_cursor"] is not None:
+        print_line(f"More: --cursor {page['next_cursor']}")
 
 
-def _cell(row: dict[str, Any], column: str) -> object:
-    """Return a value for people, who count ranks from 1."""
+def _cell(row: Mapping[str, Any], column: str) -> object:
+    """Return a table's value, with ranks counted from 1."""
     value = row[column]
     if column == "rank" and value is not None:
         return value + 1

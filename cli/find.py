@@ -1,9 +1,4 @@
-"""`cmfl find`: where a digest stands, from the sha256 of a file to the round that names it.
-
-A home tells it, or a service does; of what a service says, only the shape is checked here.
-
-`--json` prints what the service answers, but for the block that it speaks of.
-"""
+"""`cmfl find`: the places of a digest, from the sha256 of a file to the round that names it."""
 
 from __future__ import annotations
 
@@ -12,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.console import AsCsv, AsJson, complain, print_csv, print_json, print_line, print_table
-from cli.history import open_deployment, pages_of
+from cli.console import AsCsv, AsJson, complain, print_csv, print_line, print_table
+from cli.history import open_deployment, print_response
 from cli.options import (
     DEFAULT_HOME,
     Address,
@@ -34,14 +29,10 @@ from ledger.io.home import Home, index_place
 from ledger.protocol import digest_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from api.client.queries import Paging
-    from api.schemas.words import Answer
     from ledger.history.chain_history import ChainHistory
-    from ledger.history.facts.words import Facts
-    from ledger.history.source import HistorySource
+    from ledger.history.responses.digests import DigestPage
     from ledger.protocol.types import Digest
 
 _DIGEST = re.compile(digest_patterns.EITHER_FORM_ANY_CASE)
@@ -84,66 +75,56 @@ def find(
     from ledger.protocol.types import Digest
 
     wanted = Digest(bytes.fromhex(digest.removeprefix("0x")))
-    where = Target(
-        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
-    )
-    if where.remote is None:
-        facts = _found_at_home(where, index, wanted, limit, cursor)
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    if remote is None:
+        page = _find_at_home(target, index, wanted, limit, cursor)
     else:
-        facts = _found_afar(where, wanted, limit, cursor)
+        with open_deployment(target) as deployment:
+            page = deployment.digest(wanted, limit, cursor)
     if json:
-        print_json(facts)
+        print_response(page)
     elif csv:
-        print_csv(_COLUMNS, facts["items"])
-    elif facts["items"]:
-        rows = [[one[column] for column in _COLUMNS] for one in facts["items"]]
-        print_table(f"where {facts['digest'][:18]}… stands", _COLUMNS, rows)
-        if facts["next_cursor"] is not None:
-            print_line(f"More: --cursor {facts['next_cursor']}")
+        print_csv(_COLUMNS, page["items"])
+    elif page["items"]:
+        rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
+        print_table(f"where {page['digest'][:18]}… stands", _COLUMNS, rows)
+        if page["next_cursor"] is not None:
+            print_line(f"More: --cursor {page['next_cursor']}")
     else:
-        print_line(f"{facts['digest']} stands nowhere in this run.")
+        print_line(f"{page['digest']} stands nowhere in this run.")
 
 
-def _found_afar(where: Target, wanted: Digest, limit: int, cursor: str | None) -> Facts:
-    """Return what a service tells."""
-    with open_deployment(where) as deployment:
+def _find_at_home(
+    target: Target, index: str | None, digest: Digest, limit: int, cursor: str | None
+) -> DigestPage:
+    """Return the places of a digest from the index of a home, or else from its chain."""
+    from ledger.history.serialise.digests import digest_page
 
-        def read(paging: Paging) -> Answer:
-            return deployment.digest(wanted, paging)
-
-        return pages_of("items", read, limit, cursor)
-
-
-def _found_at_home(
-    where: Target, index: str | None, wanted: Digest, limit: int, cursor: str | None
-) -> Facts:
-    """Return what the index of a home tells, or else its chain."""
-    from ledger.history.facts.digests import digest_facts
-
-    at = index_place(Home(where.home), index)
-
-    def tell(history: HistorySource) -> Facts:
-        return digest_facts(history, wanted, limit, cursor)
-
-    with where.reader() as chain:
-        history = where.history(chain)
-        is_there = isinstance(at, str) or index is not None or at.exists()
-        facts = _indexed(history, at, tell) if is_there else None
-        return tell(history) if facts is None else facts
+    location = index_place(Home(target.home), index)
+    with target.reader() as chain:
+        history = target.history(chain)
+        if isinstance(location, str) or index is not None or location.exists():
+            page = _from_index(history, location, digest, limit, cursor)
+            if page is not None:
+                return page
+        return digest_page(history, digest, limit, cursor)
 
 
-def _indexed(
-    history: ChainHistory, where: Path | str, tell: Callable[[HistorySource], Facts]
-) -> Facts | None:
-    """Return what the index tells; None where it stands elsewhere or cannot be read."""
+def _from_index(
+    history: ChainHistory, location: Path | str, digest: Digest, limit: int, cursor: str | None
+) -> DigestPage | None:
+    """Return the places from the index; None where it is at another block or cannot be read."""
+    from ledger.history.serialise.digests import digest_page
     from ledger.index.service_index import ServiceIndex
 
-    beside = ServiceIndex(where)
+    index = ServiceIndex(location)
+    head = history.ledger.chain.head()
     try:
-        with beside.history(history.ledger, history.blobs, history.ledger.chain.head()) as found:
-            return None if found is None else tell(found)
+        with index.history(history.ledger, history.blobs, head) as indexed:
+            return None if indexed is None else digest_page(indexed, digest, limit, cursor)
     except SourceUnusableError as error:
         complain(f"the index is not used: {error}")
         return None
     finally:
-        beside.close()
+        index.close()

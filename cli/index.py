@@ -79,7 +79,7 @@ def status(
     found.close()
     with Target(home, rpc_url=rpc_url, chain_id=chain_id).reader() as chain:
         genesis, head = chain.genesis_hash, chain.head().number
-    rows = [_facts(one, head if one.path.chain.genesis == genesis else None) for one in covered]
+    rows = [_row(one, head if one.path.chain.genesis == genesis else None) for one in covered]
     if json:
         print_json({"deployments": rows})
         return
@@ -139,18 +139,19 @@ def _follow(indexers: list[Any]) -> None:
         follow(lambda: indexers, threading.Event(), told=told)
 
 
-def _facts(one: Coverage, head: int | None) -> dict[str, Any]:
-    from ledger.history.facts.words import hexed
-    from ledger.index.facts import coverage_facts
+def _row(coverage: Coverage, head: int | None) -> dict[str, Any]:
+    from ledger.history.serialise.values import to_hex
+    from ledger.index.responses import index_coverage
 
-    return {
-        "chain": one.path.chain.name,
-        "address": one.path.address,
-        **coverage_facts(one, head),
-        "final": one.final,
-        "head": hexed(one.head),
-        "rewinds": one.rewinds,
+    row = {
+        "chain": coverage.path.chain.name,
+        "address": coverage.path.address,
+        **index_coverage(coverage, coverage.block if head is None else head),
+        "final": coverage.final,
+        "head": to_hex(coverage.head),
+        "rewinds": coverage.rewinds,
     }
+    return row if head is not None else row | {"behind": None}
 
 
 def _compared(code: dict[str, Any]) -> str:

@@ -86,10 +86,10 @@ def deployment_at(
     chain = chain_at(service, chain_id)
     if address is not None:
         return service.deployment(chain, address)
-    served = service.deployments(chain).deployments
-    known = [f"{one.run} at {one.address}" for one in served]
-    own = _only([one.address for one in served if run in {None, one.run}], known, "run by --run")
-    return service.deployment(chain, own)
+    served = service.deployments(chain)["deployments"]
+    named = [f"{deployment['run']} at {deployment['address']}" for deployment in served]
+    meant = [each["address"] for each in served if run in {None, each["run"]}]
+    return service.deployment(chain, _only(meant, named, "run by --run"))
 
 
 def chain_at(service: Service, chain_id: int | None) -> str:
@@ -103,9 +103,9 @@ def chain_at(service: Service, chain_id: int | None) -> str:
         ConfigurationError: none or several are meant; names what is there.
         ServiceError: the service does not tell.
     """
-    chains = service.chains().chains
-    meant = [one.name for one in chains if chain_id in {None, int(one.chain_id)}]
-    return _only(meant, [one.name for one in chains], "chain by --chain-id")
+    chains = service.chains()["chains"]
+    meant = [chain["name"] for chain in chains if chain_id in {None, int(chain["chain_id"])}]
+    return _only(meant, [chain["name"] for chain in chains], "chain by --chain-id")
 
 
 def _only(meant: list[str], known: list[str], what: str) -> str:

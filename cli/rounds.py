@@ -1,11 +1,8 @@
-"""`cmfl rounds`: what is recorded of rounds, in tables, JSON and plain words.
-
-`--json` prints what the service answers, but for the block that it speaks of.
-"""
+"""`cmfl rounds`: the recorded rounds, in tables, JSON and plain words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +10,11 @@ from cli.console import (
     AsCsv,
     AsJson,
     print_csv,
-    print_json,
     print_line,
     print_table,
     shortened,
 )
-from cli.history import open_history
+from cli.history import open_history, print_response
 from cli.options import (
     DEFAULT_HOME,
     Address,
@@ -38,7 +34,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.history.facts.words import Facts
+    from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundSummary
 
 app = typer.Typer(help="What is recorded of rounds.", no_args_is_help=True)
 
@@ -88,26 +84,27 @@ def list_rounds(
     if role is not None and client is None:
         raise ConfigurationError("--role needs --client")
     order = Order.OLDEST if oldest else Order.NEWEST
-    who = None if client is None else ClientId(client)
+    participant = None if client is None else ClientId(client)
     spans = Span(since_block, until_block), Span(since, until)
-    walk = RoundQuery("rounds", order, status, who, role or AskedRole.ANY, view_min, *spans)
-    where = Target(
-        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
+    query = RoundQuery(
+        "rounds", order, status, participant, role or AskedRole.ANY, view_min, *spans
     )
-    with open_history(where) as history:
-        facts = history.rounds(walk, limit, cursor, full=full and json)
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    with open_history(target) as history:
+        page = history.rounds(query, limit, cursor, full=full and json)
         name = history.address
     if json:
-        print_json(facts)
+        print_response(page)
         return
-    rows = [_row(entry) for entry in facts["rounds"]]
+    rows = [_row(entry) for entry in page["rounds"]]
     if csv:
         print_csv(_COLUMNS, rows)
         return
     shown = [[shortened(row[column]) for column in _COLUMNS] for row in rows]
     print_table(f"rounds of {name}", _COLUMNS, shown)
-    if facts["next_cursor"] is not None:
-        print_line(f"More: --cursor {facts['next_cursor']}")
+    if page["next_cursor"] is not None:
+        print_line(f"More: --cursor {page['next_cursor']}")
 
 
 @app.command("show")
@@ -123,23 +120,31 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. Nothing is verified; cmfl audit does."""
-    where = Target(
-        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
-    )
-    with open_history(where) as history:
-        facts = history.round(round_number)
-        gone = [] if json else history.gone(round_number)
-    if json:
-        print_json(facts)
-        return
-    for line in [*_summary(facts), *_left_out(facts), *gone]:
+    from ledger.history.local import LocalHistory
+
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    with open_history(target) as history:
+        round_ = history.full_round(round_number)
+        if json:
+            print_response(round_)
+            return
+        # A service's explanation names the payloads that it lacks; here the lines are added.
+        missing: list[str] = []
+        if isinstance(history, LocalHistory):
+            missing = history.missing_payloads(round_number)
+    for line in [*_summary(round_), *_left_out(round_), *missing]:
         print_line(line)
-    ranked = [entry for entry in facts["parts"]["updates"] if entry["rank"] is not None]
+    ranked = [
+        (entry["rank"], entry) for entry in round_["parts"]["updates"] if entry["rank"] is not None
+    ]
     columns = ("rank", "client", "distance", "accepted", "payload")
     rows = [
-        (one["rank"] + 1, one["client"], one["distance"], one["outcome"] == "accepted", payload)
-        for one in sorted(ranked, key=lambda entry: int(entry["rank"]))
-        for payload in [shortened(one["payload"])]
+        (
+            *(rank + 1, entry["client"], entry["distance"], entry["outcome"] == "accepted"),
+            shortened(entry["payload"]),
+        )
+        for rank, entry in sorted(ranked, key=lambda pair: pair[0])
     ]
     print_table(f"ranking of round {round_number}", columns, rows)
 
@@ -160,51 +165,56 @@ def explain(
 
     The words say what chain and record say; whether that is true, cmfl audit tells.
     """
-    where = Target(
-        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
-    )
-    with open_history(where) as history:
-        facts = history.explanation(round_number)
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    with open_history(target) as history:
+        explanation = history.explanation(round_number)
     if json:
-        print_json(facts)
+        print_response(explanation)
         return
-    for line in facts["sentences"]:
+    for line in explanation["sentences"]:
         print_line(line)
 
 
-def _row(entry: Facts) -> dict[str, Any]:
-    """Return a round's line for people, who count views from 1."""
-    views = None if entry["views"] is None else max(entry["views"]) + 1
-    block = None if entry["ended"] is None else entry["ended"]["number"]
-    return entry | {"views": views, "block": block}
+def _row(entry: RoundSummary | RoundNumbers) -> dict[str, object]:
+    """Return a round's row, with views counted from 1."""
+    return {
+        "round": entry["round"],
+        "status": entry["status"],
+        "ranked": entry["ranked"],
+        "accepted": entry["accepted"],
+        "views": None if entry["views"] is None else max(entry["views"]) + 1,
+        "block": None if entry["ended"] is None else entry["ended"]["number"],
+        "model": entry["model"],
+    }
 
 
-def _summary(facts: Facts) -> list[str]:
+def _summary(round_: FullRound) -> list[str]:
     """Return a round in lines of a name and a value each."""
-    members = facts["parts"]["committee"]
+    members = round_["parts"]["committee"]
     committee = [member["client"] for member in members]
-    following = [member["client"] for member in facts["parts"]["next_committee"]]
-    empty = [one["client"] for one in members if one["empty_seat"]]
+    following = [member["client"] for member in round_["parts"]["next_committee"]]
+    empty = [member["client"] for member in members if member["empty_seat"]]
     primaries = [
-        one["client"]
+        member["client"]
         for phase in ("aggregation", "election")
-        for one in members
-        if phase in one["primary_of"]
+        for member in members
+        if phase in member["primary_of"]
     ]
     named = [
-        ("status", facts["status"]),
-        ("ended", facts["ended"]["at"] if facts["ended"] else None),
+        ("status", round_["status"]),
+        ("ended", round_["ended"]["at"] if round_["ended"] else None),
         ("committee", committee),
         ("empty seats", empty),
         ("next committee", following),
-        ("base", facts["base"]),
-        ("reveal", facts["reveal"]),
-        ("record", facts["record"] and facts["record"]["digest"]),
-        ("incidents", facts["incidents"] and facts["incidents"]["digest"]),
-        ("model", facts["model"]),
-        ("views", [view + 1 for view in facts["views"] or ()]),
+        ("base", round_["base"]),
+        ("reveal", round_["reveal"]),
+        ("record", round_["record"] and round_["record"]["digest"]),
+        ("incidents", round_["incidents"] and round_["incidents"]["digest"]),
+        ("model", round_["model"]),
+        ("views", [view + 1 for view in round_["views"] or ()]),
         ("primaries", primaries),
-        ("head", facts["head"]),
+        ("head", round_["head"]),
     ]
     return [f"{name:15} {_shown(value)}" for name, value in named if value]
 
@@ -213,28 +223,30 @@ def _shown(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _left_out(facts: Facts) -> list[str]:
-    """Return who was left out of a decision and why, in words."""
+def _left_out(round_: FullRound) -> list[str]:
+    """Return the dropouts and the refused scores of a decision, with reasons."""
     from ledger.protocol.descriptions import DROPOUTS, REFUSALS
     from ledger.protocol.types import RefusalReason
 
-    if facts["record"] is None or not facts["record"]["available"]:
+    if round_["record"] is None or not round_["record"]["available"]:
         return []
-    parts = facts["parts"]
-    dropped = {
-        one["client"]: one["reason"]["code"]
-        for one in (*parts["updates"], *parts["committee"])
-        if one["reason"] is not None
-    }
-    # Whatever code a service may tell: one that nobody knows has only its number.
+    parts = round_["parts"]
+    reasons = [
+        *((update["client"], update["reason"]) for update in parts["updates"]),
+        *((member["client"], member["reason"]) for member in parts["committee"]),
+    ]
+    dropped = {client: reason["code"] for client, reason in reasons if reason is not None}
+    # A service may send any code: an unknown one has only its number.
+    dropouts = {int(code): text for code, text in DROPOUTS.items()}
+    refusals = {int(code): text for code, text in REFUSALS.items()}
     lines = [
-        f"{'dropout':15} client {client}: {DROPOUTS.get(code, f'reason {code}')}"
+        f"{'dropout':15} client {client}: {dropouts.get(code, f'reason {code}')}"
         for client, code in sorted(dropped.items())
     ]
     for claim in parts["scores"]["claims"]:
         if claim["reason"] is not None:
             code = claim["reason"]["code"]
-            why = REFUSALS.get(code, f"reason {code}")
+            why = refusals.get(code, f"reason {code}")
             whom = f" (client {claim['named']})" if code == RefusalReason.FALSE_DISTANCE else ""
             lines.append(f"{'refused scores':15} member {claim['member']}: {why}{whom}")
     return lines

@@ -1,7 +1,7 @@
-"""What runs came to, as a home's files claim it, or as a service tells it.
+"""Run summaries, from a home directory or from a service.
 
-A service has of a run what its chain and blobs hold, and what the run's own files claim of accuracy
-and attackers where they lie in the home that it serves. What it cannot know is None, and said.
+A service knows of a run what its chain and blobs hold, and what the run's own files claim of
+accuracy and attackers where they lie in the home that it serves. Unknown values are None.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Protocol
 
+from typing_extensions import TypedDict
+
 from cli.console import command_line
 from cli.history import require_no_node
 from cli.remote import chain_at
@@ -17,65 +19,71 @@ from ledger.io.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from api.client.service import Service
-    from api.schemas.deployments import DeploymentSummary
-    from api.schemas.series import SeriesAnswer
     from cli.remote import RemoteService
     from cli.target import Target
+    from ledger.history.responses.deployments import DeploymentSummary
+    from ledger.history.responses.series import Series
     from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import Digest
 
-MOST_RUNS = 1_024
-"""That a service is asked about."""
+MAX_RUNS = 1_024
+"""That a service may serve."""
+
+
+class RunSummary(TypedDict):
+    """One run in numbers, as `cmfl runs --json` prints it; configuration and head are 0x-hex."""
+
+    run: str
+    ledger: str | None
+    rounds: int | None
+    of: int | None
+    accuracy: float | None
+    floor: float | None
+    accepted_attackers: float | None
+    head: str | None
+    configuration: str | None
 
 
 class RunSummaries(Protocol):
-    """Runs of one place, by their names."""
+    """Runs of one home or service, by their names."""
 
     @property
     def place(self) -> str:
-        """Where they are, for people."""
+        """The home's folder or the service's URL."""
 
     def names(self) -> list[str]:
         """Return their names, in order."""
 
-    def row(self, name: str) -> dict[str, Any]:
-        """Return what one came to; configuration and heads are 0x-hex."""
+    def row(self, name: str) -> RunSummary:
+        """Return one run in numbers."""
 
     def settings(self, name: str) -> dict[str, str]:
-        """Return all settings of one by their names, `section.key`, as JSON."""
+        """Return all settings of one run by their names, `section.key`, as JSON."""
 
     def unknown(self, name: str) -> str:
-        """Return in words what of one cannot be known here; empty if nothing."""
+        """Return in words why values of one run are unknown; empty if none are."""
 
     def audit_of(self, name: str) -> str:
-        """Return the command that proves what one has decided."""
+        """Return the command that audits one run."""
 
 
 @contextmanager
-def open_run_summaries(where: Target) -> Iterator[RunSummaries]:
-    """Open what is told of the runs of a home, or of a service.
-
-    Args:
-        where: the command's options.
-
-    Yields:
-        It, while the service is open.
+def open_run_summaries(target: Target) -> Iterator[RunSummaries]:
+    """Open the runs of the home or the service that a command's options name.
 
     Raises:
-        ConfigurationError: it cannot be told which chain is meant, or both a node and a service
-            are named.
+        ConfigurationError: the chain is ambiguous, or both a node and a service are named.
     """
-    if where.remote is None:
-        yield HomeRuns(where.home)
+    if target.remote is None:
+        yield HomeRuns(target.home)
         return
-    require_no_node(where)
-    with where.remote.service() as service:
-        yield ServiceRuns(where.remote, service, chain_at(service, where.chain_id))
+    require_no_node(target)
+    with target.remote.service() as service:
+        yield ServiceRuns(target.remote, service, chain_at(service, target.chain_id))
 
 
 class HomeRuns:
@@ -86,36 +94,20 @@ class HomeRuns:
         self.place = str(home)
 
     def names(self) -> list[str]:
-        """Return the runs of the home.
+        """Return the names of the runs.
 
         Raises:
             ConfigurationError: there is no such home, or no run in it.
         """
         runs = Home(self._home).runs
-        found = [path.name for path in runs.iterdir() if path.is_dir()] if runs.is_dir() else []
-        names = sorted(name for name in found if RUN_NAME.fullmatch(name))
+        folders = [path.name for path in runs.iterdir() if path.is_dir()] if runs.is_dir() else []
+        names = sorted(name for name in folders if RUN_NAME.fullmatch(name))
         if not names:
             raise ConfigurationError(f"there is no run in {self._home}: make one by cmfl run")
         return names
 
-    def paths(self, name: str) -> RunPaths:
-        """Return a run that is there.
-
-        Args:
-            name: of the run.
-
-        Raises:
-            ConfigurationError: names the runs that are.
-        """
-        paths = Home(self._home).run(name)
-        if not paths.path.is_dir():
-            raise ConfigurationError(
-                f"there is no run {name!r} in {self._home}; there are {', '.join(self.names())}"
-            )
-        return paths
-
-    def row(self, name: str) -> dict[str, Any]:
-        """Return what a run came to.
+    def row(self, name: str) -> RunSummary:
+        """Return one run in numbers.
 
         Raises:
             CmflError: one of its files is damaged.
@@ -124,7 +116,7 @@ class HomeRuns:
         from ledger.chain.contract.manifest import settings_digest, was_in_memory
         from ledger.claims import claimed_run
 
-        paths = self.paths(name)
+        paths = self._paths(name)
         claimed = claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
         return {
@@ -140,66 +132,79 @@ class HomeRuns:
         }
 
     def settings(self, name: str) -> dict[str, str]:
-        """Return all settings of a run.
+        """Return all settings of one run.
 
         Raises:
             ConfigurationError: its file cannot be read, or is no TOML.
         """
         from ledger.claims import recorded_settings
 
-        return recorded_settings(self.paths(name))
+        return recorded_settings(self._paths(name))
 
-    def unknown(self, name: str) -> str:  # noqa: ARG002 - as a service is asked
-        """Return nothing: what a run has noted is here."""
+    def unknown(self, name: str) -> str:  # noqa: ARG002 - the port's signature
+        """Return nothing: a home has all files of its runs."""
         return ""
 
     def audit_of(self, name: str) -> str:
-        """Return the command that proves what a run has decided."""
+        """Return the command that audits one run."""
         return command_line("audit", "--home", self._home, "--run", name)
+
+    def _paths(self, name: str) -> RunPaths:
+        """Return an existing run.
+
+        Raises:
+            ConfigurationError: there is none of this name; the message lists the others.
+        """
+        paths = Home(self._home).run(name)
+        if not paths.path.is_dir():
+            raise ConfigurationError(
+                f"there is no run {name!r} in {self._home}; there are {', '.join(self.names())}"
+            )
+        return paths
 
 
 class ServiceRuns:
-    """Runs on a chain, as a service tells of them.
+    """Runs on a chain of a service.
 
     Args:
-        afar: the service.
+        remote: the service.
         service: the same, opened.
         chain: its name there.
     """
 
     def __init__(self, remote: RemoteService, service: Service, chain: str) -> None:
-        self._afar, self._service, self._chain = remote, service, chain
-        self._served: tuple[DeploymentSummary, ...] | None = None
-        self._series: dict[str, SeriesAnswer] = {}
+        self._remote, self._service, self._chain = remote, service, chain
+        self._deployments: list[DeploymentSummary] | None = None
+        self._series: dict[str, Series] = {}
         self.place = service.connection.shown_url
 
     def names(self) -> list[str]:
-        """Return the runs on the chain.
+        """Return the names of the runs on the chain.
 
         Raises:
             ServiceError: there is no answer, or there are too many.
         """
-        return sorted(one.run for one in self._all())
+        return sorted(deployment["run"] for deployment in self._all())
 
-    def row(self, name: str) -> dict[str, Any]:
-        """Return what a run came to; the digest of its settings' file no service knows.
+    def row(self, name: str) -> RunSummary:
+        """Return one run in numbers; a service knows no digest of its settings file.
 
         Raises:
             ServiceError: there is no answer.
         """
-        one = self._one(name)
-        told = self._service.deployment(self._chain, one.address).whole()
+        deployment = self._deployment(name)
+        details = self._service.deployment(self._chain, deployment["address"]).details()
         series = self._series_of(name)
-        claimed = series.claimed
+        claimed = series["claimed"]
         return {
             "run": name,
             "ledger": "chain",
             "rounds": ended_rounds(series),
-            "of": one.rounds,
-            "accuracy": None if claimed is None else _last(claimed.accuracy),
-            "floor": None if claimed is None else _last(claimed.floor),
+            "of": deployment["rounds"],
+            "accuracy": None if claimed is None else _last(claimed["accuracy"]),
+            "floor": None if claimed is None else _last(claimed["floor"]),
             "accepted_attackers": accepted_attackers(series),
-            "head": told.state.head,
+            "head": details["state"]["head"],
             "configuration": None,
         }
 
@@ -208,114 +213,101 @@ class ServiceRuns:
 
         Raises:
             ServiceError: there is no answer.
-            BlobError: the document cannot be had.
-            EncodingError: it is none.
+            BlobError: the document is not available.
+            EncodingError: the blob is no such document.
         """
         from ledger.claims import settings_by_name
         from ledger.protocol import canonical
         from ledger.protocol.documents.run import decode_run
         from ledger.protocol.types import Digest
 
-        digest: Digest = Digest(bytes.fromhex(self._one(name).config[2:]))
-        document = decode_run(self._afar.blobs().get(digest, canonical.MAX_DOCUMENT_BYTES))
+        digest = Digest(bytes.fromhex(self._deployment(name)["config"][2:]))
+        document = decode_run(self._remote.blobs().get(digest, canonical.MAX_DOCUMENT_BYTES))
         return settings_by_name(sections_of(document))
 
     def unknown(self, name: str) -> str:
-        """Return in words what the service cannot know of a run, or does not tell."""
+        """Return in words why values of one run are unknown; empty if none are."""
         series = self._series_of(name)
-        if series.claims == "absent":
+        if series["claims"] == "absent":
             return f"{name}: the run's own files are not where the service runs: no accuracy"
-        if series.claims == "unreadable":
+        if series["claims"] == "unreadable":
             return f"{name}: the service cannot read the run's own files: no accuracy"
         if is_sparse(series):
             return (
-                f"{name}: the service tells every so many-th of {series.round[-1]} rounds, so the "
-                f"share of accepted attackers is not known"
+                f"{name}: the service tells every so many-th of {series['round'][-1]} rounds, so "
+                f"the share of accepted attackers is not known"
             )
         return ""
 
     def audit_of(self, name: str) -> str:
-        """Return the command that proves what a run has decided."""
-        words = ("--rpc-url", "URL", "--chain-id", self._chain.partition("-")[0])
-        address = self._one(name).address
-        return command_line("audit", "--api", self.place, *words, "--address", address)
+        """Return the command that audits one run."""
+        chain_id = self._chain.partition("-")[0]
+        node = ("--rpc-url", "URL", "--chain-id", chain_id)
+        address = self._deployment(name)["address"]
+        return command_line("audit", "--api", self.place, *node, "--address", address)
 
-    def _one(self, name: str) -> DeploymentSummary:
+    def _deployment(self, name: str) -> DeploymentSummary:
         """Return the deployment of a run.
 
         Raises:
             ConfigurationError: there is none of this name, or more than one.
         """
-        found = [one for one in self._all() if one.run == name]
-        if len(found) != 1:
-            there = "no run" if not found else "more than one run"
+        named = [deployment for deployment in self._all() if deployment["run"] == name]
+        if len(named) != 1:
+            there = "no run" if not named else "more than one run"
             raise ConfigurationError(
                 f"{self.place} serves {there} {name!r}; it serves {', '.join(self.names())}"
             )
-        return found[0]
+        return named[0]
 
-    def _all(self) -> tuple[DeploymentSummary, ...]:
-        if self._served is None:
-            served = self._service.deployments(self._chain).deployments
-            if len(served) > MOST_RUNS:
-                raise ServiceError(f"{self.place}: serves {len(served)} runs, over {MOST_RUNS}")
-            if not served:
+    def _all(self) -> list[DeploymentSummary]:
+        if self._deployments is None:
+            deployments = self._service.deployments(self._chain)["deployments"]
+            count = len(deployments)
+            if count > MAX_RUNS:
+                raise ServiceError(f"{self.place}: serves {count} runs, over {MAX_RUNS}")
+            if not deployments:
                 raise ConfigurationError(f"{self.place} serves no run")
-            self._served = served
-        return self._served
+            self._deployments = deployments
+        return self._deployments
 
-    def _series_of(self, name: str) -> SeriesAnswer:
+    def _series_of(self, name: str) -> Series:
         if name not in self._series:
-            deployment = self._service.deployment(self._chain, self._one(name).address)
-            self._series[name] = deployment.series()
+            address = self._deployment(name)["address"]
+            self._series[name] = self._service.deployment(self._chain, address).series()
         return self._series[name]
 
 
-def ended_rounds(series: SeriesAnswer) -> int:
-    """Return how many rounds of a run have ended.
-
-    Args:
-        series: of the run; its last round is the newest.
-    """
-    if not series.round:
+def ended_rounds(series: Series) -> int:
+    """Return the number of ended rounds of a run; the last round of a series is the newest."""
+    if not series["round"]:
         return 0
-    return series.round[-1] - (series.status[-1] == "open")
+    return series["round"][-1] - (series["status"][-1] == "open")
 
 
-def is_sparse(series: SeriesAnswer) -> bool:
-    """Say whether rounds are left out of a series.
-
-    Args:
-        series: of a run.
-    """
-    return bool(series.round) and len(series.round) < series.round[-1]
+def is_sparse(series: Series) -> bool:
+    """Return whether a series leaves rounds out."""
+    numbers = series["round"]
+    return bool(numbers) and len(numbers) < numbers[-1]
 
 
-def accepted_attackers(series: SeriesAnswer) -> float | None:
-    """Return which share of all accepted updates attackers sent; None where it is not known.
-
-    Args:
-        series: of a run.
-    """
-    if series.claimed is None or is_sparse(series):
+def accepted_attackers(series: Series) -> float | None:
+    """Return the share of attackers' updates among the accepted ones; None where it is unknown."""
+    if series["claimed"] is None or is_sparse(series):
         return None
-    pairs = zip(series.accepted, series.claimed.malicious_accepted, strict=True)
-    noted = [(accepted or 0, sent) for accepted, sent in pairs if sent is not None]
-    accepted = sum(one for one, _ in noted)
-    return sum(sent for _, sent in noted) / accepted if accepted else None
+    pairs = zip(series["accepted"], series["claimed"]["malicious_accepted"], strict=True)
+    counts = [(accepted or 0, malicious) for accepted, malicious in pairs if malicious is not None]
+    total = sum(accepted for accepted, _ in counts)
+    return sum(malicious for _, malicious in counts) / total if total else None
 
 
 def sections_of(document: RunDocument) -> dict[str, Any]:
-    """Return a run's document as sections of settings, named as in its own file where both have it.
-
-    Args:
-        document: of the run.
-    """
+    """Return a run's document as sections of settings, named as in the run's own file."""
     parameters = document.parameters
     protocol = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
     return {**document.experiment, "protocol": protocol}
 
 
-def _last(values: tuple[float | None, ...]) -> float | None:
-    """Return the last of some values that is there."""
+def _last(values: Sequence[float | None]) -> float | None:
+    """Return the last value that is not None."""
     return next((value for value in reversed(values) if value is not None), None)

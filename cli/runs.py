@@ -1,12 +1,12 @@
-"""`cmfl runs`: what the runs of a home or of a service came to, alone and side by side.
+"""`cmfl runs`: summaries of the runs of a home or a service, alone and side by side.
 
-Read from the runs' own files, or told by a service: this is what they claim, and it is said so. Of
-a run of a home that is shown alone, the claimed head is held against the chain's.
+The values are claims of the runs' own files. `cmfl runs show` compares the claimed head of a run
+with the chain.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,8 +38,10 @@ from ledger.io.home import Home
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cli.claimed_head import HeadComparison
-    from cli.run_summaries import RunSummaries
+    from cli.run_summaries import RunSummaries, RunSummary
 
 app = typer.Typer(
     help="Runs of a home or a service: what they came to, side by side.", no_args_is_help=True
@@ -57,7 +59,6 @@ NOT_SERVED = (
     "A service tells heads, too, and proves none of it. It knows of no run on the memory ledger, "
     "and no digest of a run's own settings file."
 )
-NOWHERE = dict.fromkeys(COLUMNS)
 Name = Annotated[
     str, typer.Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)
 ]
@@ -80,13 +81,14 @@ def list_runs(
     The floor is the accuracy of always answering the commonest class. A run whose files cannot be
     read is named on standard error, with exit code 2, and the others are listed.
     """
-    rows, faults = [], []
+    rows: list[RunSummary] = []
+    faults: list[Exception] = []
     with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
         for name in runs.names():
             try:
                 rows.append(runs.row(name))
             except (CmflError, OSError) as error:
-                rows.append(NOWHERE | {"run": name})
+                rows.append(_unreadable(name))
                 faults.append(error)
         if csv:
             print_csv(COLUMNS, rows)
@@ -117,27 +119,31 @@ def show(
     from cli.claimed_head import head_message
 
     remote = RemoteService.of(api, api_token_file)
-    where = Target(home, name, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
-    with open_run_summaries(where) as runs:
+    target = Target(home, name, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
+    with open_run_summaries(target) as runs:
         row, settings = runs.row(name), runs.settings(name)
-        found = _head_of(where, row)
+        comparison = _head_of(target, row)
         if json:
-            chain = {"outcome": found.outcome.value, "round": found.round, "head": found.head}
-            print_json(row | {"chain": chain, "settings": settings})
+            chain = {
+                "outcome": comparison.outcome.value,
+                "round": comparison.round,
+                "head": comparison.head,
+            }
+            print_json({**row, "chain": chain, "settings": settings})
             verdict = ""
         else:
             verdict = _verdict(runs, row)
     if not json:
         for key, value in row.items():
-            print_line(f"{key.replace('_', ' '):18} {_told(value)}".rstrip())
+            print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
         print_line(verdict)
         if remote is not None:
             print_line(NOT_SERVED)
-        elif not found.contradicts:
-            print_line(head_message(name, found))
+        elif not comparison.contradicts:
+            print_line(head_message(name, comparison))
         print_table("settings", ("setting", "value"), list(settings.items()))
-    if found.contradicts:
-        complain(f"WARNING: {head_message(name, found)}")
+    if comparison.contradicts:
+        complain(f"WARNING: {head_message(name, comparison)}")
         raise typer.Exit(FAILED)
 
 
@@ -155,42 +161,59 @@ def compare(
     with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
         rows = [runs.row(name) for name in names]
         settings = [runs.settings(name) for name in names]
-    keys = sorted({key for one in settings for key in one})
-    values = {key: [one.get(key) for one in settings] for key in keys}
-    differing = {key: found for key, found in values.items() if len(set(found)) > 1}
+    keys = sorted({key for each in settings for key in each})
+    values = {key: [each.get(key) for each in settings] for key in keys}
+    differing = {key: each for key, each in values.items() if len(set(each)) > 1}
     if json:
         print_json({"runs": rows, "differing": differing})
         return
-    facts = [
-        [column.replace("_", " "), *(_told(row[column]) for row in rows)] for column in COLUMNS
+    columns: list[Mapping[str, object]] = [*rows]
+    lines = [
+        [name.replace("_", " "), *(_shown(column[name]) for column in columns)]
+        for name in COLUMNS[1:]
     ]
-    print_table("runs", ("", *names), facts[1:])
+    print_table("runs", ("", *names), lines)
     print_line(CLAIMED)
     if api is not None:
         print_line(NOT_SERVED)
     if differing:
-        table = [[key, *map(_set_to, found)] for key, found in differing.items()]
+        table = [[key, *map(_set_to, each)] for key, each in differing.items()]
         print_table("settings that differ", ("setting", *names), table)
     else:
         print_line("All settings are the same.")
 
 
-def _head_of(where: Target, row: dict[str, Any]) -> HeadComparison:
-    """Return what the chain says to the head that a run claims; a service is not asked for it."""
+def _unreadable(name: str) -> RunSummary:
+    """Return the row of a run whose files cannot be read."""
+    return {
+        "run": name,
+        "ledger": None,
+        "rounds": None,
+        "of": None,
+        "accuracy": None,
+        "floor": None,
+        "accepted_attackers": None,
+        "head": None,
+        "configuration": None,
+    }
+
+
+def _head_of(target: Target, row: RunSummary) -> HeadComparison:
+    """Return the comparison of a run's claimed head with the chain; a service is not asked."""
     from cli.claimed_head import HeadComparison, HeadOutcome, compare_head
     from ledger.claims import claimed_run
 
-    if where.remote is not None:
+    if target.remote is not None:
         return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], row["head"])
-    return compare_head(where, claimed_run(Home(where.home).run(row["run"])))
+    return compare_head(target, claimed_run(Home(target.home).run(row["run"])))
 
 
-def _print_list(runs: RunSummaries, rows: list[dict[str, Any]], *, is_remote: bool) -> None:
+def _print_list(runs: RunSummaries, rows: list[RunSummary], *, is_remote: bool) -> None:
     columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted attackers", "head")
     shown = [
         (
-            *(row["run"], row["ledger"], _of(row), _told(row["accuracy"]), _told(row["floor"])),
-            *(_told(row["accepted_attackers"]), shortened(row["head"])),
+            *(row["run"], row["ledger"], _of(row), _shown(row["accuracy"]), _shown(row["floor"])),
+            *(_shown(row["accepted_attackers"]), shortened(row["head"])),
         )
         for row in rows
     ]
@@ -201,13 +224,13 @@ def _print_list(runs: RunSummaries, rows: list[dict[str, Any]], *, is_remote: bo
     print_line(CLAIMED)
     if is_remote:
         print_line(NOT_SERVED)
-        known = [row["run"] for row in rows if row["ledger"] is not None]
-        for sentence in filter(None, map(runs.unknown, known)):
+        readable = [row["run"] for row in rows if row["ledger"] is not None]
+        for sentence in filter(None, map(runs.unknown, readable)):
             print_line(sentence)
 
 
-def _verdict(runs: RunSummaries, row: dict[str, Any]) -> str:
-    """Return in words what the last accuracy is worth."""
+def _verdict(runs: RunSummaries, row: RunSummary) -> str:
+    """Return in words how far the last accuracy can be trusted."""
     if unknown := runs.unknown(row["run"]):
         return unknown
     if row["accuracy"] is None:
@@ -222,19 +245,19 @@ def _verdict(runs: RunSummaries, row: dict[str, Any]) -> str:
     return f"{row['run']}: accuracy and accepted attackers are claimed, not proven{checked}"
 
 
-def _is_below(row: dict[str, Any]) -> bool:
+def _is_below(row: RunSummary) -> bool:
     from ledger.claims import is_below_floor
 
     return row["floor"] is not None and is_below_floor(row["accuracy"], row["floor"])
 
 
-def _of(row: dict[str, Any]) -> str:
+def _of(row: RunSummary) -> str:
     if row["rounds"] is None:
         return ""
     return str(row["rounds"]) if row["of"] is None else f"{row['rounds']}/{row['of']}"
 
 
-def _told(value: object) -> str:
+def _shown(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else whole(shortened(value))
 
 

@@ -58,28 +58,29 @@ def watch(
         raise ConfigurationError("--api: name a service that was begun with --mailbox")
     deployment = deployment_at(remote.service(), chain_id, address, run)
     before: FederationAnswer | None = None
-    said, still = "", _Stillness()
-    while before is None or before.stage != "finished":
+    last_line, still = "", _Stillness()
+    while before is None or before["stage"] != "finished":
         if before is not None:
             time.sleep(poll)
-        answer = _asked(deployment, poll)
-        if answer.stage != "finished" and still.has_new_mail(answer.as_of.hash, time.monotonic()):
-            complain(f"no block for {STILL_SECONDS:g} s: {answer.as_of.number} is the newest")
+        answer = _poll(deployment, poll)
+        block = answer["as_of"]
+        if answer["stage"] != "finished" and still.is_news(block["hash"], time.monotonic()):
+            complain(f"no block for {STILL_SECONDS:g} s: {block['number']} is the newest")
         for line in _ended(answer, before):
             if not json:
                 print_line(line)
-        if (line := line_of(answer)) != said:
-            said = line
+        if (line := line_of(answer)) != last_line:
+            last_line = line
             if json:
-                # Escaped: a service may write into its answers what a terminal obeys.
-                sys.stdout.write(dumps(answer.model_dump(mode="json")) + "\n")
+                # Escaped: a service may send control sequences of a terminal.
+                sys.stdout.write(dumps(answer) + "\n")
                 sys.stdout.flush()
             else:
                 print_line(line)
         before = answer
 
 
-def _asked(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
+def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
     """Return an answer; a service that is away for a moment is asked again.
 
     Raises:
@@ -102,7 +103,7 @@ def _asked(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
 
 
 def _is_refusal(error: ServiceError) -> bool:
-    """Say whether a service is there and will not answer otherwise later."""
+    """Return whether a service is there and would answer the same later."""
     from api.client.connection import ServiceProblemError
 
     if not isinstance(error, ServiceProblemError):
@@ -118,7 +119,7 @@ class _Stillness:
         self._since = 0.0
         self._is_said = False
 
-    def has_new_mail(self, newest: str, now: float) -> bool:
+    def is_news(self, newest: str, now: float) -> bool:
         """Say whether the chain stands still, once until it goes on.
 
         Args:
@@ -133,53 +134,60 @@ class _Stillness:
 
 
 def line_of(answer: FederationAnswer) -> str:
-    """Return where a federation stands, without the time, so that equal lines say equal things.
-
-    Args:
-        answer: of the service.
-    """
-    one = answer.open
-    if one is None:
-        return f"{answer.stage}: no round is open"
-    parts = [f"round {one.round}: {_stage(one)}"]
-    late = {client.client: client for client in one.clients if client.late_since is not None}
+    """Return the status of a federation, without the time: equal lines for equal status."""
+    open_round = answer["open"]
+    if open_round is None:
+        return f"{answer['stage']}: no round is open"
+    parts = [f"round {open_round['round']}: {_stage(open_round)}"]
+    late = {
+        client["client"]: client
+        for client in open_round["clients"]
+        if client["late_since"] is not None
+    }
     if late:
-        named = [_awaited(late[client]) for client in one.late if client in late]
+        named = [_awaited(late[client]) for client in open_round["late"] if client in late]
         rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         parts.append(f"late: {', '.join(named[:MOST_NAMED])}{rest}")
-    if not answer.mailbox.read:
+    if not answer["mailbox"]["read"]:
         parts.append("the mailbox cannot be read as a whole")
     return "; ".join(parts)
 
 
-def _stage(one: OpenRound) -> str:
-    committed = sum(client.committed_block is not None for client in one.clients)
-    if one.stage == "committing":
-        return f"{committed} of {len(one.clients)} committed, until block {one.window_block}"
-    if one.view is not None:
-        view = one.view
-        return f"{view.phase}, view {view.number + 1}, primary {view.primary}"
-    if one.stage == "exhausted":
-        return f"no view is left, may be abandoned from block {one.deadline_block} on"
-    if one.stage == "deciding":
+def _stage(open_round: OpenRound) -> str:
+    clients, stage = open_round["clients"], open_round["stage"]
+    committed = sum(client["committed_block"] is not None for client in clients)
+    if stage == "committing":
+        window = open_round["window_block"]
+        return f"{committed} of {len(clients)} committed, until block {window}"
+    view = open_round["view"]
+    if view is not None:
+        return f"{view['phase']}, view {view['number'] + 1}, primary {view['primary']}"
+    if stage == "exhausted":
+        return f"no view is left, may be abandoned from block {open_round['deadline_block']} on"
+    if stage == "deciding":
         return "both votes are certified, the decision is waited for"
-    published = sum(client.payload is not None for client in one.clients)
-    return f"{one.stage}, {published} of {committed} payloads published"
+    published = sum(client["payload"] is not None for client in clients)
+    return f"{stage}, {published} of {committed} payloads published"
 
 
 def _awaited(client: ActiveClient) -> str:
-    return f"{client.client} ({', '.join(one.act for one in client.awaited)})"
+    return f"{client['client']} ({', '.join(awaited['act'] for awaited in client['awaited'])})"
 
 
 def _ended(answer: FederationAnswer, before: FederationAnswer | None) -> list[str]:
-    """Return a line for each round that has ended since one has asked, oldest first."""
+    """Return a line for each round that has ended since the last answer, oldest first."""
     if before is None:
         return []
-    known = {one.round for one in before.rounds if one.ended is not None}
-    new = [one for one in answer.rounds if one.ended is not None and one.round not in known]
-    return [_end(one) for one in reversed(new)]
+    earlier = {each["round"] for each in before["rounds"] if each["ended"] is not None}
+    new = [
+        each
+        for each in answer["rounds"]
+        if each["ended"] is not None and each["round"] not in earlier
+    ]
+    return [_end(each) for each in reversed(new)]
 
 
-def _end(one: PacedRound) -> str:
-    views = "" if one.views is None else f" in views {one.views[0] + 1} and {one.views[1] + 1}"
-    return f"round {one.round}: {one.status}{views}, after {one.seconds} s"
+def _end(paced: PacedRound) -> str:
+    views = paced["views"]
+    in_views = "" if views is None else f" in views {views[0] + 1} and {views[1] + 1}"
+    return f"round {paced['round']}: {paced['status']}{in_views}, after {paced['seconds']} s"

@@ -32,7 +32,7 @@ MODULES = (
     *OF_A_FEDERATION,
     *("torch.nn.functional", "clients.experiments.execution.cell_run"),
     *("ledger.audit.report_text", "ledger.chain.embedded.embedded_chain"),
-    *("ledger.history.facts.rounds", "api.serve", "api.store.serve"),
+    *("ledger.history.serialise.rounds", "api.serve", "api.store.serve"),
 )
 PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.01

@@ -1,7 +1,7 @@
-"""The service from afar: what it answers, typed; whether it is true, an audit or a proof says.
+"""A typed client of the service; an audit or a proof checks whether its answers are true.
 
-It needs httpx and pydantic, and no server. What comes back are the very schemas that the service
-answers with (`api/schemas`), which import neither: one definition, checked on both sides. Nothing
-that a service says is trusted for more than its shape: answers are bounded in size and in time,
-links are not followed but made here, and redirects go nowhere.
+It needs httpx and pydantic, and no server. It validates the service's responses by their types in
+`ledger/history/responses`: one definition, used on both sides. Only the shape of an answer is
+trusted: answers are bounded in size and in time, links are made here, not followed, and redirects
+lead nowhere.
 """

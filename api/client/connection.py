@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from functools import cache
 from http import HTTPStatus
-from typing import IO, TYPE_CHECKING, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlencode
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from api.schemas.problems import MAX_SHOWN, MEDIA_TYPE, Problem
-from api.schemas.words import Schema
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
+
+    from pydantic import BaseModel
 
 JSON = "application/json"
 MAX_ANSWER_BYTES = 64 << 20
 TIMEOUT_SECONDS = 60.0
 
-S = TypeVar("S", bound=Schema)
+T = TypeVar("T")
 
-Asked: TypeAlias = str | int | bool | None
-"""A parameter of a query."""
+Parameters: TypeAlias = "Mapping[str, str | int | bool | None]"
+"""Of a query; those that are None are left out."""
 
 
 class ServiceProblemError(ServiceError):
@@ -66,7 +68,7 @@ class Connection:
             raise ServiceError(f"the service's URL: {error}") from None
         self.shown_url = self._server.shown_url
 
-    def read(self, kind: type[S], path: str, query: Mapping[str, Asked] | None = None) -> S:
+    def read(self, kind: type[T], path: str, query: Parameters | None = None) -> T:
         """Return an answer in JSON.
 
         Args:
@@ -80,19 +82,19 @@ class Connection:
         """
         return self._parsed(kind, path, self.fetch(path, JSON, MAX_ANSWER_BYTES, query))
 
-    def begin(self, kind: type[S], path: str, asked: Schema) -> S:
+    def begin(self, kind: type[T], path: str, request: BaseModel) -> T:
         """Ask for work that goes on after the answer (202).
 
         Args:
             kind: the schema that the answer must have.
             path: below the URL.
-            asked: what is sent, as JSON.
+            request: what is sent, as JSON.
 
         Raises:
             ServiceProblemError: the service refuses, and says why.
             ServiceError: it does not answer, or with something else.
         """
-        body = asked.model_dump_json().encode()
+        body = request.model_dump_json().encode()
         try:
             answer = self._server.post_json_to(path, body, MAX_ANSWER_BYTES)
         except HttpFailureError as error:
@@ -100,7 +102,7 @@ class Connection:
         self._require(path, answer, JSON, HTTPStatus.ACCEPTED)
         return self._parsed(kind, path, answer.body)
 
-    def end(self, kind: type[S], path: str) -> S:
+    def end(self, kind: type[T], path: str) -> T:
         """Ask for the end of work that was begun (202).
 
         Args:
@@ -118,7 +120,7 @@ class Connection:
         self._require(path, answer, JSON, HTTPStatus.ACCEPTED)
         return self._parsed(kind, path, answer.body)
 
-    def _parsed(self, kind: type[S], path: str, body: bytes) -> S:
+    def _parsed(self, kind: type[T], path: str, body: bytes) -> T:
         """Return an answer's bytes as what they must be.
 
         Raises:
@@ -126,7 +128,7 @@ class Connection:
         """
         try:
             # What this version knows nothing of is refused, not left out unnoticed.
-            return kind.model_validate_json(body, strict=True)
+            answer: T = _adapter(cast("Hashable", kind)).validate_json(body, strict=True)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))[:MAX_SHOWN]
@@ -134,9 +136,10 @@ class Connection:
                 f"{self.shown_url}{path}: answers with what is no {kind.__name__}: "
                 f"{place}: {first['msg'][:MAX_SHOWN]}"
             ) from None
+        return answer
 
     def fetch(
-        self, path: str, media_type: str, max_bytes: int, query: Mapping[str, Asked] | None = None
+        self, path: str, media_type: str, max_bytes: int, query: Parameters | None = None
     ) -> bytes:
         """Return the bytes of an answer.
 
@@ -163,7 +166,7 @@ class Connection:
         media_type: str,
         max_bytes: int,
         file: IO[bytes],
-        query: Mapping[str, Asked] | None = None,
+        query: Parameters | None = None,
     ) -> None:
         """Write the bytes of an answer into a file, piece by piece.
 
@@ -225,7 +228,12 @@ class Connection:
         raise ServiceError(f"{where}: answers with HTTP status {answer.status}{onward}")
 
 
-def _encoded(query: Mapping[str, Asked] | None) -> str:
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _encoded(query: Parameters | None) -> str:
     """Return a query as a URL has it."""
     given = {name: value for name, value in (query or {}).items() if value is not None}
     plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in given.items()}

@@ -1,56 +1,43 @@
-"""One deployment as a service tells it; proofs and bundles are to be checked on this side."""
+"""One deployment of a remote service; proofs and bundles are for the caller to check."""
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from api.client.connection import JSON
-from api.client.queries import ALL_ROUNDS, FIRST_PAGE
 from api.client.verifications import RemoteVerifications
-from api.schemas.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
-from api.schemas.deployments import DeploymentAnswer
-from api.schemas.digests import DigestAnswer
-from api.schemas.evidence import EvidenceAnswer
 from api.schemas.federation import FederationAnswer
-from api.schemas.rounds import (
-    AggregationAnswer,
-    CommitteeAnswer,
-    ExplanationAnswer,
-    RoundAnswer,
-    RoundsAnswer,
-    ScoresAnswer,
-    UpdatesAnswer,
-    VotesAnswer,
-)
-from api.schemas.series import SeriesAnswer
+from ledger.history.queries import RoundQuery
+from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
+from ledger.history.responses.deployments import DeploymentAnswer
+from ledger.history.responses.digests import DigestAnswer
+from ledger.history.responses.rounds import ExplanationAnswer, FullRoundAnswer, RoundsAnswer
+from ledger.history.responses.series import SeriesAnswer
+from ledger.history.status import Order
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from api.client.connection import Asked, Connection
-    from api.client.queries import Paging, RoundFilter
+    from api.client.connection import Connection, Parameters
     from ledger.protocol.types import Digest
 
 MAX_PROOF_BYTES = 64 << 20
 MAX_BUNDLE_BYTES = 16 << 30
-"""More than the largest round whose parts are all allowed; what is in it has bounds of its own."""
+"""More than the largest round whose parts are all allowed; its parts have bounds of their own."""
 TAR = "application/x-tar"
+MAX_PAGE = 100
+"""Entries of one page; a list with a greater limit is read in several pages."""
 
-R = TypeVar(
-    "R",
-    RoundAnswer,
-    ExplanationAnswer,
-    UpdatesAnswer,
-    ScoresAnswer,
-    VotesAnswer,
-    CommitteeAnswer,
-    AggregationAnswer,
-)
+T = TypeVar("T")
+
+ALL_ROUNDS = RoundQuery()
 
 
 class RemoteDeployment:
-    """One deployment behind a connection; every method raises ServiceError without an answer.
+    """The history of one deployment, read from a service; see `ledger.history.source.History`.
+
+    Every method raises ServiceError where the service does not answer as it should.
 
     Attributes:
         address: of its contract, EIP-55.
@@ -64,141 +51,107 @@ class RemoteDeployment:
         self.path = f"{chain}/deployments/{address}"
         self.verifications = RemoteVerifications(connection, self.path)
 
-    def whole(self) -> DeploymentAnswer:
-        """Return what is fixed, and where it stands."""
-        return self._connection.read(DeploymentAnswer, self.path)
+    def read(self, kind: type[T], part: str, query: Parameters | None = None) -> T:
+        """Return any response below the deployment's path.
+
+        Args:
+            kind: the response's type, as `VotesAnswer`.
+            part: its path, as `rounds/3/votes`; empty for the deployment itself.
+            query: parameters; those that are None are left out.
+        """
+        return self._connection.read(kind, f"{self.path}/{part}".rstrip("/"), query)
+
+    def details(self) -> DeploymentAnswer:
+        """Return the fixed parameters of the deployment, and its current state."""
+        return self.read(DeploymentAnswer, "")
 
     def rounds(
         self,
-        only: RoundFilter = ALL_ROUNDS,
-        paging: Paging = FIRST_PAGE,
+        query: RoundQuery = ALL_ROUNDS,
+        limit: int = 20,
+        cursor: str | None = None,
         *,
         full: bool = False,
     ) -> RoundsAnswer:
         """Return a page of rounds.
 
         Args:
-            only: which of them.
-            paging: which page.
-            full: whether each is told whole.
+            query: which rounds.
+            limit: how many at most.
+            cursor: `next_cursor` of the page before; None for the first.
+            full: whether each round is whole.
         """
-        query = only.query() | paging.query() | {"order": paging.order, "full": full or None}
-        return self._connection.read(RoundsAnswer, f"{self.path}/rounds", query)
+        parameters = {
+            "status": query.status,
+            "client": query.client,
+            "role": None if query.client is None else query.role,
+            "view_min": query.view_min or None,
+            "since_block": query.blocks.first,
+            "until_block": query.blocks.last,
+            "since": query.times.first,
+            "until": query.times.last,
+            "order": query.order,
+            "full": full or None,
+        }
+        return self._list(RoundsAnswer, "rounds", "rounds", limit, cursor, parameters)
 
-    def round(self, number: int, *, full: bool = False) -> RoundAnswer:
-        """Return one round in numbers, or whole.
-
-        Args:
-            number: t.
-            full: whether all parts but the score vectors are told.
-        """
-        return self._of_round(RoundAnswer, number, "", {"full": full or None})
+    def full_round(self, number: int) -> FullRoundAnswer:
+        """Return one round with all its parts but the score vectors."""
+        answer = self.read(FullRoundAnswer, f"rounds/{number}", {"full": True})
+        self._require("round", answer["round"], number)
+        return answer
 
     def explanation(self, number: int) -> ExplanationAnswer:
         """Return one round in plain words."""
-        return self._of_round(ExplanationAnswer, number, "/explanation")
+        answer = self.read(ExplanationAnswer, f"rounds/{number}/explanation")
+        self._require("round", answer["round"], number)
+        return answer
 
-    def updates(self, number: int) -> UpdatesAnswer:
-        """Return what became of each trainer's update."""
-        return self._of_round(UpdatesAnswer, number, "/updates")
-
-    def scores(self, number: int, *, vectors: bool = False) -> ScoresAnswer:
-        """Return the members' signed score claims.
-
-        Args:
-            number: t.
-            vectors: whether the score vectors are told, too.
-        """
-        query: dict[str, Asked] = {"include": "vectors" if vectors else None}
-        return self._of_round(ScoresAnswer, number, "/scores", query)
-
-    def votes(self, number: int) -> VotesAnswer:
-        """Return both certificates with all signatures."""
-        return self._of_round(VotesAnswer, number, "/votes")
-
-    def committee(self, number: int) -> CommitteeAnswer:
-        """Return the committee and the next one."""
-        return self._of_round(CommitteeAnswer, number, "/committee")
-
-    def aggregation(self, number: int) -> AggregationAnswer:
-        """Return what was aggregated."""
-        return self._of_round(AggregationAnswer, number, "/aggregation")
-
-    def clients(self, paging: Paging = FIRST_PAGE) -> ClientsAnswer:
+    def clients(self, limit: int = 20, cursor: str | None = None) -> ClientsAnswer:
         """Return a page of clients, ascending."""
-        return self._connection.read(ClientsAnswer, f"{self.path}/clients", paging.query())
+        return self._list(ClientsAnswer, "clients", "clients", limit, cursor)
 
     def client(self, client: int) -> ClientAnswer:
-        """Return one client.
-
-        Raises:
-            ServiceError: there is no answer, or one of another client.
-        """
-        told = self._connection.read(ClientAnswer, f"{self.path}/clients/{client}")
-        self._require("client", told.client.client, client)
-        return told
+        """Return one client."""
+        answer = self.read(ClientAnswer, f"clients/{client}")
+        self._require("client", answer["client"]["client"], client)
+        return answer
 
     def client_rounds(
-        self,
-        client: int,
-        paging: Paging = FIRST_PAGE,
+        self, client: int, order: Order = Order.NEWEST, limit: int = 20, cursor: str | None = None
     ) -> ClientRoundsAnswer:
         """Return a page of the rounds that a client took part in."""
-        query = paging.query() | {"order": paging.order}
-        path = f"{self.path}/clients/{client}/rounds"
-        return self._connection.read(ClientRoundsAnswer, path, query)
+        part = f"clients/{client}/rounds"
+        return self._list(ClientRoundsAnswer, part, "rounds", limit, cursor, {"order": order})
 
-    def evidence(
-        self,
-        client: int | None = None,
-        paging: Paging = FIRST_PAGE,
-    ) -> EvidenceAnswer:
-        """Return what is held against clients.
-
-        Args:
-            client: against whom; None for all.
-            paging: which page; `limit` counts rounds.
-        """
-        query = paging.query() | {"order": paging.order, "client": client}
-        return self._connection.read(EvidenceAnswer, f"{self.path}/evidence", query)
+    def digest(self, digest: Digest, limit: int = 20, cursor: str | None = None) -> DigestAnswer:
+        """Return a page of the places of a digest, the deployment's first."""
+        answer = self._list(DigestAnswer, f"digests/{digest.hex()}", "items", limit, cursor)
+        self._require("digest", answer["digest"], f"0x{digest.hex()}")
+        return answer
 
     def federation(self) -> FederationAnswer:
-        """Return where its open round stands: who has done what, and who is late."""
-        return self._connection.read(FederationAnswer, f"{self.path}/federation")
-
-    def digest(self, digest: Digest, paging: Paging = FIRST_PAGE) -> DigestAnswer:
-        """Return a page of the places where a digest stands, the deployment's first.
-
-        Args:
-            digest: of a file, or any other 32 bytes.
-            paging: which page.
-
-        Raises:
-            ServiceError: there is no answer, or one of another digest.
-        """
-        path = f"{self.path}/digests/{digest.hex()}"
-        told = self._connection.read(DigestAnswer, path, paging.query())
-        self._require("digest", told.digest, f"0x{digest.hex()}")
-        return told
+        """Return the status of the open round: the actions of each client, and the late ones."""
+        return self.read(FederationAnswer, "federation")
 
     def series(self) -> SeriesAnswer:
         """Return the run over its rounds, as columns of equal length.
 
         Raises:
-            ServiceError: there is no answer, or its columns are not.
+            ServiceError: there is no answer, or its columns differ in length.
         """
-        told = self._connection.read(SeriesAnswer, f"{self.path}/series")
-        columns: list[Sized] = [told.status, told.ranked, told.accepted]
-        columns += [told.views, told.committee]
-        if told.claimed is not None:
-            claimed = told.claimed
-            columns += [claimed.accuracy, claimed.floor, claimed.malicious_accepted]
-        if {len(column) for column in columns} != {len(told.round)}:
+        answer = self.read(SeriesAnswer, "series")
+        columns: list[Sized] = [answer["status"], answer["ranked"], answer["accepted"]]
+        columns += [answer["views"], answer["committee"]]
+        claimed = answer["claimed"]
+        if claimed is not None:
+            columns += [claimed["accuracy"], claimed["floor"], claimed["malicious_accepted"]]
+        if {len(column) for column in columns} != {len(answer["round"])}:
             raise ServiceError(f"{self._connection.shown_url}: a series of unequal columns")
-        return told
+        return answer
 
     def proof(self, number: int, client: int, *, whole: bool = False) -> bytes:
-        """Return what became of a client, as a document for `ledger.audit.proofs`.
+        """Return the proof of a client's part in a round, for `ledger.audit.proofs`.
 
         Args:
             number: t.
@@ -213,31 +166,53 @@ class RemoteDeployment:
 
         Args:
             number: t.
-            file: opened for writing; worth nothing if this raises.
+            file: opened for writing; incomplete if this raises.
             whole: whether all links are in it, so that a head alone suffices to check it.
         """
         path, query = f"{self.path}/rounds/{number}/bundle", {"whole": whole or None}
         self._connection.save(path, TAR, MAX_BUNDLE_BYTES, file, query)
 
-    def _of_round(
-        self, kind: type[R], number: int, part: str, query: dict[str, Asked] | None = None
-    ) -> R:
-        """Return an answer about one round.
+    def _list(
+        self,
+        kind: type[T],
+        part: str,
+        entries: str,
+        limit: int,
+        cursor: str | None,
+        query: Parameters | None = None,
+    ) -> T:
+        """Return as many pages of a list as the limit needs, joined as one.
+
+        Args:
+            kind: the type of a page.
+            part: the list's path below the deployment's.
+            entries: the key of the entries in a page.
+            limit: entries at most.
+            cursor: where the list begins; None for its beginning.
+            query: further parameters.
+        """
+        joined: dict[str, Any] = {}
+        # Whatever cursors a service sends, no more pages are read than full ones would be.
+        for start in range(0, limit, MAX_PAGE):
+            paging = {"limit": min(MAX_PAGE, limit - start), "cursor": cursor}
+            page = cast("dict[str, Any]", self.read(kind, part, {**(query or {}), **paging}))
+            if joined:
+                page[entries] = joined[entries] + page[entries]
+                if "scanned" in page:
+                    page["scanned"] += joined["scanned"]
+            joined, cursor = page, page["next_cursor"]
+            if cursor is None:
+                break
+        return cast("T", joined)
+
+    def _require(self, subject: str, received: object, requested: object) -> None:
+        """Reject an answer about something else.
 
         Raises:
-            ServiceError: there is none, or one of another round.
+            ServiceError: it is about something else.
         """
-        told = self._connection.read(kind, f"{self.path}/rounds/{number}{part}", query)
-        self._require("round", told.round, number)
-        return told
-
-    def _require(self, what: str, told: object, asked: object) -> None:
-        """Refuse an answer about something else.
-
-        Raises:
-            ServiceError: it is one.
-        """
-        if told != asked:
+        if received != requested:
             raise ServiceError(
-                f"{self._connection.shown_url}: answers of {what} {told}, not of {what} {asked}"
+                f"{self._connection.shown_url}: answers of {subject} {received}, not of {subject} "
+                f"{requested}"
             )

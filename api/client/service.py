@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from api.client.connection import TIMEOUT_SECONDS, Connection
 from api.client.deployment import RemoteDeployment
-from api.schemas.deployments import DeploymentsAnswer
-from api.schemas.service import ChainsAnswer, StatusAnswer
+from api.schemas.service import StatusAnswer
 from ledger.chain.addresses import eip55
 from ledger.history.paths import CHAIN_NAME
+from ledger.history.responses.deployments import ChainsAnswer, DeploymentsAnswer
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ class Service:
         Raises:
             ServiceError: there is no answer, or a chain has a name that none can have.
         """
-        told = self.connection.read(ChainsAnswer, "/v1/chains")
-        for chain in told.chains:
-            _path(chain.name)  # which goes into paths; whatever else a service puts there does not
-        return told
+        answer = self.connection.read(ChainsAnswer, "/v1/chains")
+        for chain in answer["chains"]:
+            _path(chain["name"])  # rejects a name that must not get into a path
+        return answer
 
     def deployments(self, chain: str) -> DeploymentsAnswer:
         """Return the deployments on a chain.

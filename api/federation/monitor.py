@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.federation.chain_time import ChainTime
-from api.federation.facts import round_facts, standing_facts
 from api.federation.mail import RoundMail
+from api.federation.serialise import open_round, paced_round
 from api.http.problems import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
 from ledger.actors.view import ChainView
 from ledger.history.documents import read_run
-from ledger.history.facts.deployments import stage_name
+from ledger.history.serialise.deployments import stage_name
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.storage.locations import parse_locations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from api.request_view import RequestView
+    from api.schemas.federation import FederationAnswer, PacedRound
+    from ledger.actors.status.open_round_status import OpenRoundStatus
     from ledger.history.chain_history import ChainHistory
     from ledger.history.deployments import ServedDeployment
-    from ledger.history.facts.words import Facts
     from ledger.history.round import Round
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import Deployment
@@ -43,12 +44,12 @@ class FederationSnapshot:
     """What was seen of a federation.
 
     Attributes:
-        facts: as they are told, with the block that they speak of.
+        answer: of the service.
         block_hash: of that block.
         taken_at: by the service's clock.
     """
 
-    facts: Facts
+    answer: FederationAnswer
     block_hash: bytes
     taken_at: float
 
@@ -63,7 +64,7 @@ class FederationSnapshot:
 
     def differs_from(self, other: FederationSnapshot | None) -> bool:
         """Say whether there is anything new in it but the time."""
-        return other is None or _timeless(self.facts) != _timeless(other.facts)
+        return other is None or _timeless(self.answer) != _timeless(other.answer)
 
 
 class FederationMonitor:
@@ -141,7 +142,7 @@ class _Watched:
         self._mail = RoundMail(place)
         self._time = ChainTime()
         self._document: RunDocument | None = None
-        self._ended: dict[int, Facts] = {}
+        self._ended: dict[int, PacedRound] = {}
 
     def look(
         self, reading: RequestView, served: ServedDeployment, taken_at: float
@@ -161,39 +162,42 @@ class _Watched:
         newest = history.newest()
         rounds = history.rounds(max(1, newest - SHOWN_ROUNDS + 1), newest) if newest else []
         moment = self._time.now(now.block, taken_at)
-        stage, standing = now.state(served).stage, None
+        stage = now.state(served).stage
+        status: OpenRoundStatus | None = None
         one = history.round(newest) if newest and stage is LedgerStage.OPEN else None
         if one is not None and one.ended is None:
             chain = self._chain(reading, served, one)
             inputs = chain.inputs()
             closed_at = 0.0 if inputs is None else float(history.time_of(inputs.closing.block))
-            standing = self._mail.standing(chain, closed_at, moment)
+            status = self._mail.standing(chain, closed_at, moment)
         reading.verify_unmoved()
-        facts = {
+        answer: FederationAnswer = {
             "as_of": reading.as_of,
             "now": round(moment, 3),
             "stage": stage_name(stage),
             "view_seconds": self._run(reading, served).parameters.view_seconds,
             "mailbox": {"read": self._mail.is_read, "read_at": self._mail.read_at},
-            "open": None if standing is None else standing_facts(history, standing),
-            "rounds": [self._told(history, one) for one in reversed(rounds)],
-            "links": {"self": f"{history.path}/federation"}
-            | {"events": f"{history.path}/federation/events", "deployment": str(history.path)},
+            "open": None if status is None else open_round(history, status),
+            "rounds": [self._paced(history, each) for each in reversed(rounds)],
+            "links": {
+                "self": f"{history.path}/federation",
+                "events": f"{history.path}/federation/events",
+                "deployment": str(history.path),
+            },
         }
-        return FederationSnapshot(facts, now.block.hash, taken_at)
+        return FederationSnapshot(answer, now.block.hash, taken_at)
 
-    def _told(self, history: ChainHistory, one: Round) -> Facts:
-        """Return a round's line; one that has ended for ever is not read again."""
-        known = self._ended.get(one.round)
-        if known is not None:
-            return known
-        told = round_facts(history, one)
-        if one.ended is not None and one.ended.block_number <= history.final:
-            self._ended = {
-                n: line for n, line in self._ended.items() if n > one.round - SHOWN_ROUNDS
-            }
-            self._ended[one.round] = told
-        return told
+    def _paced(self, history: ChainHistory, round_: Round) -> PacedRound:
+        """Return a round's line; one that has ended in a final block is not read again."""
+        cached = self._ended.get(round_.round)
+        if cached is not None:
+            return cached
+        line = paced_round(history, round_)
+        if round_.ended is not None and round_.ended.block_number <= history.final:
+            first = round_.round - SHOWN_ROUNDS + 1
+            self._ended = {n: kept for n, kept in self._ended.items() if n >= first}
+            self._ended[round_.round] = line
+        return line
 
     def _chain(self, reading: RequestView, served: ServedDeployment, one: Round) -> ChainView:
         """Return the open round, with the newest block taken for one that stays.
@@ -235,6 +239,7 @@ def _agree(parameters: Parameters, fixed: Deployment) -> bool:
     return all(getattr(parameters, name) == getattr(fixed, name) for name in names)
 
 
-def _timeless(facts: Facts) -> Facts:
-    told = {name: value for name, value in facts.items() if name != "now"}
-    return told | {"mailbox": facts["mailbox"]["read"]}
+def _timeless(answer: FederationAnswer) -> dict[str, object]:
+    """Return an answer without the times at which it was made."""
+    values = {name: value for name, value in answer.items() if name != "now"}
+    return values | {"mailbox": answer["mailbox"]["read"]}

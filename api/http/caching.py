@@ -18,25 +18,30 @@ from pydantic_core import to_json
 from api.http.encoded_answer import EncodedAnswer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from api.http.answer_cache import AnswerCache, Key
     from api.request_view import RequestView
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.history.facts.words import Facts
     from ledger.history.pinned_chain import HistoryService
 
 
 def respond(
-    request: Request, reading: RequestView, facts: Facts, *, ended: RecordedEvent | None = None
+    request: Request,
+    reading: RequestView,
+    response: Mapping[str, object],
+    *,
+    ended: RecordedEvent | None = None,
 ) -> Response:
     """Return an answer with its validators, or 304 if the client has it already.
 
     Args:
         request: what was asked.
         reading: where the answer was read.
-        facts: what is said.
+        response: without `as_of`.
         ended: how the round ended that the answer tells whole, so that these bytes are this URL's
             for ever once the end is final; None for what may change.
 
@@ -46,7 +51,7 @@ def respond(
     reading.verify_unmoved()
     immutable = ended is not None and reading.is_final(ended)
     as_of = reading.as_of_end(ended) if ended is not None and immutable else reading.as_of
-    answer = EncodedAnswer(to_json({"as_of": as_of, **facts}), immutable)
+    answer = EncodedAnswer(to_json({"as_of": as_of, **response}), immutable)
     if immutable:
         kept = cast("AnswerCache", request.app.state.kept)
         kept.keep(_key(reading.now.opened, reading.now.path.genesis, request.scope), answer)

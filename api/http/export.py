@@ -10,13 +10,14 @@ import csv
 import io
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from api.http.problems import FORMAT_NOT_SERVED, ProblemError
 from ledger.chain.ports import NotServedError
+from ledger.history.responses.fields import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from api.request_view import RequestView
-    from ledger.history.facts.tables import Cell, Table
-    from ledger.history.facts.words import Facts
+    from ledger.history.serialise.tables import Cell, Row, Table
+
+P = TypeVar("P", bound=Page)
 
 PAGE = 100
 """Entries that are read at once."""
@@ -67,7 +69,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
 
 
 def exported(
-    reading: RequestView, table: Table, kind: Format, page: Callable[[str | None], Facts]
+    reading: RequestView, table: Table[P], kind: Format, page: Callable[[str | None], P]
 ) -> Response:
     """Return a whole list as a file.
 
@@ -95,29 +97,29 @@ def exported(
 
 
 def _rows(
-    reading: RequestView, table: Table, first: Facts, page: Callable[[str | None], Facts]
-) -> Iterator[list[dict[str, Cell]]]:
+    reading: RequestView, table: Table[P], first: P, page: Callable[[str | None], P]
+) -> Iterator[list[Row]]:
     """Yield the rows of each page.
 
     Raises:
         NotServedError: the chain was reorganised meanwhile: what is sent ends in the middle.
     """
-    facts = first
+    current = first
     while True:
-        yield table.rows(facts)
-        if facts["next_cursor"] is None:
+        yield table.rows(current)
+        if current["next_cursor"] is None:
             break
-        facts = page(facts["next_cursor"])
+        current = page(current["next_cursor"])
     if not reading.now.is_unmoved():
         raise NotServedError("the chain was reorganised while it was read")
 
 
-def _json_lines(_: Table, pages: Iterator[list[dict[str, Cell]]]) -> Iterator[bytes]:
+def _json_lines(_: Table[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
     for rows in pages:
         yield "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows).encode()
 
 
-def _csv(table: Table, pages: Iterator[list[dict[str, Cell]]]) -> Iterator[bytes]:
+def _csv(table: Table[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.DictWriter(text, table.columns, lineterminator="\n")
     writer.writeheader()
@@ -164,7 +166,7 @@ class _Sink(io.RawIOBase):
         return found
 
 
-def _parquet(table: Table, pages: Iterator[list[dict[str, Cell]]]) -> Iterator[bytes]:
+def _parquet(table: Table[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
     """Return a Parquet file, a row group for each page.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from fastapi.openapi.utils import get_openapi
@@ -37,12 +38,12 @@ TAGS = [
 ]
 
 
-def document(app: FastAPI) -> dict[str, Any]:
-    """Return the app's OpenAPI document.
+_PUBLISHED = {"AuditOutcome": "Outcome"}
+"""Components whose published name is not that of the class."""
 
-    Args:
-        app: with all its routes.
-    """
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of an app with all its routes."""
     made = get_openapi(
         title=app.title,
         version=app.version,
@@ -50,20 +51,63 @@ def document(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=app.openapi_tags,
     )
+    for name, published in _PUBLISHED.items():
+        made = _renamed(made, name, published)
     schemas = made["components"]["schemas"]
     for kind in (Problem, FieldError):
         own = kind.model_json_schema(ref_template="#/components/schemas/{model}")
         own.pop("$defs", None)
         schemas[kind.__name__] = own
     for schema in schemas.values():
-        if "enum" in schema:
-            schema.setdefault("examples", schema["enum"][:1])
+        schema["examples"] = [example_of(schema, schemas)]
+    for kind in (Problem, FieldError):
+        schemas[kind.__name__] = dict(sorted(schemas[kind.__name__].items()))
     for operations in made["paths"].values():
         for operation in operations.values():
             for answer in operation["responses"].values():
                 _add_example(answer, schemas)
     made["components"]["examples"] = problem_examples()
     return made
+
+
+def _renamed(made: dict[str, Any], name: str, published: str) -> dict[str, Any]:
+    """Return a document in which one component has another name."""
+    path = '"#/components/schemas/{}"'
+    text = json.dumps(made).replace(path.format(name), path.format(published))
+    renamed: dict[str, Any] = json.loads(text)
+    schemas = renamed["components"]["schemas"]
+    schemas[published] = schemas.pop(name) | {"title": published}
+    renamed["components"]["schemas"] = dict(sorted(schemas.items()))
+    return renamed
+
+
+def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
+    """Return an example that a JSON schema accepts, built from the examples of its fields.
+
+    Args:
+        schema: every field has an example, or refers to a schema whose fields have.
+        schemas: the components that references name.
+
+    Raises:
+        TypeError: a field has no example.
+    """
+    if "examples" in schema:
+        return schema["examples"][0]
+    if "$ref" in schema:
+        return example_of(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+    if "properties" in schema:
+        fields = {name: example_of(own, schemas) for name, own in schema["properties"].items()}
+        return dict(sorted(fields.items()))
+    for kind in schema.get("anyOf", ()):
+        if kind.get("type") != "null":
+            return example_of(kind, schemas)
+    if "items" in schema:
+        return [example_of(schema["items"], schemas)]
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return schema["enum"][0]
+    raise TypeError(f"{schema} has no example")
 
 
 def _add_example(answer: dict[str, Any], schemas: dict[str, Any]) -> None:

@@ -19,15 +19,15 @@ from api.http.parameters import (
 from api.http.problem_docs import OF_CLIENT, OF_PAGE, declared
 from api.http.problems import CLIENT_NOT_FOUND, FORMAT_NOT_SERVED
 from api.request_view import require_client
-from api.schemas.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
-from ledger.history.facts.clients import client_facts, client_rounds_facts, clients_facts
-from ledger.history.facts.tables import CLIENT_ROUNDS, CLIENTS
 from ledger.history.queries import RoundQuery
+from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
+from ledger.history.serialise.clients import client_rounds_page, clients_page, one_client
+from ledger.history.serialise.tables import CLIENT_ROUNDS, CLIENTS
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.history.facts.words import Facts
+    from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
     from ledger.history.source import HistorySource
 
 router = APIRouter(
@@ -58,8 +58,8 @@ def clients(
     """
     served = reading.deployment(address)
 
-    def read(limit: int, cursor: str | None) -> Facts:
-        return reading.now.listed(served, lambda history: clients_facts(history, limit, cursor))
+    def read(limit: int, cursor: str | None) -> ClientsPage:
+        return reading.now.listed(served, lambda history: clients_page(history, limit, cursor))
 
     if format is not Format.JSON:
         return exported(reading, CLIENTS, format, lambda cursor: read(PAGE, cursor))
@@ -76,9 +76,9 @@ def clients(
 def client(request: Request, reading: Now, address: Address, number: ClientIndex) -> Response:
     """Tell a client's address, its samples, whether it is banned, and what it did so far."""
 
-    def read(history: HistorySource) -> Facts:
+    def read(history: HistorySource) -> OneClient:
         require_client(number, len(history.registered()))
-        return client_facts(history, ClientId(number))
+        return one_client(history, ClientId(number))
 
     return respond(request, reading, reading.now.listed(reading.deployment(address), read))
 
@@ -107,10 +107,10 @@ def client_rounds(
     served, client = reading.deployment(address), ClientId(number)
     walk = RoundQuery("client rounds", order, client=client)
 
-    def read(limit: int, cursor: str | None) -> Facts:
-        def told(history: HistorySource) -> Facts:
+    def read(limit: int, cursor: str | None) -> ClientRoundsPage:
+        def told(history: HistorySource) -> ClientRoundsPage:
             require_client(number, len(history.registered()))
-            return client_rounds_facts(history, client, history.page(walk, limit, cursor))
+            return client_rounds_page(history, client, history.page(walk, limit, cursor))
 
         return reading.now.listed(served, told)
 

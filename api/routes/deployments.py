@@ -12,8 +12,8 @@ from api.http.parameters import (
 )
 from api.http.problem_docs import OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
 from api.routes.federation import federations_of
-from api.schemas.deployments import DeploymentAnswer, DeploymentsAnswer
-from ledger.history.facts.deployments import deployment_facts, deployments_facts
+from ledger.history.responses.deployments import DeploymentAnswer, DeploymentsAnswer
+from ledger.history.serialise.deployments import deployment_details, deployment_list
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments",
@@ -32,7 +32,7 @@ router = APIRouter(
 def deployments(request: Request, reading: Now) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
     served, _ = reading.now.deployments()
-    return respond(request, reading, deployments_facts(reading.now, served))
+    return respond(request, reading, deployment_list(reading.now, served))
 
 
 @router.get(
@@ -48,7 +48,7 @@ def deployment(request: Request, reading: Now, address: Address) -> Response:
     The configuration's blob is taken by its digest; that contract and configuration agree is not
     verified here.
     """
-    facts = deployment_facts(reading.now, reading.deployment(address))
+    details = deployment_details(reading.now, reading.deployment(address))
     if federations_of(request).are_watched:
-        facts["links"]["federation"] = f"{facts['links']['self']}/federation"
-    return respond(request, reading, facts)
+        details["links"]["federation"] = f"{details['links']['self']}/federation"
+    return respond(request, reading, details)

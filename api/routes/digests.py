@@ -15,8 +15,8 @@ from api.http.parameters import (
 )
 from api.http.problem_docs import OF_PAGE, declared
 from api.http.problems import INDEX_NEEDED, ProblemError
-from api.schemas.digests import DigestAnswer
-from ledger.history.facts.digests import digest_facts
+from ledger.history.responses.digests import DigestAnswer
+from ledger.history.serialise.digests import digest_page
 from ledger.history.source import TooLongError
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from api.request_view import RequestView
     from ledger.history.deployments import ServedDeployment
-    from ledger.history.facts.words import Facts
+    from ledger.history.responses.digests import DigestPage
     from ledger.history.source import HistorySource
 
 router = APIRouter(
@@ -66,15 +66,15 @@ def digest(
     served = reading.deployment(address)
     wanted = Digest(bytes.fromhex(digest.removeprefix("0x")))
 
-    def read(history: HistorySource) -> Facts:
-        return digest_facts(history, wanted, page.limit, page.cursor)
+    def read(history: HistorySource) -> DigestPage:
+        return digest_page(history, wanted, page.limit, page.cursor)
 
     return respond(request, reading, _listed(reading, served, read))
 
 
 def _listed(
-    reading: RequestView, served: ServedDeployment, read: Callable[[HistorySource], Facts]
-) -> Facts:
+    reading: RequestView, served: ServedDeployment, read: Callable[[HistorySource], DigestPage]
+) -> DigestPage:
     """Return what the index or the chain tells.
 
     Raises:

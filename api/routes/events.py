@@ -70,7 +70,7 @@ async def events(
             while not streams.are_ending:
                 for event in await anyio.to_thread.run_sync(_look, histories, address, follower):
                     yield ServerSentEvent(
-                        data=to_json(event.facts).decode(),
+                        data=to_json(event.response).decode(),
                         event=event.kind.value,
                         id=str(event.position),
                     )

@@ -18,14 +18,14 @@ from api.http.parameters import (
 from api.http.problem_docs import OF_PAGE, declared
 from api.http.problems import CLIENT_NOT_FOUND
 from api.request_view import require_client
-from api.schemas.evidence import EvidenceAnswer
-from ledger.history.facts.evidence import evidence_facts
 from ledger.history.queries import RoundQuery
+from ledger.history.responses.evidence import EvidenceAnswer
+from ledger.history.serialise.evidence import evidence_page
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.history.facts.words import Facts
+    from ledger.history.responses.evidence import EvidencePage
     from ledger.history.source import HistorySource
 
 router = APIRouter(
@@ -63,8 +63,8 @@ def evidence(
     against = None if client is None else ClientId(client)
     walk = RoundQuery("evidence", order)
 
-    def read(history: HistorySource) -> Facts:
-        found = history.page(walk, page.limit, page.cursor)
-        return evidence_facts(history, found, against)
+    def read(history: HistorySource) -> EvidencePage:
+        rounds = history.page(walk, page.limit, page.cursor)
+        return evidence_page(history, rounds, against)
 
     return respond(request, reading, reading.now.listed(served, read))

@@ -56,7 +56,7 @@ def federation(request: Request, reading: Now, address: Address) -> Response:
     at most a second old. Only where the service was given a mailbox.
     """
     seen = federations_of(request).look(reading, address)
-    return response_of(request, EncodedAnswer(to_json(seen.facts), immutable=False))
+    return response_of(request, EncodedAnswer(to_json(seen.answer), immutable=False))
 
 
 @router.get(
@@ -87,7 +87,7 @@ async def events(request: Request, reading: Now, address: Address) -> EventSourc
             while not streams.are_ending:
                 if seen.differs_from(last):
                     last = seen
-                    yield ServerSentEvent(data=to_json(seen.facts).decode(), event="standing")
+                    yield ServerSentEvent(data=to_json(seen.answer).decode(), event="standing")
                 await anyio.sleep(POLL_SECONDS)
                 # What cannot be read now is shown as it was; the next look may succeed.
                 with suppress(ProblemError):

@@ -31,7 +31,9 @@ from api.http.problems import (
     ProblemError,
 )
 from api.request_view import RequestView, histories_of, require_client, require_round
-from api.schemas.rounds import (
+from ledger.chain.ports import NotServedError
+from ledger.history.queries import RoundQuery
+from ledger.history.responses.rounds import (
     AggregationAnswer,
     CommitteeAnswer,
     ExplanationAnswer,
@@ -41,21 +43,16 @@ from api.schemas.rounds import (
     UpdatesAnswer,
     VotesAnswer,
 )
-from ledger.chain.ports import NotServedError
-from ledger.history.facts.aggregation import aggregation_facts
-from ledger.history.facts.committee import committee_facts
-from ledger.history.facts.rounds import explanation_facts, full_facts, page_facts, round_facts
-from ledger.history.facts.scores import scores_facts
-from ledger.history.facts.tables import ROUNDS
-from ledger.history.facts.updates import updates_facts
-from ledger.history.facts.votes import votes_facts
-from ledger.history.facts.words import Told
-from ledger.history.queries import RoundQuery
+from ledger.history.serialise import parts
+from ledger.history.serialise import rounds as round_responses
+from ledger.history.serialise.tables import ROUNDS
+from ledger.history.serialise.values import RoundView
 from ledger.history.status import Order, RoundStatus
 
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.history.facts.words import Facts
+    from ledger.history.responses.rounds import RoundDetails, RoundsPage, RoundVotes
+    from ledger.history.source import HistorySource
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/rounds",
@@ -91,12 +88,8 @@ async def _walk(
 Walked = Annotated[RoundQuery, Depends(_walk)]
 
 
-class View:
-    """The round that a path names, and the request that asks for it.
-
-    Attributes:
-        reading: the request's.
-    """
+class RoundRequest:
+    """A request for one round, which is read once, when it is first needed."""
 
     def __init__(self, reading: RequestView, address: str, number: int) -> None:
         self.reading = reading
@@ -104,8 +97,8 @@ class View:
         self._number = number
 
     @cached_property
-    def told(self) -> Told:
-        """The round, read when it is first asked for.
+    def view(self) -> RoundView:
+        """The round with its documents.
 
         Raises:
             ProblemError: there is no such deployment or round.
@@ -113,30 +106,37 @@ class View:
         """
         reading, number = self.reading, self._number
         history = reading.now.history(reading.deployment(self._address))
-        one = history.round(number)
-        if one is None or one.ended is None:
+        round_ = history.round(number)
+        if round_ is None or round_.ended is None:
             require_round(number, history.newest())
-        if one is None:
+        if round_ is None:
             raise NotServedError(f"round {number} is said to have opened, but no log tells how")
-        return Told.of(history, one)
+        return RoundView.of(history, round_)
 
     @property
-    def whole(self) -> RecordedEvent | None:
-        """The round's end, if nothing is missing that its record should tell."""
-        return self.told.one.ended if self.told.is_recorded else None
+    def end_with_record(self) -> RecordedEvent | None:
+        """The round's end, if its record is available."""
+        return self.view.round.ended if self.view.has_record else None
 
     @property
-    def with_incidents(self) -> RecordedEvent | None:
-        """The round's end, if nothing is missing that its incidents document should tell."""
-        return self.told.one.ended if self.told.documents.has_incidents else None
+    def end_with_incidents(self) -> RecordedEvent | None:
+        """The round's end, if its incidents document is available."""
+        return self.view.round.ended if self.view.documents.has_incidents else None
+
+    @property
+    def end_with_both(self) -> RecordedEvent | None:
+        """The round's end, if its record and its incidents document are available."""
+        return self.end_with_record if self.view.documents.has_incidents else None
 
 
-async def _view(request: Request, address: Address, number: RoundIndex, chain: ChainName) -> View:
-    """Return the round that a path names."""
-    return View(RequestView(histories_of(request), chain), address, number)
+async def _round_request(
+    request: Request, address: Address, number: RoundIndex, chain: ChainName
+) -> RoundRequest:
+    """Return the request for the round that a path names."""
+    return RoundRequest(RequestView(histories_of(request), chain), address, number)
 
 
-Viewed = Annotated[View, Depends(_view)]
+OneRound = Annotated[RoundRequest, Depends(_round_request)]
 
 
 @router.get(
@@ -165,10 +165,12 @@ def rounds(
     if walk.client is not None:
         require_client(walk.client, served.fixed.clients)
 
-    def read(limit: int, cursor: str | None, *, full: bool) -> Facts:
-        return reading.now.listed(
-            served, lambda told: page_facts(told, told.page(walk, limit, cursor), full=full)
-        )
+    def read(limit: int, cursor: str | None, *, full: bool) -> RoundsPage:
+        def page(history: HistorySource) -> RoundsPage:
+            rounds = history.page(walk, limit, cursor)
+            return round_responses.rounds_page(history, rounds, full=full)
+
+        return reading.now.listed(served, page)
 
     if format is not Format.JSON:
         return exported(reading, ROUNDS, format, lambda cursor: read(PAGE, cursor, full=False))
@@ -184,7 +186,7 @@ def rounds(
 )
 def one_round(
     request: Request,
-    view: Viewed,
+    asked: OneRound,
     full: Annotated[
         bool, Query(description="tell all parts too, but for the score vectors")
     ] = False,
@@ -194,10 +196,13 @@ def one_round(
     The contract has enforced what its events say; that record and incidents are true is not
     verified here.
     """
-    told = view.told
-    facts = full_facts(told) if full else round_facts(told) | {"parts": None}
-    ended = view.whole if told.documents.has_incidents else None
-    return respond(request, view.reading, facts, ended=ended)
+    view = asked.view
+    response: RoundDetails = (
+        {**round_responses.full_round(view)}
+        if full
+        else {**round_responses.round_numbers(view), "parts": None}
+    )
+    return respond(request, asked.reading, response, ended=asked.end_with_both)
 
 
 @router.get(
@@ -207,13 +212,13 @@ def one_round(
     response_model=ExplanationAnswer,
     responses=_PROBLEMS,
 )
-def explanation(request: Request, view: Viewed) -> Response:
+def explanation(request: Request, asked: OneRound) -> Response:
     """Say in sentences who was accepted or refused and why, who voted, and who was elected.
 
     The sentences say what chain and record say; whether that is true is not verified here. Which
     payloads are still kept is said as of now.
     """
-    return respond(request, view.reading, explanation_facts(view.told))
+    return respond(request, asked.reading, round_responses.explanation(asked.view))
 
 
 @router.get(
@@ -223,14 +228,15 @@ def explanation(request: Request, view: Viewed) -> Response:
     response_model=UpdatesAnswer,
     responses=_PROBLEMS,
 )
-def updates(request: Request, view: Viewed) -> Response:
+def updates(request: Request, asked: OneRound) -> Response:
     """Tell for each sampled trainer: commitment, payload, rank, distance, and its outcome.
 
     Nobody who was banned when the round opened is sampled. Payload digests and the reasons of
     dropouts are the round's record's; that they are true, and that each payload opens its
     commitment, is not verified here.
     """
-    return respond(request, view.reading, updates_facts(view.told), ended=view.whole)
+    updates = parts.updates(asked.view)
+    return respond(request, asked.reading, updates, ended=asked.end_with_record)
 
 
 @router.get(
@@ -242,7 +248,7 @@ def updates(request: Request, view: Viewed) -> Response:
 )
 def scores(
     request: Request,
-    view: Viewed,
+    asked: OneRound,
     include: Annotated[
         Literal["vectors"] | None, Query(description="show the score vectors too")
     ] = None,
@@ -251,8 +257,9 @@ def scores(
 
     Neither signatures nor distances nor the reasons of refusals are verified here.
     """
-    facts, whole = scores_facts(view.told, with_vectors=include == "vectors")
-    return respond(request, view.reading, facts, ended=view.whole if whole else None)
+    scores, is_complete = parts.scores(asked.view, with_vectors=include == "vectors")
+    ended = asked.end_with_record if is_complete else None
+    return respond(request, asked.reading, scores, ended=ended)
 
 
 @router.get(
@@ -262,13 +269,13 @@ def scores(
     response_model=VotesAnswer,
     responses=declared(*OF_ROUND, VOTES_NOT_FOUND),
 )
-def votes(request: Request, view: Viewed) -> Response:
+def votes(request: Request, asked: OneRound) -> Response:
     """Tell who voted, from the call data of `decide`, and what is said to have gone wrong before.
 
     The contract has verified the certificates. The incidents are what the decision's sender says,
     bound by no vote: silence cannot be proven, the evidence of other kinds is not verified here.
     """
-    return respond(request, view.reading, _votes(view), ended=view.with_incidents)
+    return respond(request, asked.reading, _votes(asked.view), ended=asked.end_with_incidents)
 
 
 @router.get(
@@ -278,13 +285,13 @@ def votes(request: Request, view: Viewed) -> Response:
     response_model=CommitteeAnswer,
     responses=_PROBLEMS,
 )
-def committee(request: Request, view: Viewed) -> Response:
+def committee(request: Request, asked: OneRound) -> Response:
     """List the members by their places; a member that was banned before has an empty seat.
 
     That each payload opens its commitment is not verified here.
     """
-    ended = view.whole if view.told.documents.has_incidents else None
-    return respond(request, view.reading, committee_facts(view.told), ended=ended)
+    committee = parts.committee(asked.view)
+    return respond(request, asked.reading, committee, ended=asked.end_with_both)
 
 
 @router.get(
@@ -294,22 +301,23 @@ def committee(request: Request, view: Viewed) -> Response:
     response_model=AggregationAnswer,
     responses=_PROBLEMS,
 )
-def aggregation(request: Request, view: Viewed) -> Response:
+def aggregation(request: Request, asked: OneRound) -> Response:
     """Tell S_a with its weights, and all that the result that was voted on binds.
 
     That the model follows from the updates is not verified here.
     """
-    return respond(request, view.reading, aggregation_facts(view.told), ended=view.whole)
+    aggregation = parts.aggregation(asked.view)
+    return respond(request, asked.reading, aggregation, ended=asked.end_with_record)
 
 
-def _votes(view: View) -> Facts:
-    """Return who voted.
+def _votes(view: RoundView) -> RoundVotes:
+    """Return the certificates.
 
     Raises:
         ProblemError: the signatures are not in the contract's call data.
     """
-    facts = votes_facts(view.told)
-    if facts["certificates"] is None:
+    votes = parts.votes(view)
+    if votes["certificates"] is None:
         detail = "the transaction is not to the contract: an account with code of its own called it"
         raise ProblemError(VOTES_NOT_FOUND, detail)
-    return facts
+    return votes

@@ -11,8 +11,8 @@ from api.http.parameters import (
     refuse_unknown,
 )
 from api.http.problem_docs import OF_DEPLOYMENT, declared
-from api.schemas.series import SeriesAnswer
-from ledger.history.facts.series import curve_of, series_facts
+from ledger.history.responses.series import SeriesAnswer
+from ledger.history.serialise.series import chart_rounds, series_response
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/series",
@@ -35,7 +35,7 @@ def series(request: Request, reading: Now, address: Address) -> Response:
     check it. A run of over 2,000 rounds is told by every so many-th round, and the last.
     """
     served = reading.deployment(address)
-    facts = reading.now.listed(
-        served, lambda history: series_facts(curve_of(history), served.folder)
+    response = reading.now.listed(
+        served, lambda history: series_response(chart_rounds(history), served.folder)
     )
-    return respond(request, reading, facts)
+    return respond(request, reading, response)

@@ -12,14 +12,23 @@ from api.http.parameters import refuse_unknown
 from api.http.problem_docs import OF_CHAIN, declared
 from api.http.problems import REQUEST_INVALID
 from api.request_view import NowRead  # noqa: TC001 - FastAPI reads it
-from api.schemas.service import ChainsAnswer, Health, Ready, StatusAnswer
+from api.schemas.service import Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
-from ledger.history.facts.chains import chain_facts, head_facts
-from ledger.history.facts.deployments import standing_facts
-from ledger.index.facts import index_facts, indexed_facts
+from ledger.history.responses.deployments import ChainsAnswer
+from ledger.history.serialise.deployments import (
+    chain_head,
+    chain_response,
+    deployment_path,
+    stage_name,
+)
+from ledger.index.responses import indexed_deployments
 from ledger.protocol.encoding import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
+    from api.schemas.service import DeploymentStatus, ServiceStatus
+    from ledger.history.deployments import ServedDeployment
+    from ledger.history.pinned_chain import PinnedChain
+    from ledger.index.responses import IndexedDeployment
     from ledger.index.service_index import ServiceIndex
 
 router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
@@ -48,7 +57,7 @@ def health() -> Response:
 )
 def ready(reading: NowRead) -> Response:
     """Answer 503 until the chain can be read: the service may start before the first run."""
-    body = Ready.model_validate({"as_of": reading.as_of}).model_dump_json()
+    body = Ready(as_of=reading.as_of).model_dump_json()
     return Response(body, 200, {"Cache-Control": "no-store"}, "application/json")
 
 
@@ -61,25 +70,45 @@ def ready(reading: NowRead) -> Response:
 )
 def status(request: Request, reading: NowRead) -> Response:
     """Tell the chain's head, where each deployment stands, and which manifests are refused."""
-    now = reading.now
-    served, refused = now.deployments()
-    beside: ServiceIndex = request.app.state.index
-    indexed = indexed_facts(beside, now, served)
-    facts = {
-        "chain": head_facts(now),
+    chain = reading.now
+    served, refused = chain.deployments()
+    index: ServiceIndex = request.app.state.index
+    indexed = indexed_deployments(index, chain, served)
+    response: ServiceStatus = {
+        "chain": chain_head(chain),
         "deployments": [
-            standing_facts(now, each) | {"index": found}
-            for each, found in zip(served, indexed, strict=True)
+            _deployment_status(chain, deployment, coverage)
+            for deployment, coverage in zip(served, indexed, strict=True)
         ],
-        "refused": [{"manifest": one.manifest, "reason": one.reason} for one in refused],
-        "index": index_facts(beside, is_kept=request.app.state.settings.keeps_index),
+        "refused": [
+            {"manifest": manifest.manifest, "reason": manifest.reason} for manifest in refused
+        ],
+        "index": {
+            "state": index.standing(),
+            "kept": request.app.state.settings.keeps_index,
+        },
         "versions": {
             "package": package_version(),
             "protocol": PROTOCOL_VERSION,
             "compiler": abi.artifact().compiler,
         },
     }
-    return respond(request, reading, facts)
+    return respond(request, reading, response)
+
+
+def _deployment_status(
+    chain: PinnedChain, deployment: ServedDeployment, index: IndexedDeployment | None
+) -> DeploymentStatus:
+    state = chain.state(deployment)
+    return {
+        "address": deployment.manifest.address,
+        "run": deployment.run,
+        "stage": stage_name(state.stage),
+        "round": state.round,
+        "rounds": deployment.fixed.rounds,
+        "links": deployment_path(chain, deployment).links(),
+        "index": index,
+    }
 
 
 @router.get(
@@ -95,7 +124,7 @@ def chains(request: Request, reading: NowRead) -> Response:
     A contract has the same address in every fresh home, so a chain's name holds its id and the
     beginning of its block 0's hash: what was kept of one chain is never taken for another's.
     """
-    return respond(request, reading, {"chains": [chain_facts(reading.now)]})
+    return respond(request, reading, {"chains": [chain_response(reading.now)]})
 
 
 def package_version() -> str:

@@ -1,1 +1,1 @@
-"""What the answers look like."""
+"""Responses that only the service gives: its status, live federations, verifications, problems."""

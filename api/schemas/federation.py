@@ -1,4 +1,4 @@
-"""Answers about the open round of a live federation."""
+"""Responses about the open round of a live federation."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.schemas.rounds import EndBlock  # noqa: TC001 - pydantic reads it
-from api.schemas.words import (
+from ledger.actors.status.open_round_status import ActionKind, ParticipantRole, RoundStage
+from ledger.history.responses.fields import (
     Answer,
     BlockNumber,
     Client,
     Count,
     Digest32,
     Links,
-    Phase,
+    PhaseName,
     Place,
+    Response,
     Rfc3339,
     RoundNumber,
-    Schema,
+    StageName,
     Status,
     UnixTime,
     one_of,
 )
-from ledger.actors.status.open_round_status import ActionKind, ParticipantRole, RoundStage
+from ledger.history.responses.rounds import EndBlock
 from ledger.protocol.consensus import MAX_VIEWS
 
 ChainSeconds = Annotated[
@@ -32,7 +33,7 @@ ChainSeconds = Annotated[
 ViewNumber = Annotated[int, Field(ge=0, lt=MAX_VIEWS, description="v, from 0", examples=[1])]
 
 
-class BlockInTime(Schema):
+class BlockInTime(Response):
     """A block and its time."""
 
     number: BlockNumber
@@ -40,24 +41,24 @@ class BlockInTime(Schema):
     at: Rfc3339
 
 
-class CurrentView(Schema):
+class CurrentView(Response):
     """The view that goes on."""
 
-    phase: Phase
+    phase: PhaseName
     number: ViewNumber
     primary: Client
     begins: ChainSeconds
     ends: ChainSeconds
 
 
-class CertifiedViews(Schema):
+class CertifiedViews(Response):
     """The view in which each vote was certified."""
 
     aggregation: Annotated[ViewNumber | None, Field(description="null before", examples=[0])]
     election: Annotated[ViewNumber | None, Field(description="null before", examples=[1])]
 
 
-class ScoredUpdates(Schema):
+class ScoredUpdates(Response):
     """A set of updates for which a member has signed a score vector."""
 
     clients: Annotated[Digest32, Field(description="set digest")]
@@ -66,11 +67,11 @@ class ScoredUpdates(Schema):
     ]
 
 
-class SignedSlot(Schema):
+class SignedSlot(Response):
     """A slot in which a member has signed a vote."""
 
     kind: Literal["request", "reply"]
-    phase: Phase
+    phase: PhaseName
     view: ViewNumber
     different: Annotated[
         int,
@@ -78,14 +79,14 @@ class SignedSlot(Schema):
     ]
 
 
-class PassedWithoutRequest(Schema):
+class PassedWithoutRequest(Response):
     """A view that passed without its primary's request."""
 
-    phase: Phase
+    phase: PhaseName
     view: ViewNumber
 
 
-class AwaitedAct(Schema):
+class AwaitedAct(Response):
     """What is waited for from a client."""
 
     act: Annotated[str, one_of(act.value for act in ActionKind)]
@@ -94,7 +95,7 @@ class AwaitedAct(Schema):
     ]
 
 
-class ActiveClient(Schema):
+class ActiveClient(Response):
     """An active client, by what chain and mailbox hold of it; nothing is its own word alone."""
 
     client: Client
@@ -113,8 +114,8 @@ class ActiveClient(Schema):
         Digest32 | None,
         Field(description="that opens its commitment and is announced; not fetched here"),
     ]
-    scored: Annotated[tuple[ScoredUpdates, ...], Field(description="the largest set first")]
-    votes: Annotated[tuple[SignedSlot, ...], Field(description="by phase and view")]
+    scored: Annotated[list[ScoredUpdates], Field(description="the largest set first")]
+    votes: Annotated[list[SignedSlot], Field(description="by phase and view")]
     equivocated: Annotated[
         bool, Field(description="two signed statements contradict each other", examples=[False])
     ]
@@ -122,16 +123,16 @@ class ActiveClient(Schema):
         bool, Field(description="on the chain; from the next round on", examples=[False])
     ]
     passed: Annotated[
-        tuple[PassedWithoutRequest, ...], Field(description="views that passed without its request")
+        list[PassedWithoutRequest], Field(description="views that passed without its request")
     ]
-    awaited: tuple[AwaitedAct, ...]
+    awaited: list[AwaitedAct]
     late_since: Annotated[
         ChainSeconds | None,
         Field(description="null where nothing is late; being late proves nothing"),
     ]
 
 
-class OpenRound(Schema):
+class OpenRound(Response):
     """The open round."""
 
     round: RoundNumber
@@ -160,11 +161,11 @@ class OpenRound(Schema):
         ),
     ]
     certified: CertifiedViews
-    late: Annotated[tuple[Client, ...], Field(description="the longest first")]
-    clients: Annotated[tuple[ActiveClient, ...], Field(description="the active ones, ascending")]
+    late: Annotated[list[Client], Field(description="the longest first")]
+    clients: Annotated[list[ActiveClient], Field(description="the active ones, ascending")]
 
 
-class PacedRound(Schema):
+class PacedRound(Response):
     """One of the last rounds: its views, and how long it took."""
 
     round: RoundNumber
@@ -183,7 +184,7 @@ class PacedRound(Schema):
     ]
 
 
-class MailboxState(Schema):
+class MailboxState(Response):
     """Whether all mail could be read."""
 
     read: Annotated[bool, Field(description="at the last look", examples=[True])]
@@ -194,11 +195,11 @@ class FederationAnswer(Answer):
     """A live federation, by what carries its signature."""
 
     now: Annotated[ChainSeconds, Field(description="when it was looked at")]
-    stage: Literal["open", "registering", "finished"]
+    stage: StageName
     view_seconds: Annotated[
         Count, Field(description="how long view 0 lasts; each later one twice as long")
     ]
     mailbox: MailboxState
     open: Annotated[OpenRound | None, Field(description="null where no round is open")]
-    rounds: Annotated[tuple[PacedRound, ...], Field(description="the last 10, newest first")]
+    rounds: Annotated[list[PacedRound], Field(description="the last 10, newest first")]
     links: Links

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.words import Schema
+from api.schemas.base import Schema
 
 MEDIA_TYPE = "application/problem+json"
 MAX_SHOWN = 300

@@ -1,4 +1,4 @@
-"""Answers about the service itself: is it up, what does it read, what does it serve."""
+"""Responses about the service itself: health, readiness, status and versions."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.schemas.words import (
+from api.schemas.base import Schema
+from ledger.history.responses.deployments import ChainHead
+from ledger.history.responses.fields import (
     Answer,
-    BlockNumber,
-    Count,
-    Digest32,
+    AsOf,
     Eip55,
     Links,
-    Rfc3339,
+    Response,
     RoundNumber,
-    Schema,
-    Uint,
-    UnixTime,
-    name_of,
-    one_of,
+    StageName,
 )
-from ledger.index.codes import StorageComparison
+from ledger.index.responses import IndexedDeployment, IndexStatus
 
 
 class Health(Schema):
@@ -30,83 +26,19 @@ class Health(Schema):
     status: Literal["up"] = "up"
 
 
-class Ready(Answer):
+class Ready(Schema):
     """The chain can be read."""
 
+    as_of: AsOf
     status: Literal["ready"] = "ready"
 
 
-class Chain(Schema):
-    """A chain and its name in paths."""
-
-    name: Annotated[str, Field(max_length=90, examples=["131277322940537-5c5c5c5c"])]
-    chain_id: Annotated[Uint, Field(examples=["131277322940537"])]
-    genesis: Annotated[Digest32, Field(description="hash of block 0")]
-    links: Links
-
-
-class ChainHead(Chain):
-    """A chain and its newest block."""
-
-    number: BlockNumber
-    hash: Digest32
-    time: UnixTime
-    at: Rfc3339
-
-
-class ChainsAnswer(Answer):
-    """The chains that are served."""
-
-    chains: tuple[Chain, ...]
-
-
-class ComparedWhat(Schema):
-    """What the index's comparison with the contract's own storage came to."""
-
-    code: Annotated[int, one_of(int(code) for code in StorageComparison)]
-    name: Annotated[str, one_of(name_of(code) for code in StorageComparison)]
-
-
-class IndexedDeployment(Schema):
-    """How far a deployment is indexed."""
-
-    block: Annotated[BlockNumber, Field(description="up to which the chain is read")]
-    behind: Annotated[Count, Field(description="blocks that are still to be read; 0 at the head")]
-    rounds: Annotated[Count, Field(description="rounds that have opened by then")]
-    ended: Annotated[Count, Field(description="rounds 1 to here have ended, without a gap")]
-    compared: Annotated[
-        ComparedWhat,
-        Field(description="whether the contract's storage agrees, so that nothing is missing"),
-    ]
-    waiting: Annotated[Count, Field(description="rounds of which a document is missing")]
-    used: Annotated[
-        bool,
-        Field(description="whether lists come from it now; else from the chain", examples=[True]),
-    ]
-
-
-class IndexStatus(Schema):
-    """The index beside the chain."""
-
-    state: Annotated[
-        Literal["none", "read", "left_alone"],
-        Field(
-            description="`left_alone`: it could not be read a moment ago, the service's log says "
-            "why, and lists come from the chain"
-        ),
-    ]
-    kept: Annotated[
-        bool,
-        Field(description="whether this service keeps it at the head itself", examples=[False]),
-    ]
-
-
-class DeploymentStatus(Schema):
+class DeploymentStatus(Response):
     """Where one deployment stands."""
 
     address: Eip55
     run: Annotated[str, Field(max_length=64, examples=["first"])]
-    stage: Literal["open", "registering", "finished"]
+    stage: StageName
     round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
     rounds: RoundNumber
     index: Annotated[
@@ -115,7 +47,7 @@ class DeploymentStatus(Schema):
     links: Links
 
 
-class RefusedManifest(Schema):
+class RefusedManifest(Response):
     """A manifest that is not served, and why."""
 
     manifest: Annotated[str, Field(max_length=400, examples=["runs/second/deployment.json"])]
@@ -125,7 +57,7 @@ class RefusedManifest(Schema):
     ]
 
 
-class Versions(Schema):
+class Versions(Response):
     """What is running."""
 
     package: Annotated[str, Field(examples=["0.1.0"])]
@@ -133,11 +65,15 @@ class Versions(Schema):
     compiler: Annotated[str, Field(description="of the contract", examples=["vyper 0.4.3"])]
 
 
-class StatusAnswer(Answer):
+class ServiceStatus(Response):
     """Chain, deployments, refused manifests and versions."""
 
     chain: ChainHead
-    deployments: tuple[DeploymentStatus, ...]
-    refused: tuple[RefusedManifest, ...]
+    deployments: list[DeploymentStatus]
+    refused: list[RefusedManifest]
     index: IndexStatus
     versions: Versions
+
+
+class StatusAnswer(Answer, ServiceStatus):
+    """Chain, deployments, refused manifests and versions."""

@@ -7,7 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.words import (
+from api.schemas.base import Schema
+from ledger.audit.codes import AuditOutcome, Step, StepOutcome
+from ledger.history.responses.fields import (
     BlockNumber,
     Client,
     Count,
@@ -15,10 +17,8 @@ from api.schemas.words import (
     Eip55,
     Links,
     Rfc3339,
-    Schema,
     UnixTime,
 )
-from ledger.audit.codes import AuditOutcome, Step, StepOutcome
 
 VERIFICATION_NAME = r"^[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}$"
 

@@ -15,7 +15,7 @@ from api.schemas.verifications import KeptReport, Verification, VerificationStat
 from api.verifications.process import ProcessResult, run_in_process
 from api.verifications.reports import ReportFolder, ReportsError
 from api.verifications.worker import run_task
-from ledger.history.facts.words import moment
+from ledger.history.serialise.values import time_of
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError
 
@@ -220,7 +220,7 @@ class Verifications:
             live = self._live[self._waiting.popleft()]
             now = int(time.time())
             self._change(
-                live, state=VerificationState.RUNNING, begun=now, begun_at=moment(now)["at"]
+                live, state=VerificationState.RUNNING, begun=now, begun_at=time_of(now)["at"]
             )
             self._keep(live.entry)
             return live
@@ -258,7 +258,7 @@ class Verifications:
             except ReportsError:
                 _log.exception("verification %s", name)
                 changes = {"state": VerificationState.STOPPED, "why": WhyNoVerdict.FAULT}
-        self._change(live, ended=now, ended_at=moment(now)["at"], **changes)
+        self._change(live, ended=now, ended_at=time_of(now)["at"], **changes)
         self._keep(live.entry)
         del self._live[name]
 
@@ -290,7 +290,7 @@ def _asked_now(asked: VerificationOrder) -> Verification:
         why=None,
         sequence=1,
         asked=now,
-        asked_at=moment(now)["at"],
+        asked_at=time_of(now)["at"],
         begun=None,
         begun_at=None,
         ended=None,

@@ -41,17 +41,17 @@ def show_round(home: Path, shown: int) -> None:
         home: of the run that is shown.
         shown: the round's number.
     """
-    from ledger.history.facts.rounds import explanation_facts
-    from ledger.history.facts.words import Told
+    from ledger.history.serialise.rounds import explanation
+    from ledger.history.serialise.values import RoundView
 
     where = Target(home, SHOWN_RUN)
     with where.reader() as chain:
         history = where.history(chain)
-        one = history.round(shown)
-        assert one is not None, "an audited round is on the chain"
-        facts = explanation_facts(Told.of(history, one))
+        round_ = history.round(shown)
+        assert round_ is not None, "an audited round is on the chain"
+        sentences = explanation(RoundView.of(history, round_))["sentences"]
     print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
-    for line in facts["sentences"]:
+    for line in sentences:
         print_prose(line)
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ledger.history.facts.rounds import line_facts
+from ledger.history.serialise.rounds import round_summary
 
 if TYPE_CHECKING:
-    from ledger.history.facts.words import Facts
+    from ledger.history.responses.rounds import DiscardedRounds, RoundSummary
     from ledger.history.source import HistorySource
 
 MAX_ROUNDS_PER_POLL = 100
@@ -36,12 +36,12 @@ class RoundNews:
     Attributes:
         kind: what.
         position: the last round that has ended and been told; from there a follower goes on.
-        facts: the round's line, or from which round on what was told is void.
+        response: the round's line, or the first round to be discarded.
     """
 
     kind: NewsKind
     position: int
-    facts: Facts
+    response: RoundSummary | DiscardedRounds
 
 
 @dataclass(slots=True)
@@ -70,13 +70,13 @@ class RoundFollower:
             if one.ended is None:
                 if self._opened < one.round:
                     self._opened = one.round
-                    facts = line_facts(history, one)
-                    events.append(RoundNews(NewsKind.ROUND_OPENED, self.position, facts))
+                    summary = round_summary(history, one)
+                    events.append(RoundNews(NewsKind.ROUND_OPENED, self.position, summary))
                 break
             self.position = one.round
             if one.ended.block_number > final_block:
                 self._blocks[one.round] = one.ended.block_hash
-            events.append(RoundNews(NewsKind.ROUND_ENDED, one.round, line_facts(history, one)))
+            events.append(RoundNews(NewsKind.ROUND_ENDED, one.round, round_summary(history, one)))
         self._forget(history, final_block)
         return events
 

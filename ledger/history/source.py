@@ -1,4 +1,4 @@
-"""The port behind which rounds are read: from a chain's own logs, or from an index of them."""
+"""The ports of a history: rounds from a chain or an index, and responses made here or remote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from ledger.history.participation import Participation, Tally
     from ledger.history.paths import DeploymentPath
     from ledger.history.queries import RoundPage, RoundQuery
+    from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
+    from ledger.history.responses.digests import DigestPage
+    from ledger.history.responses.rounds import Explanation, FullRound, RoundsPage
     from ledger.history.round import Round
+    from ledger.history.status import Order
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
     from ledger.storage.blobs import BlobReader
@@ -143,6 +147,39 @@ class HistorySource(Protocol):
             None if the transaction was not sent to the contract, but to an account with code of
             its own that called it: the signatures are then not to be had.
         """
+
+
+class History(Protocol):
+    """Responses about one deployment: made from its chain or an index, or read from a service."""
+
+    @property
+    def address(self) -> str:
+        """Of the contract, EIP-55."""
+
+    def rounds(
+        self, query: RoundQuery, limit: int, cursor: str | None, *, full: bool = False
+    ) -> RoundsPage:
+        """Return a page of rounds, each as a line or whole."""
+
+    def full_round(self, number: int) -> FullRound:
+        """Return a round with all its parts but the score vectors."""
+
+    def explanation(self, number: int) -> Explanation:
+        """Return a round in plain words."""
+
+    def clients(self, limit: int, cursor: str | None) -> ClientsPage:
+        """Return a page of clients, ascending."""
+
+    def client(self, client: int) -> OneClient:
+        """Return one client."""
+
+    def client_rounds(
+        self, client: int, order: Order, limit: int, cursor: str | None
+    ) -> ClientRoundsPage:
+        """Return a page of the rounds that a client took part in."""
+
+    def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestPage:
+        """Return a page of the places of a digest, the deployment's first."""
 
 
 class HistoryIndex(Protocol):

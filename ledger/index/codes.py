@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from ledger.history.participation import RoundRole, ScoresOutcome, UpdateOutcome
 from ledger.history.status import RoundStatus
@@ -42,3 +42,11 @@ class StorageComparison(IntEnum):
     NOT_YET = 0
     EQUAL = 1
     DIFFERENT = 2
+
+
+class IndexState(StrEnum):
+    """State of the index of a service: none, in use, or unused after a failure."""
+
+    NONE = "none"
+    READ = "read"
+    LEFT_ALONE = "left_alone"

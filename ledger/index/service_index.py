@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ledger.index.codes import IndexState
 from ledger.index.errors import IndexStaleError, NotIndexedError
 from ledger.index.index import Index
 
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from ledger.history.source import HistorySource, SourceUnusableError
     from ledger.index.index import Coverage
     from ledger.storage.blobs import BlobReader
-
-
-class IndexState(StrEnum):
-    """How the index beside a service stands."""
-
-    NONE = "none"
-    READ = "read"
-    LEFT_ALONE = "left_alone"
 
 
 LEFT_ALONE_SECONDS = 5.0

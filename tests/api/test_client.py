@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic_core import to_json
 
 from api.client.connection import ServiceProblemError
-from api.client.queries import Paging, RoundFilter
 from api.client.service import Service
 from api.schemas.verifications import Verification, VerificationRequest, VerificationState
 from ledger.audit.proofs.proof_document import read_proof
+from ledger.history.queries import RoundQuery, Span
+from ledger.history.responses.clients import ClientAnswer
+from ledger.history.responses.digests import DigestAnswer
+from ledger.history.responses.evidence import EvidenceAnswer
+from ledger.history.responses.rounds import (
+    AggregationAnswer,
+    CommitteeAnswer,
+    FullRoundAnswer,
+    RoundAnswer,
+    ScoresAnswer,
+    UpdatesAnswer,
+    VotesAnswer,
+)
+from ledger.history.responses.series import SeriesAnswer
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.protocol.errors import ServiceError
-from ledger.protocol.types import Digest
+from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import CLIENTS, ROUNDS, read
 
 if TYPE_CHECKING:
@@ -35,51 +50,57 @@ def service(client: httpx.Client) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def deployment(service: Service, address: str) -> RemoteDeployment:
-    (chain,) = service.chains().chains
-    return service.deployment(chain.name, address.lower())
+    (chain,) = service.chains()["chains"]
+    return service.deployment(chain["name"], address.lower())
 
 
 def test_every_answer_is_the_services_own(
     client: httpx.Client, root: str, service: Service, deployment: RemoteDeployment
 ) -> None:
-    decided = deployment.rounds(RoundFilter(status=RoundStatus.DECIDED)).rounds[0].round
-    one = f"{root}/rounds/{decided}"
-    model = deployment.whole().state.model
-    for told, path in (
+    decided = deployment.rounds(RoundQuery(status=RoundStatus.DECIDED))["rounds"][0]["round"]
+    one, part = f"{root}/rounds/{decided}", f"rounds/{decided}"
+    model = deployment.details()["state"]["model"]
+    answers: list[tuple[Any, str]] = [
         (service.status(), "/v1/status"),
         (service.deployments(root.split("/")[3]), root.rpartition("/")[0]),
-        (deployment.whole(), root),
+        (deployment.details(), root),
         (deployment.rounds(), f"{root}/rounds"),
         (deployment.rounds(full=True), f"{root}/rounds?full=true"),
-        (deployment.round(decided), one),
-        (deployment.round(decided, full=True), f"{one}?full=true"),
+        (deployment.read(RoundAnswer, part), one),
+        (deployment.full_round(decided), f"{one}?full=true"),
         (deployment.explanation(decided), f"{one}/explanation"),
-        (deployment.updates(decided), f"{one}/updates"),
-        (deployment.scores(decided, vectors=True), f"{one}/scores?include=vectors"),
-        (deployment.votes(decided), f"{one}/votes"),
-        (deployment.committee(decided), f"{one}/committee"),
-        (deployment.aggregation(decided), f"{one}/aggregation"),
-        (deployment.clients(Paging(3)), f"{root}/clients?limit=3"),
+        (deployment.read(UpdatesAnswer, f"{part}/updates"), f"{one}/updates"),
+        (
+            deployment.read(ScoresAnswer, f"{part}/scores", {"include": "vectors"}),
+            f"{one}/scores?include=vectors",
+        ),
+        (deployment.read(VotesAnswer, f"{part}/votes"), f"{one}/votes"),
+        (deployment.read(CommitteeAnswer, f"{part}/committee"), f"{one}/committee"),
+        (deployment.read(AggregationAnswer, f"{part}/aggregation"), f"{one}/aggregation"),
+        (deployment.clients(3), f"{root}/clients?limit=3"),
         (deployment.client(7), f"{root}/clients/7"),
         (deployment.client_rounds(7), f"{root}/clients/7/rounds"),
-        (deployment.evidence(), f"{root}/evidence"),
+        (deployment.read(EvidenceAnswer, "evidence"), f"{root}/evidence"),
         (deployment.series(), f"{root}/series"),
         (deployment.digest(Digest(bytes.fromhex(model[2:]))), f"{root}/digests/{model}"),
         (deployment.verifications.all(), f"{root}/verifications"),
-    ):
-        assert told.model_dump(mode="json") == client.get(path).json(), path
+    ]
+    for answer, path in answers:
+        assert json.loads(to_json(answer)) == client.get(path).json(), path
 
 
 def test_filters_and_pages_are_asked_for_by_name(
     client: httpx.Client, root: str, deployment: RemoteDeployment
 ) -> None:
-    oldest = Paging(2, order=Order.OLDEST)
-    first = deployment.rounds(paging=oldest)
-    assert [one.round for one in first.rounds] == [1, 2]
-    onward = deployment.rounds(paging=Paging(2, first.next_cursor, Order.OLDEST))
-    assert [one.round for one in onward.rounds] == [3, 4]
-    only = RoundFilter(client=3, role=AskedRole.SERVED, view_min=0, since_block=1, until=2**32 - 1)
-    found = [one.round for one in deployment.rounds(only).rounds]
+    oldest = RoundQuery(order=Order.OLDEST)
+    first = deployment.rounds(oldest, 2)
+    assert [one["round"] for one in first["rounds"]] == [1, 2]
+    onward = deployment.rounds(oldest, 2, first["next_cursor"])
+    assert [one["round"] for one in onward["rounds"]] == [3, 4]
+    only = RoundQuery(
+        client=ClientId(3), role=AskedRole.SERVED, blocks=Span(1), times=Span(None, 2**32 - 1)
+    )
+    found = [one["round"] for one in deployment.rounds(only)["rounds"]]
     asked = read(client, f"{root}/rounds", client=3, role="served", since_block=1)
     assert found == [one["round"] for one in asked["rounds"]]
 
@@ -96,7 +117,7 @@ def test_a_refusal_is_an_error_with_url_status_title_and_detail(
     deployment: RemoteDeployment,
 ) -> None:
     with pytest.raises(ServiceProblemError) as refused:
-        deployment.round(77)
+        deployment.full_round(77)
     assert refused.value.status == 404
     assert refused.value.type == "urn:cmfl:problem:round-not-found"
     assert str(refused.value).endswith(
@@ -119,13 +140,16 @@ def test_no_foreign_text_gets_into_a_path(service: Service, address: str) -> Non
 def test_an_answer_of_another_round_or_client_is_none(
     deployment: RemoteDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: list[Any] = [deployment.round(2), deployment.client(2), deployment.series()]
-    answers += [deployment.digest(Digest(b"\x5c" * 32))]
-    answers[2] = answers[2].model_copy(update={"status": answers[2].status[1:]})
-    by_kind = {type(one): one for one in answers}
+    series = deployment.series()
+    by_kind: dict[Any, Any] = {
+        FullRoundAnswer: deployment.full_round(2),
+        ClientAnswer: deployment.client(2),
+        SeriesAnswer: series | {"status": series["status"][1:]},
+        DigestAnswer: deployment.digest(Digest(b"\x5c" * 32)),
+    }
     monkeypatch.setattr("api.client.connection.Connection.read", lambda _, kind, *__: by_kind[kind])
     with pytest.raises(ServiceError, match="answers of round 2, not of round 1"):
-        deployment.round(1)
+        deployment.full_round(1)
     with pytest.raises(ServiceError, match="answers of client 2, not of client 1"):
         deployment.client(1)
     with pytest.raises(ServiceError, match=r"answers of digest 0x5c.*, not of digest 0x5d"):

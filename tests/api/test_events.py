@@ -155,8 +155,8 @@ def test_a_round_that_is_taken_back_is_said_and_told_again(
     monkeypatch.setattr(ChainHistory, "newest", without_last)
     (back,) = follower.look(history, final_block=0)
     assert (back.kind, back.position) == (NewsKind.TAKEN_BACK, ROUNDS - 1)
-    assert back.facts == {"from_round": ROUNDS}
+    assert back.response == {"from_round": ROUNDS}
     monkeypatch.undo()
     (again,) = follower.look(history, final_block=0)
-    assert (again.kind, again.facts) == (NewsKind.ROUND_ENDED, first[1].facts)
+    assert (again.kind, again.response) == (NewsKind.ROUND_ENDED, first[1].response)
     assert follower.look(history, final_block=2**40) == []

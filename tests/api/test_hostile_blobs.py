@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from api.settings import Settings
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.history.facts.scores import vector_facts
+from ledger.history.serialise.parts import score_vector
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs
@@ -41,7 +41,7 @@ def test_a_refused_vector_may_hold_what_is_no_distance() -> None:
         member_distances=np.array([], dtype=np.float64),
     )
     blobs = MemoryBlobs()
-    told, found = vector_facts(blobs, blobs.put(encode_vector(vector)))
+    told, found = score_vector(blobs, blobs.put(encode_vector(vector)))
     assert found
     assert told is not None
     assert told["round"] == str(2**64 - 1)
@@ -62,9 +62,9 @@ def test_a_refused_vector_may_hold_what_is_no_distance() -> None:
 @pytest.mark.parametrize("data", [b"", b"\x80", b"[/red]" * 30, b"x" * 100_001])
 def test_what_is_no_vector_is_null(data: bytes) -> None:
     blobs = MemoryBlobs()
-    told, _ = vector_facts(blobs, blobs.put(data))
+    told, _ = score_vector(blobs, blobs.put(data))
     assert told is None
-    assert vector_facts(MemoryBlobs(), blobs.put(data)) == (None, False)
+    assert score_vector(MemoryBlobs(), blobs.put(data)) == (None, False)
 
 
 def test_a_decision_that_an_account_with_code_carried_has_no_votes_to_show(

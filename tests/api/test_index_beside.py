@@ -16,13 +16,14 @@ from api.settings import Settings
 from clients.runs.existing_run import manifest_of
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.history.facts.clients import clients_facts
-from ledger.history.facts.rounds import page_facts
 from ledger.history.pinned_chain import HistoryService
 from ledger.history.queries import RoundQuery
+from ledger.history.serialise.clients import clients_page
+from ledger.history.serialise.rounds import rounds_page
 from ledger.history.status import AskedRole
+from ledger.index.codes import IndexState
 from ledger.index.database import Database
-from ledger.index.service_index import IndexState, ServiceIndex
+from ledger.index.service_index import ServiceIndex
 from ledger.index.tables import DEPLOYMENT, METADATA, PARTICIPATION, TOLD
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, ROUNDS, read, serving
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import httpx
     from sqlalchemy import Column, Table
 
-    from ledger.history.facts.words import Facts
     from ledger.history.source import HistorySource
 
 Spoil = Callable[[Path], None]
@@ -127,10 +127,10 @@ def test_status_says_how_far_the_index_is(
     assert bare["deployments"][0]["index"] is None
 
 
-def told_by(history: HistorySource) -> list[Facts]:
+def told_by(history: HistorySource) -> list[object]:
     walks = [RoundQuery("rounds"), RoundQuery("rounds", view_min=1)]
-    pages = [page_facts(history, history.page(walk, 4, None)) for walk in walks]
-    return [*pages, clients_facts(history, 5, None)]
+    pages = [rounds_page(history, history.page(walk, 4, None)) for walk in walks]
+    return [*pages, clients_page(history, 5, None)]
 
 
 def damaged(path: Path) -> None:

@@ -86,8 +86,8 @@ def test_a_killed_service_has_its_index_and_its_verifications_again(
         assert (told["verdict"], told["report"]) == (None, None)
         refused(client.get(lost["links"]["report"]), 404, "report-not-found")
         refused(client.delete(path), 409, "verification-over")
-        (chain,) = service.chains().chains
-        verifications = service.deployment(chain.name, address).verifications
+        (chain,) = service.chains()["chains"]
+        verifications = service.deployment(chain["name"], address).verifications
         again = verifications.begin()
         following = verifications.follow(again.verification, 0.05)
         wait_until(lambda: next(following).state is VerificationState.RUNNING)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from api.settings import Settings
 from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
-from ledger.history.facts.series import MOST_POINTS, told_rounds
+from ledger.history.serialise.series import MAX_POINTS, chart_points
 from tests.api.conftest import ROUNDS, deployments, read, serving
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def a_device(metrics: Path) -> None:
 
 
 def test_a_long_run_is_told_by_every_so_many_th_round_and_the_last() -> None:
-    assert told_rounds(0) == []
-    assert told_rounds(MOST_POINTS) == list(range(1, MOST_POINTS + 1))
-    assert told_rounds(2 * MOST_POINTS + 1)[-3:] == [3_997, 4_000, 4_001]
-    assert len(told_rounds(10**6)) <= MOST_POINTS + 1
+    assert chart_points(0) == []
+    assert chart_points(MAX_POINTS) == list(range(1, MAX_POINTS + 1))
+    assert chart_points(2 * MAX_POINTS + 1)[-3:] == [3_997, 4_000, 4_001]
+    assert len(chart_points(10**6)) <= MAX_POINTS + 1

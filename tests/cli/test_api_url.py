@@ -122,7 +122,7 @@ def test_runs_of_a_service_side_by_side(copy: Path) -> None:
 def test_a_list_that_is_longer_than_a_page_is_read_page_by_page(
     home: Path, api: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.client.queries.MOST_ENTRIES", 4)
+    monkeypatch.setattr("api.client.deployment.MAX_PAGE", 4)
     for asked in (("clients", "list", "--limit", 13), ("rounds", "list", "--limit", 5)):
         whole = succeeds(*asked, "--home", home, "--json").json
         paged = succeeds(*asked, *api, "--json").json

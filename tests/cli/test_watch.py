@@ -9,15 +9,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from api.client.connection import ServiceProblemError
 from api.schemas.federation import FederationAnswer
 from api.schemas.problems import Problem
-from api.schemas.words import example_of
 from api.settings import Settings
 from cli import watch
 from ledger.protocol.errors import ServiceError
 from tests.api.conftest import serving
+from tests.api.examples import example
 from tests.api.live_federation import live_federation
 from tests.cli.conftest import refusal
 
@@ -35,14 +36,14 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveFederation]:
 
 def answer(**changed: Any) -> FederationAnswer:
     """Return an answer of a service, with this of the open round changed."""
-    told = example_of(FederationAnswer)
+    told = example(FederationAnswer)
     told["open"] |= {"view": None, "late": []} | changed
-    return FederationAnswer.model_validate(told)
+    return TypeAdapter(FederationAnswer).validate_python(told)
 
 
 def test_each_stage_has_its_line() -> None:
     view = {"phase": "election", "number": 1, "primary": 7, "begins": 1.0, "ends": 2.0}
-    client = example_of(FederationAnswer)["open"]["clients"][0]
+    client = example(FederationAnswer)["open"]["clients"][0]
     late = client | {"late_since": 5.0, "awaited": [{"act": "reply", "due": 5.0}]}
     for changed, line in (
         ({"stage": "committing"}, "round 2: 1 of 1 committed, until block 17"),
@@ -66,7 +67,7 @@ def test_each_stage_has_its_line() -> None:
 
 
 def test_a_line_names_a_dozen_and_counts_the_rest() -> None:
-    client = example_of(FederationAnswer)["open"]["clients"][0]
+    client = example(FederationAnswer)["open"]["clients"][0]
     late = [client | {"client": i, "late_since": 5.0, "awaited": []} for i in range(14)]
     line = watch.line_of(answer(stage="collecting", late=list(range(14)), clients=late))
     assert line.endswith("11 () and 2 more")
@@ -142,7 +143,7 @@ def give_time(monkeypatch: pytest.MonkeyPatch, away: Away, sleep: Callable[[floa
 
 def asked(monkeypatch: pytest.MonkeyPatch, away: Away, poll: float) -> FederationAnswer:
     give_time(monkeypatch, away, away.sleep)
-    return watch._asked(away, poll)  # type: ignore[arg-type]
+    return watch._poll(away, poll)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("poll", [0.1, 1.0, 600.0])
@@ -162,7 +163,7 @@ def test_what_a_service_refuses_is_not_asked_again(monkeypatch: pytest.MonkeyPat
     class Refusing(Away):
         def federation(self) -> FederationAnswer:
             super().federation()
-            raise ServiceProblemError("at", 404, Problem.model_validate(example_of(Problem)))
+            raise ServiceProblemError("at", 404, Problem.model_validate(example(Problem)))
 
     refusing = Refusing(first=0)
     with pytest.raises(ServiceProblemError):
@@ -184,17 +185,19 @@ def watched(monkeypatch: pytest.MonkeyPatch, answers: list[FederationAnswer], **
 
 
 def finished() -> FederationAnswer:
-    return answer().model_copy(update={"stage": "finished", "open": None})
+    return {**answer(), "stage": "finished", "open": None}
 
 
 def test_a_chain_that_stands_still_is_said_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     still = answer(stage="collecting")
-    other = still.as_of.model_copy(update={"hash": "0x" + "11" * 32})
-    moved = still.model_copy(update={"as_of": other})
+    moved: FederationAnswer = {
+        **still,
+        "as_of": {**still["as_of"], "hash": "0x" + "11" * 32},
+    }
     out = watched(monkeypatch, [still, still, still, moved, moved, finished()])
-    number = still.as_of.number
+    number = still["as_of"]["number"]
     assert capsys.readouterr().err.count(f"no block for 60 s: {number} is the newest") == 2
     assert len(out.splitlines()) == 2
 

@@ -11,7 +11,6 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundStart
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.history.documents import Documents, missing_payloads, read_documents, read_run
-from ledger.history.facts.commitments import commitments_facts
 from ledger.history.participation import (
     RoundRole,
     ScoresOutcome,
@@ -19,6 +18,7 @@ from ledger.history.participation import (
     participation_of,
     participations,
 )
+from ledger.history.serialise.parts import commitments
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
 from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
@@ -97,7 +97,7 @@ def test_tells_an_open_round_and_none_that_has_not_opened(tmp_path: Path) -> Non
 def test_every_commitment_is_told_and_the_base_is_where_the_closing_block_cuts(honest: Run) -> None:
     # In round 2 a bystander commits in time, and another one after the closing block.
     one, _ = round_of(honest, 2)
-    told = commitments_facts(one)
+    told = commitments(one)
     blocks = [entry["block"] for entry in told]
     assert blocks[:-1] == [blocks[0]] * (len(told) - 1)
     assert blocks[-1] > blocks[0], "the last word came late"

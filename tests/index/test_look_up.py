@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from ledger.history.chain_history import ChainHistory
 from ledger.history.digests import DigestKind
-from ledger.history.facts.digests import digest_facts
+from ledger.history.serialise.digests import digest_page
 from ledger.history.source import TooLongError
 from ledger.index.index import Index
 from ledger.index.tables import DIGEST
@@ -136,12 +136,12 @@ def test_a_digest_that_stands_everywhere_is_told_page_by_page(
     index = Index(database.path or "")
     with index.reading() as reading:
         own = reading.history(honest.chain.genesis_hash, honest.ledger.address, NOBODYS_BLOBS)
-        cursor, rounds = None, list[int]()
+        cursor, rounds = None, list[int | None]()
         while True:
-            facts = digest_facts(own, same, 1_000, cursor)
-            assert len(facts["items"]) <= 1_000
-            rounds += [one["round"] for one in facts["items"]]
-            cursor = facts["next_cursor"]
+            page = digest_page(own, same, 1_000, cursor)
+            assert len(page["items"]) <= 1_000
+            rounds += [one["round"] for one in page["items"]]
+            cursor = page["next_cursor"]
             if cursor is None:
                 break
     assert rounds == list(range(1, 5_001))

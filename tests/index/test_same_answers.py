@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from ledger.chain.ports import NotServedError
 from ledger.history.chain_history import ChainHistory
 from ledger.history.cursors import CursorError
-from ledger.history.facts.clients import client_rounds_facts, clients_facts
-from ledger.history.facts.rounds import full_facts, page_facts
-from ledger.history.facts.words import Told
 from ledger.history.pages import read_page
 from ledger.history.participation import participations
 from ledger.history.queries import UNBOUNDED, RoundQuery, Span
+from ledger.history.serialise.clients import client_rounds_page, clients_page
+from ledger.history.serialise.rounds import full_round, rounds_page
+from ledger.history.serialise.values import RoundView
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.index.database import Database
 from ledger.index.errors import NotIndexedError
@@ -74,7 +74,7 @@ def test_rounds_come_back_as_the_chain_tells_them(
         assert true is not None
         assert own == true
         assert own.participants == true.participants, "who trains is remembered, not drawn"
-        assert full_facts(Told.of(history, own)) == full_facts(Told.of(recorded, true))
+        assert full_round(RoundView.of(history, own)) == full_round(RoundView.of(recorded, true))
 
 
 def test_there_is_no_round_that_has_not_opened(history: IndexedHistory) -> None:
@@ -100,7 +100,7 @@ def test_parts_come_back_as_they_were(history: IndexedHistory, recorded: ChainHi
 def test_clients_and_counts_are_the_chains(history: IndexedHistory, recorded: ChainHistory) -> None:
     assert history.registered() == recorded.registered()
     assert history.tally() == recorded.tally()
-    assert clients_facts(history, 4, None) == clients_facts(recorded, 4, None)
+    assert clients_page(history, 4, None) == clients_page(recorded, 4, None)
 
 
 def test_what_only_the_chain_has_is_asked_of_it(
@@ -138,8 +138,8 @@ def test_a_clients_rounds_are_found(
         assert read_page(history, walk, 10, None) == true
         found = search_page(history, walk, 10, None)
         assert found == history.page(walk, 10, None) == recorded.page(walk, 10, None) == true
-        expected = client_rounds_facts(recorded, client, found)
-        assert client_rounds_facts(history, client, found) == expected
+        expected = client_rounds_page(recorded, client, found)
+        assert client_rounds_page(history, client, found) == expected
 
 
 SPANS = st.one_of(
@@ -166,7 +166,7 @@ def test_every_walk_finds_the_same_rounds_page_by_page(
     begin = 1_700_000_000
     seconds = Span(*(None if s is None else begin + 10 * s for s in (times.first, times.last)))
     walk = RoundQuery("rounds", times=seconds, **asked)
-    assert page_facts(own, read_page(own, walk, limit, None)) == page_facts(
+    assert rounds_page(own, read_page(own, walk, limit, None)) == rounds_page(
         true, read_page(true, walk, limit, None)
     )
     expected = list(pages(read_page, true, walk, limit))

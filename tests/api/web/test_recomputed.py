@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.history.chain_history import ChainHistory
-from ledger.history.facts.rounds import full_facts
-from ledger.history.facts.words import Told
+from ledger.history.serialise.rounds import full_round
+from ledger.history.serialise.values import RoundView
 from ledger.protocol import encoding, merkle
 from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import ROUNDS, read, rounds_that_are
@@ -80,11 +80,11 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(page: Page, hon
     for number in range(1, fixed.rounds + 1):
         one = history.round(number)
         assert one is not None
-        told = full_facts(Told.of(history, one))
+        told = full_round(RoundView.of(history, one))
         checks = page.evaluate(CHECKED, [told, before, contract])
         wrong = [one for one in checks if one["outcome"] != "matches"]
         assert wrong == [], f"round {number}"
-        before = told["head"]
+        before = told["head"] or ""
         if number == 2:
             came = [one["client"] for one in told["parts"]["commitments"]]
             assert len(came) == told["committed"] + 2, "one stray in time, and one that is late"

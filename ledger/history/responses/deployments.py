@@ -1,24 +1,30 @@
-"""Answers about deployments."""
+"""Responses about chains and deployments."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.words import (
+from ledger.history.responses.fields import (
     Answer,
     BlockNumber,
     Count,
     Digest32,
     Eip55,
+    EnumLiteral,
     Links,
+    Response,
+    Rfc3339,
     RoundNumber,
-    Schema,
     SelectionForm,
+    StageName,
+    Uint,
+    UnixTime,
     one_of,
 )
 from ledger.protocol.rules import registry
+from ledger.protocol.types import Beacon, Quorum
 
 RunName = Annotated[str, Field(max_length=64, examples=["first"])]
 Millionths = Annotated[
@@ -26,7 +32,31 @@ Millionths = Annotated[
 ]
 
 
-class Sizes(Schema):
+class Chain(Response):
+    """A chain and its name in paths."""
+
+    name: Annotated[str, Field(max_length=90, examples=["131277322940537-5c5c5c5c"])]
+    chain_id: Annotated[Uint, Field(examples=["131277322940537"])]
+    genesis: Annotated[Digest32, Field(description="hash of block 0")]
+    links: Links
+
+
+class ChainHead(Chain):
+    """A chain and its newest block."""
+
+    number: BlockNumber
+    hash: Digest32
+    time: UnixTime
+    at: Rfc3339
+
+
+class ChainsAnswer(Answer):
+    """The chains that are served."""
+
+    chains: list[Chain]
+
+
+class Sizes(Response):
     """How many take part in a round."""
 
     clients: Annotated[Count, Field(description="K, registered clients", examples=[12])]
@@ -40,7 +70,7 @@ class Sizes(Schema):
     ]
 
 
-class DeploymentSummary(Schema):
+class DeploymentSummary(Response):
     """One deployment in the list."""
 
     address: Eip55
@@ -51,13 +81,17 @@ class DeploymentSummary(Schema):
     links: Links
 
 
-class DeploymentsAnswer(Answer):
+class DeploymentList(Response):
     """All deployments, by run."""
 
-    deployments: tuple[DeploymentSummary, ...]
+    deployments: list[DeploymentSummary]
 
 
-class ContractParameters(Schema):
+class DeploymentsAnswer(Answer, DeploymentList):
+    """All deployments, by run."""
+
+
+class ContractParameters(Response):
     """What the contract itself fixes, for ever."""
 
     aggregation_ppm: Millionths
@@ -71,19 +105,19 @@ class ContractParameters(Schema):
         Field(description="after which an undecided round may be abandoned", examples=[16]),
     ]
     replies: Annotated[Count, Field(description="that decide, beside the primary's request")]
-    beacon: Literal["none", "block"]
+    beacon: Annotated[Beacon, EnumLiteral("none", "block")]
     registry: Digest32
     initial_model: Digest32
 
 
-class SelectionStrategy(Schema):
+class SelectionStrategy(Response):
     """Which trainers enter the model: a rule by number and name."""
 
     number: Annotated[int, one_of(registry.SELECTIONS)]
     name: Annotated[str, one_of(rule.name for rule in registry.SELECTIONS.values())]
 
 
-class RunParameters(Schema):
+class RunParameters(Response):
     """What the run's configuration adds, from the blob that the contract names by digest."""
 
     active_ppm: Millionths
@@ -95,7 +129,7 @@ class RunParameters(Schema):
     distance: Annotated[str, one_of(registry.DISTANCES)]
     reference: Annotated[str, one_of(registry.REFERENCES)]
     threshold: Annotated[str, one_of(registry.THRESHOLDS)]
-    quorum: Literal["paper", "bft"]
+    quorum: Annotated[Quorum, EnumLiteral("paper", "bft")]
     server_rate: Annotated[float, Field(gt=0, examples=[1.0])]
     scores_checked: Annotated[
         bool, Field(description="whether members leave false scores out", examples=[True])
@@ -105,10 +139,10 @@ class RunParameters(Schema):
     ]
 
 
-class ContractState(Schema):
+class ContractState(Response):
     """The contract's storage at the block of `as_of`."""
 
-    stage: Literal["open", "registering", "finished"]
+    stage: StageName
     round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
     opened_block: BlockNumber
     seed: Digest32
@@ -119,8 +153,8 @@ class ContractState(Schema):
     commitments: Annotated[Digest32, Field(description="running digest of the open round's")]
 
 
-class DeploymentAnswer(Answer):
-    """One deployment: what is fixed, and where it stands."""
+class DeploymentDetails(Response):
+    """One deployment: its fixed parameters and its current state."""
 
     address: Eip55
     run: RunName
@@ -134,3 +168,7 @@ class DeploymentAnswer(Answer):
     ]
     state: ContractState
     links: Links
+
+
+class DeploymentAnswer(Answer, DeploymentDetails):
+    """One deployment: what is fixed, and where it stands."""

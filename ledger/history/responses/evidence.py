@@ -1,4 +1,4 @@
-"""Answers about what is held against clients."""
+"""Responses about evidence against clients."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.schemas.rounds import Base, IncidentEntry  # noqa: TC001 - pydantic reads them
-from api.schemas.words import (
+from ledger.history.responses.fields import (
     Answer,
     BlockNumber,
     Client,
@@ -15,14 +14,15 @@ from api.schemas.words import (
     Digest32,
     NextCursor,
     RefusalWhy,
+    Response,
     RoundNumber,
-    Schema,
     Signature65,
     StatementWhat,
 )
+from ledger.history.responses.rounds import Base, IncidentEntry
 
 
-class Statement(Schema):
+class Statement(Response):
     """One of two signed statements that exclude each other."""
 
     kind: Literal["Request", "Reply", "Scores"]
@@ -35,7 +35,7 @@ class Statement(Schema):
     signature: Signature65
 
 
-class Ban(Schema):
+class Ban(Response):
     """Two statements for one place, which the contract has verified."""
 
     block: BlockNumber
@@ -45,12 +45,12 @@ class Ban(Schema):
         Field(description="null where the call data are not to be had"),
     ]
     statements: Annotated[
-        tuple[Statement, ...] | None,
+        list[Statement] | None,
         Field(description="both; null where the call data are not to be had"),
     ]
 
 
-class RefusedClaim(Schema):
+class RefusedClaim(Response):
     """A signed score claim that does not count."""
 
     digest: Annotated[Digest32, Field(description="sha256 of the score vector's blob")]
@@ -61,7 +61,7 @@ class RefusedClaim(Schema):
     ]
 
 
-class EvidenceEntry(Schema):
+class EvidenceEntry(Response):
     """One thing that is held against a client in a round."""
 
     round: RoundNumber
@@ -72,9 +72,13 @@ class EvidenceEntry(Schema):
     incident: IncidentEntry | None
 
 
-class EvidenceAnswer(Answer):
-    """What is held against clients in the rounds of a page."""
+class EvidencePage(Response):
+    """Evidence against clients in the rounds of a page."""
 
-    evidence: tuple[EvidenceEntry, ...]
+    evidence: list[EvidenceEntry]
     scanned: Annotated[Count, Field(description="rounds that this page looked at")]
     next_cursor: NextCursor
+
+
+class EvidenceAnswer(Answer, EvidencePage):
+    """What is held against clients in the rounds of a page."""

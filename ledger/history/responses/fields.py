@@ -1,77 +1,57 @@
-"""The words that all answers are made of; each schema carries its own example.
+"""Field types that the responses share.
 
 256-bit integers are decimal strings, bytes 0x-hex, addresses EIP-55. A distance is a JSON number,
 which every reader parses to the same float64, and beside it its bit pattern as a decimal string.
+Positions, ranks and views count from 0.
 """
 
 from __future__ import annotations
 
-from enum import Enum
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
-from pydantic.fields import FieldInfo
+from pydantic import ConfigDict, Field, JsonValue
+from pydantic_core import core_schema
+from typing_extensions import TypedDict
 
+from ledger.history.participation import RoundRole, ScoresOutcome, UpdateOutcome
+from ledger.history.status import RoundStatus
 from ledger.protocol import digest_patterns
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from enum import IntEnum
+    from enum import IntEnum, StrEnum
 
-_DIGEST = "0x" + "5c" * 32
-_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-
-
-def example_of(schema: type[BaseModel]) -> dict[str, Any]:
-    """Return an example of a schema, put together from the examples of its fields.
-
-    Args:
-        schema: every field of it has an example, or is made of schemas that have.
-
-    Returns:
-        Plain data that the schema accepts.
-    """
-    return {name: _field_example(field) for name, field in schema.model_fields.items()}
+EXAMPLE_DIGEST = "0x" + "5c" * 32
+EXAMPLE_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 
 
-def _field_example(field: FieldInfo) -> Any:
-    return field.examples[0] if field.examples else _type_example(field.annotation)
+class Response(TypedDict):
+    """Base of all responses: no unknown fields, no NaN, no infinity."""
 
 
-def _type_example(kind: Any) -> Any:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        fields = [note for note in arguments[1:] if isinstance(note, FieldInfo) and note.examples]
-        return fields[0].examples[0] if fields else _type_example(arguments[0])  # type: ignore[index]
-    if origin in {Union, UnionType}:
-        return _type_example(next(part for part in arguments if part is not NoneType))
-    if origin in {list, tuple}:
-        return [_type_example(arguments[0])]
-    if origin is Literal:
-        return arguments[0]
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return example_of(kind)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return next(iter(kind)).value
-    raise TypeError(f"{kind} has no example")
+# mypy takes no assignment in the body of a TypedDict; pydantic reads it from the base.
+Response.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
 
 
-def _add_example(schema: dict[str, Any], kind: type[BaseModel]) -> None:
-    schema["examples"] = [example_of(kind)]
+class EnumLiteral:
+    """Describe an enum by its values in place, not as a schema of its own."""
+
+    def __init__(self, *values: str) -> None:
+        self._values = values
+
+    def __get_pydantic_core_schema__(
+        self, source: type[StrEnum], handler: Any
+    ) -> core_schema.CoreSchema:
+        del handler
+        values = self._values or [member.value for member in source]
+        return core_schema.no_info_after_validator_function(
+            source, core_schema.literal_schema(list(values))
+        )
 
 
-class Schema(BaseModel):
-    """Base of all answers: no unknown fields, no NaN, no infinity."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_add_example
-    )
-
-
-Digest32 = Annotated[str, Field(pattern=f"^{digest_patterns.PREFIXED}$", examples=[_DIGEST])]
+Digest32 = Annotated[str, Field(pattern=f"^{digest_patterns.PREFIXED}$", examples=[EXAMPLE_DIGEST])]
 """32 bytes as 0x-hex."""
 
 Signature65 = Annotated[
@@ -79,10 +59,7 @@ Signature65 = Annotated[
 ]
 """65 bytes r, s, v as 0x-hex."""
 
-Eip55 = Annotated[
-    str,
-    Field(pattern=r"^0x[0-9a-fA-F]{40}$", examples=[_ADDRESS]),
-]
+Eip55 = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$", examples=[EXAMPLE_ADDRESS])]
 """An address with its checksum in the case of its letters."""
 
 Uint = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$", examples=["4602678819172646912"])]
@@ -120,11 +97,19 @@ Bits = Annotated[
     ),
 ]
 
-Status = Literal["decided", "abandoned", "open"]
-"""How a round stands."""
+Status = Annotated[RoundStatus, EnumLiteral("decided", "abandoned", "open")]
 
-Phase = Literal["aggregation", "election"]
-"""What is voted on."""
+PhaseName = Literal["aggregation", "election"]
+
+StageName = Literal["open", "registering", "finished"]
+
+Role = Annotated[RoundRole, EnumLiteral()]
+
+TrainerOutcome = Annotated[UpdateOutcome, EnumLiteral()]
+
+MemberScores = Annotated[ScoresOutcome, EnumLiteral()]
+
+VoteName = Literal["Request", "Reply"]
 
 
 def name_of(code: IntEnum) -> str:
@@ -132,10 +117,10 @@ def name_of(code: IntEnum) -> str:
     return code.name.lower()
 
 
-def one_of(known: Iterable[int | str]) -> Any:
-    """Return a field that says which values there are; the first is its example."""
-    values: list[JsonValue] = [*known]
-    return Field(json_schema_extra={"enum": values}, examples=values[:1])
+def one_of(values: Iterable[int | str]) -> Any:
+    """Return a field that lists its values; the first is its example."""
+    listed: list[JsonValue] = [*values]
+    return Field(json_schema_extra={"enum": listed}, examples=listed[:1])
 
 
 def _codes(kind: type[IntEnum]) -> Any:
@@ -161,14 +146,11 @@ CommitmentWord = Annotated[
     Field(description="keccak256(client ‖ payload digest), on the chain; null without"),
 ]
 
-UpdateOutcome = Literal["accepted", "not_accepted", "dropped_out", "undecided"]
-"""What became of a trainer's update."""
-
 Links = Annotated[
     dict[str, str],
     Field(
         description="paths of what belongs to this, by name",
-        examples=[{"self": f"/v1/chains/131277322940537-5c5c5c5c/deployments/{_ADDRESS}"}],
+        examples=[{"self": f"/v1/chains/131277322940537-5c5c5c5c/deployments/{EXAMPLE_ADDRESS}"}],
     ),
 ]
 
@@ -181,42 +163,62 @@ NextCursor = Annotated[
 ]
 
 
-class DropoutWhy(Schema):
+class Page(Response):
+    """What every page of a list ends with."""
+
+    next_cursor: NextCursor
+
+
+class Code(Response):
+    """A code with its stable name; the classes below list the values."""
+
+    code: int
+    name: str
+
+
+class DropoutWhy(Response):
     """Why an active client has no usable update; the numbers are those of the round's record."""
 
     code: Annotated[int, _codes(DropoutReason)]
     name: Annotated[str, _names(DropoutReason)]
 
 
-class RefusalWhy(Schema):
+class RefusalWhy(Response):
     """Why a signed score vector does not count; the numbers are those of the round's record."""
 
     code: Annotated[int, _codes(RefusalReason)]
     name: Annotated[str, _names(RefusalReason)]
 
 
-class IncidentWhat(Schema):
+class IncidentWhat(Response):
     """What a member did wrong, or failed at; the numbers are those of the incidents document."""
 
     code: Annotated[int, _codes(IncidentKind)]
     name: Annotated[str, _names(IncidentKind)]
 
 
-class StatementWhat(Schema):
+class StatementWhat(Response):
     """What a client signed twice; the numbers are those of the contract's call."""
 
     code: Annotated[int, _codes(StatementKind)]
     name: Annotated[str, _names(StatementKind)]
 
 
-class SelectionForm(Schema):
+class SelectionForm(Response):
     """How the contract derives S_a from a ranking; the number is its constructor's."""
 
     code: Annotated[int, _codes(AcceptanceForm)]
     name: Annotated[str, _names(AcceptanceForm)]
 
 
-class AsOf(Schema):
+class Time(Response):
+    """A time as Unix seconds and as RFC 3339."""
+
+    time: UnixTime
+    at: Rfc3339
+
+
+class AsOf(Response):
     """The block that an answer speaks of: all of it was read as of this block."""
 
     number: BlockNumber
@@ -226,7 +228,7 @@ class AsOf(Schema):
     ]
 
 
-class Answer(Schema):
+class Answer(Response):
     """What every answer says about itself."""
 
     as_of: AsOf

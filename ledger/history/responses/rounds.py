@@ -1,12 +1,15 @@
-"""Answers about rounds and their parts."""
+"""Responses about rounds and their parts.
+
+Where a response exists with and without `as_of`, the one without is what `--json` prints.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.words import (
+from ledger.history.responses.fields import (
     Answer,
     Bits,
     BlockNumber,
@@ -19,20 +22,22 @@ from api.schemas.words import (
     Eip55,
     IncidentWhat,
     Links,
+    MemberScores,
     NextCursor,
     Payload,
-    Phase,
+    PhaseName,
     Place,
     RefusalWhy,
+    Response,
     Rfc3339,
     RoundNumber,
-    Schema,
     SelectionForm,
     Signature65,
     Status,
+    TrainerOutcome,
     Uint,
     UnixTime,
-    UpdateOutcome,
+    VoteName,
 )
 
 View = Annotated[int, Field(ge=0, lt=2**32, description="v, from 0", examples=[0])]
@@ -42,7 +47,7 @@ Base = Annotated[
 ]
 
 
-class EndBlock(Schema):
+class EndBlock(Response):
     """Where the chain holds a round's decision or abandonment."""
 
     number: BlockNumber
@@ -52,7 +57,7 @@ class EndBlock(Schema):
     at: Rfc3339
 
 
-class RoundSummary(Schema):
+class RoundSummary(Response):
     """One round in the list."""
 
     round: RoundNumber
@@ -68,7 +73,13 @@ class RoundSummary(Schema):
     links: Links
 
 
-class RecordPointer(Schema):
+class DiscardedRounds(Response):
+    """An event's notice that rounds were taken back by a reorganisation of the chain."""
+
+    from_round: RoundNumber
+
+
+class RecordPointer(Response):
     """The blob with what the decision rests on; the result that was voted on binds it."""
 
     digest: Digest32
@@ -77,7 +88,7 @@ class RecordPointer(Schema):
     ]
 
 
-class IncidentsPointer(Schema):
+class IncidentsPointer(Response):
     """The blob with what went wrong while voting; only the decision's sender names it."""
 
     digest: Digest32
@@ -86,14 +97,14 @@ class IncidentsPointer(Schema):
     ]
 
 
-class RoundPart(Answer):
-    """What every answer about one round says."""
+class RoundHeading(Response):
+    """First fields of every response about one round."""
 
     round: RoundNumber
     status: Status
 
 
-class RoundNumbers(Schema):
+class RoundNumbers(Response):
     """One round in numbers; its parts are linked."""
 
     round: RoundNumber
@@ -109,7 +120,7 @@ class RoundNumbers(Schema):
     ranked: Annotated[Count, Field(examples=[6])]
     accepted: Annotated[Count, Field(description="S_a", examples=[3])]
     banned: Annotated[
-        tuple[Client, ...],
+        list[Client],
         Field(description="in the round's course, with effect from the next on", examples=[[]]),
     ]
     base: Annotated[Base | None, Field(description="that both certificates name")]
@@ -129,7 +140,7 @@ class RoundNumbers(Schema):
     links: Links
 
 
-class Placed(Schema):
+class Placed(Response):
     """Where the ranking has an update; all null if it has not."""
 
     rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
@@ -141,7 +152,7 @@ class UpdateEntry(Placed):
     """One sampled trainer and what became of its update."""
 
     client: Client
-    outcome: UpdateOutcome
+    outcome: TrainerOutcome
     committed: Annotated[
         bool | None, Field(description="whether its commitment came in time", examples=[True])
     ]
@@ -152,14 +163,18 @@ class UpdateEntry(Placed):
     ]
 
 
-class UpdatesAnswer(RoundPart):
+class RoundUpdates(RoundHeading):
     """Every sampled trainer, ascending."""
 
-    updates: tuple[UpdateEntry, ...]
+    updates: list[UpdateEntry]
     record: RecordPointer | None
 
 
-class ScoredDistance(Schema):
+class UpdatesAnswer(Answer, RoundUpdates):
+    """Every sampled trainer, ascending."""
+
+
+class ScoredDistance(Response):
     """One distance of a score vector, as its member published it."""
 
     client: Client
@@ -169,7 +184,7 @@ class ScoredDistance(Schema):
     distance_bits: Bits
 
 
-class Vector(Schema):
+class Vector(Response):
     """A score vector, from its blob; one that is refused may be of anything."""
 
     round: Annotated[
@@ -177,11 +192,11 @@ class Vector(Schema):
     ]
     member: Client
     base: Base
-    trainers: tuple[ScoredDistance, ...]
-    members: tuple[ScoredDistance, ...]
+    trainers: list[ScoredDistance]
+    members: list[ScoredDistance]
 
 
-class ScoreClaim(Schema):
+class ScoreClaim(Response):
     """A member's signed claim of its score vector."""
 
     member: Client
@@ -198,29 +213,35 @@ class ScoreClaim(Schema):
     ]
 
 
-class ScoresBody(Schema):
+class ScoresBody(Response):
     """The signed score claims, as the round's record lists them."""
 
     base: Annotated[Base | None, Field(description="that every claim names")]
     clients: Annotated[
-        tuple[Client, ...],
+        list[Client],
         Field(description="with a usable update, ascending: the set that every claim names"),
     ]
     clients_digest: Annotated[Digest32 | None, Field(description="set digest of `clients`")]
-    claims: tuple[ScoreClaim, ...]
+    claims: list[ScoreClaim]
     left_out: Annotated[
         Count, Field(description="claims of an oversized record not shown", examples=[0])
     ]
     scores_root: Annotated[Digest32 | None, Field(description="over the counted claims")]
 
 
-class ScoresAnswer(RoundPart, ScoresBody):
+class RoundScores(ScoresBody, RoundHeading):
+    """The signed score claims of one round."""
+
+    record: RecordPointer | None
+
+
+class ScoresAnswer(ScoresBody, Answer, RoundHeading):
     """The signed score claims, as the round's record lists them."""
 
     record: RecordPointer | None
 
 
-class SignedPlace(Schema):
+class SignedPlace(Response):
     """A member of the committee and its signature."""
 
     place: Place
@@ -228,29 +249,29 @@ class SignedPlace(Schema):
     signature: Signature65
 
 
-class Certificate(Schema):
+class Certificate(Response):
     """One phase's proof, from the call data of `decide`: a request and a quorum of replies."""
 
-    phase: Phase
+    phase: PhaseName
     view: View
     base: Base
     set: Annotated[Digest32, Field(description="set digest of the clients voted on")]
     result: Annotated[Digest32, Field(description="as signed; the same in both phases")]
     primary: Annotated[SignedPlace, Field(description="signed EIP-712 `Request`")]
-    replies: Annotated[tuple[SignedPlace, ...], Field(description="signed EIP-712 `Reply`")]
+    replies: Annotated[list[SignedPlace], Field(description="signed EIP-712 `Reply`")]
 
 
-class EvidenceVote(Schema):
+class EvidenceVote(Response):
     """A signed vote that proves an incident."""
 
-    kind: Literal["Request", "Reply"]
+    kind: VoteName
     base: Base
     set: Digest32
     result: Digest32
     signature: Signature65
 
 
-class Opening(Schema):
+class Opening(Response):
     """What an aggregation result binds: keccak256 of its abi.encode is the result."""
 
     model: Digest32
@@ -262,33 +283,33 @@ class Opening(Schema):
     record: Digest32
 
 
-class IncidentEntry(Schema):
+class IncidentEntry(Response):
     """Something a member did wrong while voting, with its own signed votes as evidence."""
 
-    phase: Phase
+    phase: PhaseName
     view: View
     member: Client
     kind: IncidentWhat
-    votes: tuple[EvidenceVote, ...]
+    votes: list[EvidenceVote]
     opening: Annotated[
         Opening | None, Field(description="of a wrong proposal; null for other kinds")
     ]
 
 
-class VotesBody(Schema):
+class VotesBody(Response):
     """Both certificates, and what is said to have gone wrong on the way to them."""
 
     replies_needed: Annotated[
         Count, Field(description="equal replies that decide, beside the request", examples=[3])
     ]
     certificates: Annotated[
-        tuple[Certificate, ...] | None,
+        list[Certificate] | None,
         Field(
             description="null where the signatures are not in the contract's call data: an account "
             "with code of its own called it"
         ),
     ]
-    incidents: tuple[IncidentEntry, ...]
+    incidents: list[IncidentEntry]
     left_out: Annotated[
         Count, Field(description="incidents of an oversized document not shown", examples=[0])
     ]
@@ -297,11 +318,15 @@ class VotesBody(Schema):
     ]
 
 
-class VotesAnswer(RoundPart, VotesBody):
+class RoundVotes(VotesBody, RoundHeading):
+    """Both certificates of one round, and its incidents."""
+
+
+class VotesAnswer(VotesBody, Answer, RoundHeading):
     """Both certificates, and what is said to have gone wrong on the way to them."""
 
 
-class MemberEntry(Schema):
+class MemberEntry(Response):
     """A member by its place."""
 
     place: Place
@@ -309,7 +334,7 @@ class MemberEntry(Schema):
     address: Eip55
 
 
-class Refusal(Schema):
+class Refusal(Response):
     """Why a member's scores do not count."""
 
     reason: RefusalWhy
@@ -318,33 +343,33 @@ class Refusal(Schema):
     ]
 
 
-class Accusation(Schema):
+class Accusation(Response):
     """What the decision's sender says that a member did wrong while voting; bound by no vote."""
 
-    phase: Phase
+    phase: PhaseName
     view: View
     kind: IncidentWhat
 
 
-class Duties(Schema):
+class Duties(Response):
     """What a member did; all null or empty for a trainer."""
 
     scores: Annotated[
-        Literal["counted", "refused", "none", "unknown"] | None,
+        MemberScores | None,
         Field(description="what became of its scores; unknown without the round's record"),
     ]
-    refused: tuple[Refusal, ...]
+    refused: list[Refusal]
     voted: Annotated[
-        tuple[Phase, ...], Field(description="phases whose deciding certificate it signed")
+        list[PhaseName], Field(description="phases whose deciding certificate it signed")
     ]
     primary_of: Annotated[
-        tuple[Phase, ...],
+        list[PhaseName],
         Field(description="phases that were decided with it as the primary"),
     ]
-    incidents: tuple[Accusation, ...]
+    incidents: list[Accusation]
 
 
-class CommitteeMember(MemberEntry, Duties):
+class CommitteeMember(Duties, MemberEntry):
     """A member of the round's committee."""
 
     empty_seat: Annotated[
@@ -361,15 +386,19 @@ class CommitteeMember(MemberEntry, Duties):
     ]
 
 
-class CommitteeAnswer(RoundPart):
+class RoundCommittee(RoundHeading):
     """S_c of the round and of the next."""
 
-    committee: tuple[CommitteeMember, ...]
-    next_committee: tuple[MemberEntry, ...]
+    committee: list[CommitteeMember]
+    next_committee: list[MemberEntry]
     record: RecordPointer | None
 
 
-class Weight(Schema):
+class CommitteeAnswer(Answer, RoundCommittee):
+    """S_c of the round and of the next."""
+
+
+class Weight(Response):
     """p_k = n_k / Σ n_k, exactly and as the float64 that is used."""
 
     numerator: Annotated[Uint, Field(examples=["119"])]
@@ -377,7 +406,7 @@ class Weight(Schema):
     value: Annotated[float, Field(ge=0, le=1, examples=[0.3333333333333333])]
 
 
-class AcceptedUpdate(Schema):
+class AcceptedUpdate(Response):
     """One client of S_a."""
 
     client: Client
@@ -386,18 +415,18 @@ class AcceptedUpdate(Schema):
     weight: Weight
 
 
-class Threshold(Schema):
+class Threshold(Response):
     """The largest distance that is accepted, where the committee certifies one."""
 
     value: Distance | None
     bits: Bits
 
 
-class AggregationBody(Schema):
+class AggregationBody(Response):
     """What was aggregated; all null and empty unless decided."""
 
     form: SelectionForm
-    accepted: Annotated[tuple[AcceptedUpdate, ...], Field(description="S_a, in ranking order")]
+    accepted: Annotated[list[AcceptedUpdate], Field(description="S_a, in ranking order")]
     set: Annotated[Digest32 | None, Field(description="set digest of S_a")]
     threshold: Annotated[
         Threshold | None, Field(description="that the committee certified; null where it does not")
@@ -410,13 +439,19 @@ class AggregationBody(Schema):
     result: Annotated[Digest32 | None, Field(description="what the committee voted on")]
 
 
-class AggregationAnswer(RoundPart, AggregationBody):
+class RoundAggregation(AggregationBody, RoundHeading):
+    """What was aggregated in one round."""
+
+    record: RecordPointer | None
+
+
+class AggregationAnswer(AggregationBody, Answer, RoundHeading):
     """What was aggregated; all null and empty unless decided."""
 
     record: RecordPointer | None
 
 
-class CommitmentEntry(Schema):
+class CommitmentEntry(Response):
     """A commitment that a round took."""
 
     client: Client
@@ -424,19 +459,19 @@ class CommitmentEntry(Schema):
     block: Annotated[BlockNumber, Field(description="that holds it")]
 
 
-class RoundParts(Schema):
+class RoundParts(Response):
     """All parts of a round but the score vectors."""
 
     commitments: Annotated[
-        tuple[CommitmentEntry, ...],
+        list[CommitmentEntry],
         Field(
             description="in the chain's order, also of clients that are not active and after the "
             "closing block: the base follows from those up to that block, the head from all"
         ),
     ]
-    updates: tuple[UpdateEntry, ...]
-    committee: tuple[CommitteeMember, ...]
-    next_committee: tuple[MemberEntry, ...]
+    updates: list[UpdateEntry]
+    committee: list[CommitteeMember]
+    next_committee: list[MemberEntry]
     aggregation: AggregationBody
     scores: ScoresBody
     votes: VotesBody
@@ -448,26 +483,46 @@ class FullRound(RoundNumbers):
     parts: RoundParts
 
 
-class RoundAnswer(Answer, RoundNumbers):
+class FullRoundAnswer(RoundNumbers, Answer):
+    """One round whole."""
+
+    parts: RoundParts
+
+
+class RoundDetails(RoundNumbers):
+    """One round in numbers or whole."""
+
+    parts: RoundParts | None
+
+
+class RoundAnswer(RoundNumbers, Answer):
     """One round in numbers, and whole with `full=true`."""
 
     parts: Annotated[RoundParts | None, Field(description="null without `full=true`")]
 
 
-class ExplanationAnswer(RoundPart):
+class Explanation(RoundHeading):
     """One round in plain words."""
 
     sentences: Annotated[
-        tuple[str, ...],
+        list[str],
         Field(examples=[["Round 2 was decided, with 6 trainers and 4 members."]]),
     ]
 
 
-class RoundsAnswer(Answer):
-    """A page of rounds; with filters, one page looks at so many rounds at most."""
+class ExplanationAnswer(Answer, Explanation):
+    """One round in plain words."""
 
-    rounds: tuple[RoundSummary, ...] | tuple[FullRound, ...]
+
+class RoundsPage(Response):
+    """A page of rounds."""
+
+    rounds: list[RoundSummary] | list[FullRound]
     scanned: Annotated[
         Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
     ]
     next_cursor: NextCursor
+
+
+class RoundsAnswer(Answer, RoundsPage):
+    """A page of rounds; with filters, one page looks at so many rounds at most."""

@@ -1,13 +1,12 @@
-"""Answers about clients and the rounds that they took part in."""
+"""Responses about clients and the rounds that they took part in."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.rounds import Duties, EndBlock, Placed
-from api.schemas.words import (
+from ledger.history.responses.fields import (
     Answer,
     Client,
     CommitmentWord,
@@ -18,15 +17,17 @@ from api.schemas.words import (
     NextCursor,
     Payload,
     Place,
+    Response,
+    Role,
     RoundNumber,
-    Schema,
     Status,
+    TrainerOutcome,
     Uint,
-    UpdateOutcome,
 )
+from ledger.history.responses.rounds import Duties, EndBlock, Placed
 
 
-class ClientCounts(Schema):
+class ClientCounts(Response):
     """What a client did in the rounds that have ended, abandoned ones among them."""
 
     sampled: Annotated[Count, Field(description="rounds in which it was drawn as a trainer")]
@@ -62,8 +63,8 @@ class ClientEntry(ClientCounts):
     links: Links
 
 
-class Counted(Answer):
-    """What the counts are of."""
+class CountedRounds(Response):
+    """The rounds that the counts cover."""
 
     ended_rounds: Annotated[Count, Field(description="rounds that the counts are of")]
     records_missing: Annotated[
@@ -76,25 +77,33 @@ class Counted(Answer):
     ]
 
 
-class ClientsAnswer(Counted):
+class ClientsPage(CountedRounds):
     """A page of clients, ascending."""
 
-    clients: tuple[ClientEntry, ...]
+    clients: list[ClientEntry]
     next_cursor: NextCursor
 
 
-class ClientAnswer(Counted):
+class ClientsAnswer(Answer, ClientsPage):
+    """A page of clients, ascending."""
+
+
+class OneClient(CountedRounds):
     """One client."""
 
     client: ClientEntry
 
 
-class ClientRound(Placed, Duties):
+class ClientAnswer(Answer, OneClient):
+    """One client."""
+
+
+class ClientRound(Duties, Placed):
     """What one client was and did in one round."""
 
     round: RoundNumber
     status: Status
-    role: Literal["trainer", "member"]
+    role: Role
     place: Place | None
     empty_seat: Annotated[
         bool,
@@ -105,7 +114,7 @@ class ClientRound(Placed, Duties):
     ]
     commitment: CommitmentWord
     payload: Payload
-    outcome: Annotated[UpdateOutcome | None, Field(description="null for a member")]
+    outcome: Annotated[TrainerOutcome | None, Field(description="null for a member")]
     reason: Annotated[
         DropoutWhy | None, Field(description="why it has no usable update, if that is told")
     ]
@@ -117,11 +126,15 @@ class ClientRound(Placed, Duties):
     links: Links
 
 
-class ClientRoundsAnswer(Answer):
-    """A page of the rounds that a client took part in; one page looks at so many rounds at most."""
+class ClientRoundsPage(Response):
+    """A page of the rounds that a client took part in."""
 
-    rounds: tuple[ClientRound, ...]
+    rounds: list[ClientRound]
     scanned: Annotated[
         Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
     ]
     next_cursor: NextCursor
+
+
+class ClientRoundsAnswer(Answer, ClientRoundsPage):
+    """A page of the rounds that a client took part in; one page looks at so many rounds at most."""

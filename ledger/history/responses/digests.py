@@ -1,4 +1,4 @@
-"""Answers about where a digest stands."""
+"""Responses about the places where a digest is recorded."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.words import (
+from ledger.history.digests import DigestKind
+from ledger.history.responses.fields import (
     Answer,
     Client,
     Digest32,
     Links,
     NextCursor,
+    Response,
     RoundNumber,
-    Schema,
     name_of,
     one_of,
 )
-from ledger.history.digests import DigestKind
 
 _OF_A_DEPLOYMENT = [
     kind
@@ -26,7 +26,7 @@ _OF_A_DEPLOYMENT = [
 ]
 
 
-class DigestPlace(Schema):
+class DigestPlace(Response):
     """One place where a digest stands."""
 
     kind: Annotated[
@@ -41,12 +41,16 @@ class DigestPlace(Schema):
     links: Links
 
 
-class DigestAnswer(Answer):
+class DigestPage(Response):
     """A page of the places where a digest stands."""
 
     digest: Digest32
     items: Annotated[
-        tuple[DigestPlace, ...],
+        list[DigestPlace],
         Field(description="the deployment's first, then ascending by round; empty if nowhere"),
     ]
     next_cursor: NextCursor
+
+
+class DigestAnswer(Answer, DigestPage):
+    """A page of the places where a digest stands."""

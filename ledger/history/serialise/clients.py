@@ -1,0 +1,108 @@
+"""Clients with their counts, and one client's part in each round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.chain.addresses import checksum
+from ledger.history.cursors import decode_cursor, encode_cursor
+from ledger.history.serialise.parts import duties, ranking_entry
+from ledger.history.serialise.values import code_of, end_block, to_hex_or_none
+
+if TYPE_CHECKING:
+    from ledger.history.participation import Participation, Tally
+    from ledger.history.queries import RoundPage
+    from ledger.history.responses.clients import (
+        ClientEntry,
+        ClientRound,
+        ClientRoundsPage,
+        ClientsPage,
+        OneClient,
+    )
+    from ledger.history.round import Round
+    from ledger.history.source import HistorySource
+    from ledger.protocol.types import ClientId, RegisteredClient
+
+
+def clients_page(history: HistorySource, limit: int, cursor: str | None) -> ClientsPage:
+    """Return a page of clients, ascending.
+
+    Raises:
+        CursorError: the cursor belongs to another list.
+    """
+    registered = history.registered()
+    scope = repr(("clients", str(history.path)))
+    start = 0 if cursor is None else decode_cursor(cursor, scope, len(registered) - 1)
+    end = min(start + limit, len(registered))
+    tally = history.tally()
+    return {
+        "ended_rounds": tally.rounds,
+        "records_missing": tally.records_missing,
+        "clients": [_entry(history, registered, tally, index) for index in range(start, end)],
+        "next_cursor": encode_cursor(end, scope) if end < len(registered) else None,
+    }
+
+
+def one_client(history: HistorySource, client: ClientId) -> OneClient:
+    """Return one registered client."""
+    tally = history.tally()
+    return {
+        "ended_rounds": tally.rounds,
+        "records_missing": tally.records_missing,
+        "client": _entry(history, history.registered(), tally, client),
+    }
+
+
+def client_rounds_page(
+    history: HistorySource, client: ClientId, page: RoundPage
+) -> ClientRoundsPage:
+    """Return a page of the rounds that a client took part in."""
+    parts = zip(page.rounds, history.parts(client, page.rounds), strict=True)
+    return {
+        "rounds": [_client_round(history, *both) for both in parts],
+        "scanned": page.scanned,
+        "next_cursor": page.next_cursor,
+    }
+
+
+def _entry(
+    history: HistorySource, registered: tuple[RegisteredClient, ...], tally: Tally, client: int
+) -> ClientEntry:
+    own, counts = registered[client], tally.clients[client]
+    return {
+        "client": client,
+        "address": checksum(own.address),
+        "samples": str(own.samples),
+        "banned_in_round": own.banned_in or None,
+        "sampled": counts.sampled,
+        "ranked": counts.ranked,
+        "accepted": counts.accepted,
+        "dropped_out": counts.dropped_out,
+        "served": counts.served,
+        "scored": counts.scored,
+        "refused": counts.refused,
+        "voted": counts.voted,
+        "primary": counts.primary,
+        "incidents": counts.incidents,
+        "links": history.path.client_links(client),
+    }
+
+
+def _client_round(history: HistorySource, round_: Round, part: Participation) -> ClientRound:
+    return {
+        "round": round_.round,
+        "status": round_.status,
+        "role": part.role,
+        "place": part.place,
+        "empty_seat": part.empty_seat,
+        "committed": part.committed,
+        "commitment": to_hex_or_none(part.commitment),
+        "payload": to_hex_or_none(part.payload),
+        "outcome": part.outcome,
+        **ranking_entry(part),
+        "reason": None if part.dropout is None else code_of(part.dropout),
+        **duties(part),
+        "banned": part.banned,
+        "ended": end_block(history, round_),
+        "links": history.path.round_links(round_.round),
+    }

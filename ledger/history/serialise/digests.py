@@ -1,0 +1,67 @@
+"""The places of a digest in a deployment: round, client and kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.history.cursors import decode_cursor, encode_cursor
+from ledger.history.digests import DigestKind
+from ledger.history.serialise.values import to_hex
+
+if TYPE_CHECKING:
+    from ledger.history.digests import Occurrence
+    from ledger.history.responses.digests import DigestPage, DigestPlace
+    from ledger.history.source import HistorySource
+    from ledger.protocol.types import Digest
+
+LAST_POSITION = 2**32 - 1
+
+BLOB_KINDS = frozenset(
+    {
+        DigestKind.CONFIGURATION,
+        DigestKind.INITIAL_MODEL,
+        DigestKind.PAYLOAD,
+        DigestKind.SCORE_VECTOR,
+        DigestKind.MODEL,
+        DigestKind.RECORD,
+        DigestKind.INCIDENTS,
+    }
+)
+"""Kinds that are the sha256 of a file, as `sha256sum` prints it."""
+
+
+def digest_page(
+    history: HistorySource, digest: Digest, limit: int, cursor: str | None
+) -> DigestPage:
+    """Return a page of the places of a digest, the deployment's first, then by round.
+
+    Raises:
+        CursorError: the cursor belongs to another digest.
+        TooLongError: the history is too long to be searched without an index.
+    """
+    scope = repr(("digests", str(history.path), digest.hex()))
+    start = 0 if cursor is None else decode_cursor(cursor, scope, LAST_POSITION)
+    occurrences = history.occurrences(digest, start, limit + 1)
+    has_more = len(occurrences) > limit
+    return {
+        "digest": to_hex(digest),
+        "items": [_item(history, digest, occurrence) for occurrence in occurrences[:limit]],
+        "next_cursor": encode_cursor(start + limit, scope) if has_more else None,
+    }
+
+
+def _item(history: HistorySource, digest: Digest, occurrence: Occurrence) -> DigestPlace:
+    path = history.path
+    links = {"deployment": str(path)}
+    if occurrence.round is not None:
+        links["round"] = path.round_links(occurrence.round)["self"]
+    if occurrence.client is not None:
+        links["client"] = path.client_links(occurrence.client)["self"]
+    if occurrence.kind in BLOB_KINDS:
+        links["blob"] = f"/v1/blobs/{digest.hex()}"
+    return {
+        "kind": occurrence.kind.name.lower(),
+        "round": occurrence.round,
+        "client": occurrence.client,
+        "links": links,
+    }

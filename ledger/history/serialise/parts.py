@@ -1,0 +1,388 @@
+"""The parts of a round: commitments, updates, committee, aggregation, score claims and votes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.chain.ports import NotServedError
+from ledger.history.participation import members_of, trainers_of
+from ledger.history.serialise.values import (
+    code_of,
+    finite,
+    phase_name,
+    to_hex,
+    to_hex_or_none,
+)
+from ledger.protocol import encoding
+from ledger.protocol.consensus import primary_seat
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason, VoteKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ledger.history.participation import Participation
+    from ledger.history.responses import rounds as responses
+    from ledger.history.responses.fields import VoteName
+    from ledger.history.round import Round
+    from ledger.history.serialise.values import RoundView
+    from ledger.protocol.documents.incidents import Incident
+    from ledger.protocol.documents.record import RefusedScores, RoundRecord
+    from ledger.protocol.ledger_state import RoundDecided, SubmittedCertificate
+    from ledger.protocol.types import ClientId, Digest, SignedScores, SignedVote
+    from ledger.storage.blobs import BlobReader
+
+MAX_CLAIMS = 320
+MAX_INCIDENTS = 320
+
+
+def commitments(round_: Round) -> list[responses.CommitmentEntry]:
+    """Return the commitments of a round in the chain's order, so that base and head can be checked.
+
+    Clients that are not active are among them, and commitments after the closing block: the base
+    takes those up to that block, the head takes all.
+    """
+    return [
+        {"client": mined.client, "commitment": to_hex(mined.commitment), "block": mined.block}
+        for mined in round_.mined
+    ]
+
+
+def updates(view: RoundView) -> responses.RoundUpdates:
+    """Return every sampled trainer, ascending, and what became of its update."""
+    entries = [_update(part) for part in trainers_of(view.round, view.documents)]
+    return {**view.heading(), "updates": entries, "record": view.record()}
+
+
+def _update(part: Participation) -> responses.UpdateEntry:
+    assert part.outcome is not None, "every trainer has one"
+    return {
+        "client": part.client,
+        "outcome": part.outcome,
+        "committed": part.committed,
+        "commitment": to_hex_or_none(part.commitment),
+        "payload": to_hex_or_none(part.payload),
+        **ranking_entry(part),
+        "reason": None if part.dropout is None else code_of(part.dropout),
+    }
+
+
+def ranking_entry(part: Participation) -> responses.Placed:
+    """Return rank and distance of an update; all None if it is not ranked."""
+    bits = part.distance_bits
+    return {
+        "rank": part.rank,
+        "distance": None if bits is None else finite(encoding.float_from_bits(bits)),
+        "distance_bits": None if bits is None else str(bits),
+    }
+
+
+def committee(view: RoundView) -> responses.RoundCommittee:
+    """Return the members by their places, with what they did, and the next committee."""
+    following = view.round.end.next_committee if view.round.end else ()
+    return {
+        **view.heading(),
+        "committee": [
+            _member(view, place, part)
+            for place, part in enumerate(members_of(view.round, view.documents))
+        ],
+        "next_committee": [
+            {"place": place, "client": client, "address": view.address(client)}
+            for place, client in enumerate(following)
+        ],
+        "record": view.record(),
+    }
+
+
+def _member(view: RoundView, place: int, part: Participation) -> responses.CommitteeMember:
+    return {
+        "place": place,
+        "client": part.client,
+        "address": view.address(part.client),
+        "empty_seat": part.empty_seat,
+        "committed": part.committed,
+        "commitment": to_hex_or_none(part.commitment),
+        "payload": to_hex_or_none(part.payload),
+        "reason": None if part.dropout is None else code_of(part.dropout),
+        **duties(part),
+    }
+
+
+def duties(part: Participation) -> responses.Duties:
+    """Return the scores, votes and incidents of a member."""
+    return {
+        "scores": part.scores,
+        "refused": [refusal(entry) for entry in part.refused],
+        "voted": [phase_name(phase) for phase in part.voted],
+        "primary_of": [phase_name(phase) for phase in part.primary_of],
+        "incidents": [
+            {
+                "phase": phase_name(incident.phase),
+                "view": incident.view,
+                "kind": code_of(incident.kind),
+            }
+            for incident in part.incidents
+        ],
+    }
+
+
+def refusal(entry: RefusedScores) -> responses.Refusal:
+    """Return why scores do not count, and the client whose distance is false if that is why."""
+    is_false = entry.reason is RefusalReason.FALSE_DISTANCE
+    return {"reason": code_of(entry.reason), "named": entry.client if is_false else None}
+
+
+def aggregation(view: RoundView) -> responses.RoundAggregation:
+    """Return what was aggregated; all empty unless the round is decided."""
+    body = aggregation_body(view)
+    return {
+        **view.heading(),
+        "form": body["form"],
+        "accepted": body["accepted"],
+        "set": body["set"],
+        "threshold": body["threshold"],
+        "model": body["model"],
+        "updates_root": body["updates_root"],
+        "scores_root": body["scores_root"],
+        "ranking_digest": body["ranking_digest"],
+        "reveal": body["reveal"],
+        "record": view.record(),
+        "result": body["result"],
+    }
+
+
+def aggregation_body(view: RoundView) -> responses.AggregationBody:
+    """Return what was aggregated, without the round's heading and record."""
+    decided, form = view.round.decided, view.history.fixed.form
+    preimage = None if decided is None else decided.opening()
+    return {
+        "form": code_of(form),
+        "accepted": _accepted(view, decided.accepted if decided else ()),
+        "set": None if decided is None else to_hex(encoding.set_digest(decided.accepted)),
+        "threshold": None
+        if decided is None or form is not AcceptanceForm.WITHIN_THRESHOLD
+        else {
+            "value": finite(encoding.float_from_bits(decided.threshold_bits)),
+            "bits": str(decided.threshold_bits),
+        },
+        "model": None if preimage is None else to_hex(preimage.model),
+        "updates_root": None if preimage is None else to_hex(preimage.updates_root),
+        "scores_root": None if preimage is None else to_hex(preimage.scores_root),
+        "ranking_digest": None if preimage is None else to_hex(preimage.ranking_digest),
+        "reveal": None if preimage is None else to_hex(preimage.reveal),
+        "result": None if decided is None else to_hex(decided.result()),
+    }
+
+
+def _accepted(view: RoundView, accepted: tuple[ClientId, ...]) -> list[responses.AcceptedUpdate]:
+    """Return S_a in ranking order, with p_k = n_k / Σ n_k, exactly and as a float64."""
+    samples = [view.round.registry[client].samples for client in accepted]
+    total = sum(samples)
+    payloads = view.documents.payloads
+    return [
+        {
+            "client": client,
+            "rank": view.round.places[client][0],
+            "payload": to_hex_or_none(payloads.get(client)),
+            "weight": {"numerator": str(own), "denominator": str(total), "value": own / total},
+        }
+        for client, own in zip(accepted, samples, strict=True)
+    ]
+
+
+def scores(view: RoundView, *, with_vectors: bool = False) -> tuple[responses.RoundScores, bool]:
+    """Return the signed score claims, and whether every blob that they show was available."""
+    body, is_complete = scores_body(view, with_vectors=with_vectors)
+    return {**view.heading(), **body, "record": view.record()}, is_complete
+
+
+def scores_body(
+    view: RoundView, *, with_vectors: bool = False
+) -> tuple[responses.ScoresBody, bool]:
+    """Return the signed score claims without the round's heading; see `scores`."""
+    record, decided = view.documents.record, view.round.decided
+    claims = _claims(record) if record is not None else []
+    is_complete = True
+    shown: list[responses.ScoreClaim] = []
+    for signed, refused in claims[:MAX_CLAIMS]:
+        vector = None
+        if with_vectors:
+            vector, is_available = score_vector(view.history.blobs, signed.scores.digest)
+            is_complete = is_complete and is_available
+        shown.append(_claim(signed, refused, vector))
+    return {
+        "base": to_hex(decided.base) if decided else None,
+        "clients": list(record.clients) if record else [],
+        "clients_digest": to_hex(record.clients_digest) if record else None,
+        "claims": shown,
+        "left_out": len(claims) - len(shown),
+        "scores_root": to_hex(decided.scores_root) if decided else None,
+    }, is_complete
+
+
+def _claims(record: RoundRecord) -> list[tuple[SignedScores, RefusedScores | None]]:
+    """Return all claims of a record, each with its refusal if it has one."""
+    counted: list[tuple[SignedScores, RefusedScores | None]]
+    counted = [(signed, None) for signed in record.scores]
+    return counted + [(refused.signed, refused) for refused in record.refused]
+
+
+def _claim(
+    signed: SignedScores, refused: RefusedScores | None, vector: responses.Vector | None
+) -> responses.ScoreClaim:
+    why = None if refused is None else refusal(refused)
+    return {
+        "member": signed.scores.member,
+        "digest": to_hex(signed.scores.digest),
+        "signature": to_hex(signed.signature),
+        "counted": why is None,
+        "reason": None if why is None else why["reason"],
+        "named": None if why is None else why["named"],
+        "vector": vector,
+    }
+
+
+def score_vector(blobs: BlobReader, digest: Digest) -> tuple[responses.Vector | None, bool]:
+    """Return a score vector, and whether its blob was available.
+
+    Args:
+        blobs: where it should be.
+        digest: its sha256; a member may sign the digest of anything.
+    """
+    try:
+        data = blobs.get(digest, MAX_VECTOR_BYTES)
+    except BlobError:
+        return None, False
+    try:
+        vector = decode_vector(data)
+    except EncodingError:
+        return None, True
+    return {
+        "round": str(vector.round),
+        "member": vector.member,
+        "base": to_hex(vector.base),
+        "trainers": _distances(vector.trainers, vector.distances),
+        "members": _distances(vector.members, vector.member_distances),
+    }, True
+
+
+def _distances(
+    clients: Iterable[ClientId], distances: NDArray[np.float64]
+) -> list[responses.ScoredDistance]:
+    # The bits are those published: a refused vector may hold infinities and NaN.
+    published = zip(clients, distances.tolist(), distances.view("<u8").tolist(), strict=True)
+    return [
+        {"client": client, "distance": finite(distance), "distance_bits": str(bits)}
+        for client, distance, bits in published
+    ]
+
+
+def votes(view: RoundView) -> responses.RoundVotes:
+    """Return both certificates of a round and its incidents.
+
+    Returns:
+        `certificates` is None where the decision's call data cannot be had: an account with code
+        of its own called the contract from within another transaction.
+
+    Raises:
+        ChainError: the chain cannot be read, or has another transaction in its place.
+    """
+    return {**view.heading(), **votes_body(view)}
+
+
+def votes_body(view: RoundView) -> responses.VotesBody:
+    """Return certificates and incidents without the round's heading; see `votes`."""
+    incidents = view.documents.reported_incidents
+    return {
+        "replies_needed": view.history.fixed.replies,
+        "certificates": _certificates(view),
+        "incidents": [incident_entry(incident) for incident in incidents[:MAX_INCIDENTS]],
+        "left_out": max(0, len(incidents) - MAX_INCIDENTS),
+        "incidents_document": view.incidents(),
+    }
+
+
+def _certificates(view: RoundView) -> list[responses.Certificate] | None:
+    decided = view.round.decided
+    if decided is None:
+        return []
+    call = view.history.decision_call(view.round)
+    if call is None:
+        return None
+    return [
+        _certificate(view, phase, certificate, decided)
+        for phase, certificate in zip(Phase, call.certificates, strict=True)
+    ]
+
+
+def _certificate(
+    view: RoundView, phase: Phase, certificate: SubmittedCertificate, decided: RoundDecided
+) -> responses.Certificate:
+    members = view.round.committee
+    primary = primary_seat(view.round.seed, phase, certificate.view, len(members))
+    signers = [place for place in range(len(members)) if certificate.signers >> place & 1]
+    if len(signers) != len(certificate.replies):
+        raise NotServedError(
+            f"{len(certificate.replies)} signatures of {len(signers)} signers: "
+            "this is not the transaction that the contract took"
+        )
+    return {
+        "phase": phase_name(phase),
+        "view": certificate.view,
+        "base": to_hex(decided.base),
+        "set": to_hex(certificate.set_digest),
+        "result": to_hex(decided.result()),
+        "primary": _signed(members, primary, certificate.request),
+        "replies": [
+            _signed(members, place, reply)
+            for place, reply in zip(signers, certificate.replies, strict=True)
+        ],
+    }
+
+
+def _signed(members: tuple[ClientId, ...], place: int, signature: bytes) -> responses.SignedPlace:
+    return {"place": place, "client": members[place], "signature": to_hex(signature)}
+
+
+def incident_entry(incident: Incident) -> responses.IncidentEntry:
+    """Return an incident with the accused member's own signed votes."""
+    preimage = incident.opening
+    return {
+        "phase": phase_name(incident.phase),
+        "view": incident.view,
+        "member": incident.member,
+        "kind": code_of(incident.kind),
+        "votes": [_evidence_vote(signed) for signed in incident.votes],
+        "opening": None if preimage is None else _opening(preimage),
+    }
+
+
+def vote_name(kind: VoteKind) -> VoteName:
+    """Return the EIP-712 name of a vote's kind."""
+    return "Request" if kind is VoteKind.REQUEST else "Reply"
+
+
+def _evidence_vote(signed: SignedVote) -> responses.EvidenceVote:
+    return {
+        "kind": vote_name(signed.vote.kind),
+        "base": to_hex(signed.vote.base),
+        "set": to_hex(signed.vote.set_digest),
+        "result": to_hex(signed.vote.result),
+        "signature": to_hex(signed.signature),
+    }
+
+
+def _opening(preimage: encoding.ResultPreimage) -> responses.Opening:
+    return {
+        "model": to_hex(preimage.model),
+        "updates_root": to_hex(preimage.updates_root),
+        "scores_root": to_hex(preimage.scores_root),
+        "ranking_digest": to_hex(preimage.ranking_digest),
+        "threshold_bits": str(preimage.threshold_bits),
+        "reveal": to_hex(preimage.reveal),
+        "record": to_hex(preimage.record),
+    }
