@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.errors import ChainError
-from ledger.protocol.inputs import registry_with_bans
+from ledger.protocol.fold import registry_with_bans
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,6 @@ from ledger.actors.view import ChainView, empty_round_view
 from ledger.chain.finality.ancestry import AncestryCheck
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError, BlobUnreachableError
-from ledger.protocol.inputs import registry_with_bans
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.payload import Payload
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
-    from ledger.protocol.types import ClientId, Digest, RegisteredClient
+    from ledger.protocol.types import ClientId, Digest
 
 OVERSIZED_BYTES = 1 << 20
 """How large a payload may be if an update is smaller; one that is larger is as good as missing."""
@@ -68,10 +67,9 @@ class Observer:
         self._context = context
         self._published = PublishedBlobs() if published is None else published
         self._models = RunModels(context, self._published, self._state, remembers=remembers)
-        self._following = ContractFollower(
+        self._follower = ContractFollower(
             context.ledger, lineage or AncestryCheck(context.ledger.block)
         )
-        self._registered: tuple[RegisteredClient, ...] = ()
         self._listed: dict[tuple[int, EnvelopeKind], int] = {}
         self._unreachable: Counter[Digest] = Counter()
         self._seen: ChainView | None = None
@@ -100,30 +98,28 @@ class Observer:
         # One block for all that is read: final, and not before the contract is there.
         final_block = ledger.final_number(newest, self._context.finality_blocks)
         final_block = max(ledger.from_block, final_block)
-        followed = self._following.read(newest, final_block)
-        self.final, found = followed.state, followed.open_round
-        if found is None:
+        followed = self._follower.read(newest, final_block)
+        self.final, view = followed.storage, followed.open_round
+        if view is None:
             return None
-        # Nobody joins once a round has opened.
-        self._registered = self._registered or followed.folded.registry
         return ChainView(
             parameters=self._context.parameters,
             layout=self._context.layout,
             domain=self._context.domain,
-            registry=registry_with_bans(self._registered, found.bans),
-            round=found.opening.round,
-            seed=found.opening.seed,
-            committee=found.opening.committee,
-            opened_block=found.opening.opened_block,
+            registry=view.registry,
+            round=view.round,
+            seed=view.seed,
+            committee=view.committee,
+            opened_block=view.opened_block,
             final_block=final_block,
-            commitments=found.commitments,
+            commitments=view.mined,
         )
 
     def _state(self, block: int | None) -> LedgerSnapshot:
         """Return what the contract kept after a block, None for the newest."""
-        known = self._following.newest
-        if known is not None and known.final_block == block:
-            return known.state
+        followed = self._follower.newest
+        if followed is not None and followed.final_block == block:
+            return followed.storage
         return self._context.ledger.state(block)
 
     def opened(

@@ -14,10 +14,11 @@ from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.chain.contract.committee_ledger import LedgerSnapshot, RoundStart
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
     from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.fold import RoundStart
     from ledger.protocol.ledger_state import (
         ClientBanned,
         Deployment,

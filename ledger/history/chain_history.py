@@ -21,7 +21,7 @@ from ledger.history.pages import read_page
 from ledger.history.participation import Tally, lacks_record, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.history.source import TooLongError
-from ledger.protocol.inputs import registry_with_bans
+from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
 
 if TYPE_CHECKING:

@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.round import Round, RoundActivity
-from ledger.protocol.closing import MinedCommitment
-from ledger.protocol.inputs import registry_with_bans
+from ledger.protocol.fold import RoundStart, mined_commitments, registry_with_bans
 from ledger.protocol.ledger_state import (
     ClientBanned,
     RoundAbandoned,
     RoundDecided,
-    UpdatesCommitted,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.round_ledger import RoundHistory
     from ledger.history.round import RoundSizes
+    from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.types import RegisteredClient
 
 
@@ -66,7 +64,7 @@ class Past:
         found = self.ledger.outcomes(1, descending=True, to_block=self.to_block)
         if not found:
             return int(self.has_begun(self.ledger.opening(1, self.to_block)))
-        following = RoundStart.of(found[0])
+        following = RoundStart.of(found[0].event, found[0].block_number)
         if following is None:
             return 0
         return following.round if self.has_begun(following) else following.round - 1
@@ -108,7 +106,7 @@ class Past:
         for number in range(first, last + 1):
             ended = ends.get(number)
             found.append(Round(opening, self.sizes, registry, ended))
-            following = None if ended is None else RoundStart.of(ended)
+            following = None if ended is None else RoundStart.of(ended.event, ended.block_number)
             if following is None:
                 if number < last:
                     raise IncompleteLogsError(
@@ -148,11 +146,8 @@ def folded(events: Iterable[RecordedEvent]) -> tuple[RoundActivity, RecordedEven
     bans: list[RecordedEvent] = []
     ended: RecordedEvent | None = None
     for recorded in events:
+        commitments += mined_commitments(recorded.event, recorded.block_number)
         match recorded.event:
-            case UpdatesCommitted(_, clients, given):
-                block = recorded.block_number
-                pairs = zip(clients, given, strict=True)
-                commitments += [MinedCommitment(block, *pair) for pair in pairs]
             case ClientBanned():
                 bans.append(recorded)
             case RoundDecided() | RoundAbandoned():

@@ -13,9 +13,9 @@ from ledger.protocol.inputs import ParticipantCounts, Participants, participants
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import RoundStart
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.fold import RoundStart
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 

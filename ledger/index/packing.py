@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgpack
 
-from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.index.errors import IndexDamagedError
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.fold import RoundStart
 from ledger.protocol.ledger_state import (
     ClientBanned,
     Deployment,

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ledger.chain.contract.committee_ledger import RoundStart
-from ledger.chain.contract.folded_state import head_after_end
 from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.folding import folded
 from ledger.history.round import Round
 from ledger.protocol import encoding
+from ledger.protocol.fold import RoundStart, head_after
 from ledger.protocol.inputs import Participants
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -139,7 +138,7 @@ class Standing:
         found.commitments = encoding.commitments_chain(
             (mined.client, mined.commitment) for mined in folded(current.course)[0].commitments
         )
-        following = None if current.ended is None else RoundStart.of(current.ended)
+        following = None if current.ended is None else _following(current.ended)
         if following is not None:
             found._count(following)
         return found
@@ -197,10 +196,10 @@ class Standing:
 
     def _head_after(self, event: RoundDecided | RoundAbandoned) -> Digest:
         before = encoding.HeadContext(self.head, self.number, self.seed, self.commitments)
-        return head_after_end(before, event)
+        return head_after(before, event)
 
     def _open(self, recorded: RecordedEvent) -> None:
-        opening = RoundStart.of(recorded)
+        opening = RoundStart.of(recorded.event, recorded.block_number)
         assert opening is not None, "the event opens a round, or says that there is none"
         if self._count(opening):
             self.current = Events(opening)
@@ -231,6 +230,10 @@ class Standing:
                 f"block {recorded.block_number} is said to hold a {type(recorded.event).__name__} "
                 f"with {name} {_shown(found)}, where {_shown(true)} follows from the events before",
             )
+
+
+def _following(ended: RecordedEvent) -> RoundStart | None:
+    return RoundStart.of(ended.event, ended.block_number)
 
 
 def _shown(value: object) -> str:

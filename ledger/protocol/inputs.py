@@ -12,13 +12,12 @@ from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from ledger.protocol.closing import RoundClosing
-    from ledger.protocol.ledger_state import ClientBanned
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance import Layout
@@ -65,21 +64,6 @@ class Participants:
     def members(self) -> tuple[ClientId, ...]:
         """The members who may vote and score, by places."""
         return tuple(member for member in self.committee if member not in self.banned)
-
-
-def registry_with_bans(
-    registry: Sequence[RegisteredClient], bans: Iterable[ClientBanned]
-) -> tuple[RegisteredClient, ...]:
-    """Return the clients as registered, with the bans that the chain holds.
-
-    Args:
-        registry: all clients as registered.
-        bans: every ban.
-    """
-    found = list(registry)
-    for ban in bans:
-        found[ban.client] = replace(found[ban.client], banned_in=ban.round)
-    return tuple(found)
 
 
 def participants_of(

@@ -19,6 +19,7 @@ from tests.faults import times
 
 if TYPE_CHECKING:
     from ledger.chain.round_ledger import RoundHistory
+    from ledger.protocol.fold import LedgerView
 
 
 AFRESH = ["deployment", "recorded_in"]
@@ -49,6 +50,10 @@ class Reader:
     @staticmethod
     def _new(node: Node) -> ContractFollower:
         return ContractFollower(cast("RoundHistory", node), AncestryCheck(node.block))
+
+
+def banned_in(view: LedgerView) -> list[int]:
+    return [index for index, client in enumerate(view.registry) if client.banned_in]
 
 
 @pytest.fixture
@@ -91,8 +96,8 @@ def test_of_several_blocks_one_more_is_looked_at_and_only_their_own_logs(
     assert reader.node.asked == ["block", "state", "recorded_in"]
     assert found == reader.afresh()
     assert found.open_round is not None
-    assert [one.client for one in found.open_round.commitments] == [3]
-    assert [ban.client for ban in found.open_round.bans] == [5]
+    assert [one.client for one in found.open_round.mined] == [3]
+    assert banned_in(found.open_round) == [5]
 
 
 def test_the_next_round_begins_without_commitments_and_with_all_bans(
@@ -105,9 +110,9 @@ def test_the_next_round_begins_without_commitments_and_with_all_bans(
     found = reader.read()
     assert found == reader.afresh()
     assert found.open_round is not None
-    assert found.open_round.opening.round == 2
-    assert [one.client for one in found.open_round.commitments] == [4]
-    assert [ban.client for ban in found.open_round.bans] == [5]
+    assert found.open_round.round == 2
+    assert [one.client for one in found.open_round.mined] == [4]
+    assert banned_in(found.open_round) == [5]
 
 
 @pytest.mark.parametrize("what", ["commitment", "ban", "end"])
@@ -143,7 +148,7 @@ def test_a_newcomer_misses_a_ban_that_the_logs_lack(
     reader.node.last_log = None
     found = reader.read().open_round
     assert found is not None
-    assert [ban.client for ban in found.bans] == [3, 5]
+    assert banned_in(found) == [3, 5]
 
 
 @pytest.mark.parametrize("what", ["commitment", "ban", "end"])
@@ -197,7 +202,7 @@ def test_a_head_that_stands_on_another_block_has_everything_read_afresh(
     assert reader.node.asked == ["block", "state", *AFRESH]
     assert found == reader.afresh()
     assert found.open_round is not None
-    assert [one.client for one in found.open_round.commitments] == [4]
+    assert [one.client for one in found.open_round.mined] == [4]
 
 
 def test_a_node_that_takes_its_word_for_what_is_final_back_is_read_afresh(
@@ -211,7 +216,7 @@ def test_a_node_that_takes_its_word_for_what_is_final_back_is_read_afresh(
     found = reader.following.read(head, head.number - 2)
     assert reader.node.asked == ["state", *AFRESH]
     assert found.open_round is not None
-    assert found.open_round.commitments == ()
+    assert found.open_round.mined == ()
 
 
 def test_after_the_last_round_none_is_open(ledger: BranchingLedger, reader: Reader) -> None:
@@ -219,7 +224,7 @@ def test_after_the_last_round_none_is_open(ledger: BranchingLedger, reader: Read
         ledger.ban(client)
     ledger.end_round()
     found = reader.read()
-    assert found.state.stage is LedgerStage.FINISHED
+    assert found.storage.stage is LedgerStage.FINISHED
     assert found.open_round is None
     ledger.mine(1)
     assert reader.read().open_round is None

@@ -25,13 +25,8 @@ from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.documents.vector import decode_vector, encode_vector
 from ledger.protocol.encoding import commitment_of, keccak256, set_digest, sha256, vector_bytes
-from ledger.protocol.inputs import (
-    Evidence,
-    Inputs,
-    Participants,
-    participants_of,
-    registry_with_bans,
-)
+from ledger.protocol.fold import registry_with_bans
+from ledger.protocol.inputs import Evidence, Inputs, Participants, participants_of
 from ledger.protocol.judgement import (
     Judgement,
     compose_record,

@@ -15,7 +15,8 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import decode_vector
-from ledger.protocol.inputs import Participants, participants_of, registry_with_bans
+from ledger.protocol.fold import registry_with_bans
+from ledger.protocol.inputs import Participants, participants_of
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import MemoryBlobs
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from clients.runs.metrics import RoundMetrics
     from clients.runs.population import Population
     from clients.runs.run import Run
-    from ledger.chain.contract.committee_ledger import RoundStart
     from ledger.chain.ports import Receipt
     from ledger.protocol.documents.vector import ScoreVector
+    from ledger.protocol.fold import RoundStart
     from ledger.protocol.types import ClientId, Digest, Domain
 
 # Five members of twelve active clients: a quorum of three others leaves one member to spare.

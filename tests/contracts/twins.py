@@ -21,6 +21,7 @@ from ledger.chain.contract.event_logs import encode_log
 from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import majority
 from ledger.protocol.errors import Refusal
+from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
@@ -132,6 +133,7 @@ class Twins:
         domain = domain_of(deployment, chain.chain_id, contract, parent)
         self.most_compared = most_compared
         self.state = rounds.deployed(deployment, domain)
+        self.view = LedgerView.at_deployment(deployment)
         assert self.ledger.deployment() == deployment
         self._compare_logs(receipt.logs, (LedgerDeployed(domain.salt),))
         self.compare()
@@ -254,11 +256,24 @@ class Twins:
         assert found is refused, f"specification: {refused}, contract: {found}"
         self._compare_logs(logs, events)
         self.state = state
+        self._fold(events, block.number)
         self.compare()
         came = [type(event) for event in events] if refused is None else [refused]
         # A last batch opens the first round, too: one step, told by what comes of it.
         self.outcomes[came[-1].__name__] += 1
         return events if refused is None else refused
+
+    def _fold(self, events: Iterable[ledger_state.Event], block_number: int) -> None:
+        """Assert that the fold of the events is the specification's state."""
+        for event in events:
+            for name, expected in self.view.expected_fields(event).items():
+                assert getattr(event, name) == expected, name
+            self.view = self.view.after(event, block_number)
+        view, state = self.view, self.state
+        for name in ("stage", "round", "opened_block", "seed", "committee", "model", "head"):
+            assert getattr(view, name) == getattr(state, name), name
+        assert (view.registry, view.commitments) == (state.registry, state.commitments)
+        assert {mined.client for mined in view.mined} == state.committed
 
     def _compare_logs(self, logs: Sequence[Log], events: Sequence[ledger_state.Event]) -> None:
         # Byte for byte, so that no decoder passes over what it does not ask for.

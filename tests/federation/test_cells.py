@@ -12,8 +12,8 @@ import pytest
 
 from clients.testnet.local_network import clients_by_worker
 from clients.testnet.round_watch import WatchedRound
-from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.history.round import Round
+from ledger.protocol.fold import RoundStart
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Address, ClientId, Digest, RegisteredClient
 from tests.federation.cells import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import NO_DOCUMENTS, Documents
@@ -15,6 +14,7 @@ from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
+from ledger.protocol.fold import RoundStart
 from ledger.protocol.inputs import Participants
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, deployment_of
 from ledger.protocol.types import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
-from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundStart
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.history.documents import Documents, missing_payloads, read_documents, read_run
@@ -21,6 +21,7 @@ from ledger.history.participation import (
 from ledger.history.serialise.parts import commitments
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
+from ledger.protocol.fold import RoundStart
 from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs

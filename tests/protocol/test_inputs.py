@@ -13,9 +13,7 @@ from ledger.protocol.inputs import (
     Participants,
     distance_context,
     participants_of,
-    registry_with_bans,
 )
-from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection
 from ledger.protocol.types import ClientId
@@ -52,13 +50,6 @@ def test_who_is_banned_within_a_round_still_takes_part_in_it() -> None:
     later = participants_of(PENCIL, registry, 5, SEED, ids(0, 1, 2))
     assert later.banned == {1}
     assert 5 not in later.trainers
-
-
-def test_bans_are_written_beside_the_clients_that_they_are_of() -> None:
-    registry = registry_of(4)
-    bans = [ClientBanned(3, ClientId(2), SEED), ClientBanned(5, ClientId(0), SEED)]
-    assert [client.banned_in for client in registry_with_bans(registry, bans)] == [5, 0, 3, 0]
-    assert registry_with_bans(registry, []) == registry
 
 
 GOOD, SHORT = vector_bytes(f32(1.0, 2.0)), vector_bytes(f32(1.0))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.audit.proofs.head_path import DecisionLink
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement
 
 if TYPE_CHECKING:

@@ -134,7 +134,7 @@ def make_bundle(
     earlier = tuple(dict.fromkeys(event for event in events if event is not None))
     if not whole:
         first = 1 if None in events else min(event.round for event in earlier)
-        path = path_between(ledger, first, round_number, ground.config)
+        path = path_between(ledger, first, round_number)
         ground = replace(ground, path=path)
     opening = ledger.opening(round_number)
     assert opening is not None, "a round that has ended was opened"

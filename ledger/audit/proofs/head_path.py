@@ -8,82 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from ledger.protocol import encoding
-from ledger.protocol.ledger_state import (
-    ClientBanned,
-    RoundAbandoned,
-    RoundDecided,
-    UpdatesCommitted,
-)
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.fold import BanLink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from ledger.protocol.ledger_state import Event
-    from ledger.protocol.types import ClientId, Digest
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionLink:
-    """What a decision adds to the head.
-
-    Attributes:
-        round: t.
-        seed: seed_t.
-        commitments: the commitments digest when the decision ran.
-        accepted: set digest of S_a.
-        committee: set digest of the next committee.
-        result: what the committee voted on beside the sets.
-        votes: digest of how it voted.
-    """
-
-    round: int
-    seed: Digest
-    commitments: Digest
-    accepted: Digest
-    committee: Digest
-    result: Digest
-    votes: Digest
-
-    def follow(self, head: Digest) -> Digest:
-        """Return the head after it."""
-        before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
-        rest = self.accepted, self.committee, self.result, self.votes
-        return encoding.head_after_decision(before, *rest)
-
-
-@dataclass(frozen=True, slots=True)
-class AbandonmentLink:
-    """What a round without a decision adds to the head; `committee` is the drawn one's digest."""
-
-    round: int
-    seed: Digest
-    commitments: Digest
-    committee: Digest
-
-    def follow(self, head: Digest) -> Digest:
-        """Return the head after it."""
-        before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
-        return encoding.head_after_abandoned(before, self.committee)
-
-
-@dataclass(frozen=True, slots=True)
-class BanLink:
-    """What a ban adds to the head."""
-
-    round: int
-    client: ClientId
-
-    def follow(self, head: Digest) -> Digest:
-        """Return the head after it."""
-        return encoding.head_after_ban(head, self.round, self.client)
-
-
-EndLink: TypeAlias = DecisionLink | AbandonmentLink
-Link: TypeAlias = DecisionLink | AbandonmentLink | BanLink
+    from ledger.protocol.fold import EndLink, Link
+    from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True)
@@ -103,7 +34,7 @@ class HeadPath:
         """Every head on the way: the first one, and the one after each link."""
         found = [self.start]
         for link in self.links:
-            found.append(link.follow(found[-1]))
+            found.append(link.head_after(found[-1]))
         return tuple(found)
 
     def end_of(self, round_number: int) -> int | None:
@@ -130,40 +61,3 @@ class HeadPath:
     def bans(self) -> tuple[BanLink, ...]:
         """Return the bans on the way, oldest first."""
         return tuple(link for link in self.links if isinstance(link, BanLink))
-
-
-def links_of(seed: Digest, events: Iterable[Event]) -> Iterator[Link]:
-    """Yield what events add to the head.
-
-    Args:
-        seed: of the round that is open before the first of them.
-        events: of the contract, in the chain's order.
-    """
-    digest = NO_DIGEST
-    for event in events:
-        match event:
-            case UpdatesCommitted(_, clients, commitments):
-                for client, commitment in zip(clients, commitments, strict=True):
-                    digest = encoding.commitments_digest(digest, client, commitment)
-            case ClientBanned(number, client, _):
-                yield BanLink(number, client)
-            case RoundDecided() | RoundAbandoned():
-                yield _end(seed, digest, event)
-                seed, digest = event.next_seed, NO_DIGEST
-            case _:
-                pass
-
-
-def _end(seed: Digest, commitments: Digest, event: RoundDecided | RoundAbandoned) -> EndLink:
-    committee = encoding.set_digest(event.next_committee)
-    if isinstance(event, RoundAbandoned):
-        return AbandonmentLink(event.round, seed, commitments, committee)
-    return DecisionLink(
-        event.round,
-        seed,
-        commitments,
-        encoding.set_digest(event.accepted),
-        committee,
-        event.result(),
-        encoding.votes_digest(event.views, event.signers, event.incidents),
-    )

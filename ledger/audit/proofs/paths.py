@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.proofs import fields
 from ledger.audit.proofs.fields import hexed
-from ledger.audit.proofs.head_path import AbandonmentLink, BanLink, DecisionLink, HeadPath
+from ledger.audit.proofs.head_path import HeadPath
 from ledger.protocol.documents.fields import unsigned
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
 
 if TYPE_CHECKING:
-    from ledger.audit.proofs.head_path import Link
+    from ledger.protocol.fold import Link
 
 MAX_LINKS = 1_000_000
 _LINKS: dict[str, dict[str, type]] = {

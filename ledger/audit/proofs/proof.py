@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
-from ledger.protocol.inputs import participants_of, registry_with_bans
+from ledger.protocol.fold import registry_with_bans
+from ledger.protocol.inputs import participants_of
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import ClientBanned, deployment_of, domain_of
 from ledger.protocol.types import NO_DIGEST

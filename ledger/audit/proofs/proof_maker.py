@@ -6,13 +6,12 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ledger.audit.proofs.codes import ClientVerdict, ProvenRole
-from ledger.audit.proofs.head_path import HeadPath, links_of
+from ledger.audit.proofs.head_path import HeadPath
 from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment, RoundBasis
 from ledger.audit.proofs.statement import ClientStatement, derive_statement
 from ledger.audit.proofs.trust import bans_before, location_of
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.calls import CommitCall
-from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
@@ -24,6 +23,7 @@ from ledger.protocol.errors import (
     ConfigurationError,
     EncodingError,
 )
+from ledger.protocol.fold import LedgerView, RoundStart, links_of
 from ledger.protocol.judgement import update_leaves
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
 from ledger.protocol.types import Address
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.proof import EventLocation
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.protocol.ledger_state import Event
-    from ledger.protocol.types import ClientId, Digest
+    from ledger.protocol.ledger_state import Deployment, Event
+    from ledger.protocol.types import ClientId
     from ledger.storage.blobs import BlobReader
 
 LOG_BATCH_BLOCKS = 512
@@ -68,6 +68,7 @@ class _Rounds:
     """The rounds that one proof speaks of, each read once."""
 
     def __init__(self, ledger: CommitteeLedger) -> None:
+        self.deployment = ledger.deployment()
         self._ledger = ledger
         self._known: dict[int, _Round | None] = {}
 
@@ -82,7 +83,7 @@ class _Rounds:
     def _opening(self, number: int) -> RoundStart | None:
         before = self._known.get(number - 1)
         if before is not None and before.end is not None:
-            return RoundStart.of(before.end)
+            return RoundStart.of(before.end.event, before.end.block_number)
         return self._ledger.opening(number) if number > 0 else None
 
 
@@ -167,18 +168,14 @@ def _ground(
     Raises:
         ConfigurationError: the round has not opened.
     """
-    sizes = ledger.deployment()
+    sizes = rounds.deployment
     found = rounds.find(round_number) if 0 < round_number <= sizes.rounds else None
     if found is None or len(found.opening.committee) < sizes.members:
         raise ConfigurationError(f"round {round_number} has not opened (T = {sizes.rounds})")
     configuration = blobs.get(sizes.config, MAX_DOCUMENT_BYTES)
     decode_run(configuration)
     first = max(1, round_number - 1)
-    path = (
-        _whole_path(ledger, sizes.config)
-        if whole
-        else _path_between(rounds, first, round_number, sizes.config)
-    )
+    path = _whole_path(ledger, sizes) if whole else _path_between(rounds, first, round_number)
     return RoundBasis(
         chain_id=ledger.chain.chain_id,
         contract=Address(to_canonical(ledger.address)),
@@ -193,23 +190,22 @@ def _ground(
     )
 
 
-def path_between(ledger: CommitteeLedger, first: int, last: int, config: Digest) -> HeadPath:
+def path_between(ledger: CommitteeLedger, first: int, last: int) -> HeadPath:
     """Return the way from the head that a round opened with to the end of a later one.
 
     Args:
         ledger: the contract.
         first: the round that it begins with, from 1.
         last: the round with whose end it ends; with all so far while it is open.
-        config: digest of the configuration, the head that round 1 opens with.
 
     Raises:
         ChainError: the chain is unreachable or damaged.
     """
-    return _path_between(_Rounds(ledger), first, last, config)
+    return _path_between(_Rounds(ledger), first, last)
 
 
-def _path_between(rounds: _Rounds, first: int, last: int, config: Digest) -> HeadPath:
-    before, start = rounds.find(first - 1), config
+def _path_between(rounds: _Rounds, first: int, last: int) -> HeadPath:
+    before, start = rounds.find(first - 1), rounds.deployment.config
     if before is not None and before.end is not None:
         event = before.end.event
         assert isinstance(event, RoundDecided | RoundAbandoned), "no other event ends a round"
@@ -217,7 +213,8 @@ def _path_between(rounds: _Rounds, first: int, last: int, config: Digest) -> Hea
     found = map(rounds.find, range(first, last + 1))
     opened = [one for one in found if one is not None]
     events = [event for one in opened for event in one.until_its_end()]
-    return HeadPath(start, tuple(links_of(opened[0].opening.seed, events)))
+    view = replace(LedgerView.at_deployment(rounds.deployment), head=start)
+    return HeadPath(start, tuple(links_of(view.started(opened[0].opening), events)))
 
 
 def decision_of(event: RoundDecided) -> CommittedDecision:
@@ -249,7 +246,7 @@ def whole_path(ledger: CommitteeLedger) -> HeadPath:
     Raises:
         ChainError: the chain is unreachable or damaged.
     """
-    return _whole_path(ledger, ledger.deployment().config)
+    return _whole_path(ledger, ledger.deployment())
 
 
 def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> ClientProof:
@@ -273,11 +270,9 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
     return replace(proof, record=data, payload=None if proof.commitment is None else payload)
 
 
-def _whole_path(ledger: CommitteeLedger, config: Digest) -> HeadPath:
-    opening = ledger.opening(1)
-    if opening is None:
-        return HeadPath(config, ())
-    return HeadPath(config, tuple(links_of(opening.seed, _events(ledger))))
+def _whole_path(ledger: CommitteeLedger, deployment: Deployment) -> HeadPath:
+    links = links_of(LedgerView.at_deployment(deployment), _events(ledger))
+    return HeadPath(deployment.config, tuple(links))
 
 
 def _events(ledger: CommitteeLedger) -> Iterator[Event]:

@@ -22,13 +22,13 @@ from ledger.audit.proofs.comparisons import (
     shown,
 )
 from ledger.audit.proofs.ground import final_trust, verify_basis
-from ledger.audit.proofs.head_path import DecisionLink
 from ledger.audit.proofs.statement import derive_statement
 from ledger.audit.proofs.trust import TrustedContract
 from ledger.protocol import encoding, merkle
 from ledger.protocol.closing import MinedCommitment, round_closing
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import SignatureError
+from ledger.protocol.fold import DecisionLink
 from ledger.protocol.judgement import score_leaves
 from ledger.protocol.signing import recover, typed_digest
 from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, DropoutReason
@@ -39,12 +39,11 @@ if TYPE_CHECKING:
     from ledger.audit.codes import AuditOutcome
     from ledger.audit.proofs.codes import Caveat
     from ledger.audit.proofs.comparisons import Value
-    from ledger.audit.proofs.head_path import EndLink
     from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment
     from ledger.audit.proofs.statement import ClientStatement
     from ledger.audit.proofs.trust import Trusted
-    from ledger.chain.contract.committee_ledger import RoundStart
     from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.fold import EndLink, RoundStart
     from ledger.protocol.types import Digest
 
 

@@ -12,9 +12,10 @@ from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCo
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundStart
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Log
+    from ledger.protocol.fold import RoundStart
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import ClientId, Digest, Domain
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.fold import LedgerView, head_after
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -24,9 +26,15 @@ from ledger.protocol.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from ledger.protocol.ledger_state import BlockContext, Event, LedgerState
+
+_FOLDED = (
+    *("deployment", "stage", "round", "opened_block", "seed"),
+    *("committee", "model", "head", "registry", "commitments"),
+)
+"""Fields of a state that its events give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +72,24 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> Adopted:
             return Adopted(state)
         case ledger_state.ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
-            joined = tuple(encoding.registered_client(word) for word in words[:left])
-            return Adopted(replace(state, registry=state.registry + joined))
-        case ledger_state.LedgerOpened(_, seed, committee, model):
-            state = replace(
-                state, stage=ledger_state.LedgerStage.OPEN, round=1, seed=seed, model=model
-            )
-            state = replace(_padded(state), committee=_known(state, committee))
-            return Adopted(replace(state, opened_block=block_number, registry_rest=NO_DIGEST))
+            return Adopted(_folded(state, replace(event, words=words[:left]), block_number))
+        case ledger_state.LedgerOpened():
+            state = _folded(_padded(state), event, block_number)
+            state = replace(state, stage=LedgerStage.OPEN, round=1, registry_rest=NO_DIGEST)
+            return Adopted(replace(state, committee=_known(state, event.committee)))
         case ledger_state.UpdatesCommitted(number, clients, commitments):
-            taken = zip(clients, commitments, strict=True)
-            return Adopted(_committed(state, taken), number == state.round)
-        case ledger_state.ClientBanned(number, client, head):
-            return Adopted(_banned(state, client, head), number == state.round)
+            pairs = zip(clients, commitments, strict=True)
+            known = [pair for pair in pairs if pair[0] < state.deployment.clients]
+            clients, commitments = tuple(c for c, _ in known), tuple(digest for _, digest in known)
+            event = replace(event, clients=clients, commitments=commitments)
+            return Adopted(_folded(state, event, block_number), number == state.round)
+        case ledger_state.ClientBanned(number, _, head):
+            after = _folded(state, event, block_number)
+            return Adopted(replace(after, head=head), number == state.round)
         case _:
-            return Adopted(_opened(state, event, block_number), event.round == state.round)
+            after = _folded(replace(_padded(state), round=event.round), event, block_number)
+            after = replace(after, committee=_known(after, event.next_committee), head=event.head)
+            return Adopted(after, event.round == state.round)
 
 
 def mismatches(state: LedgerState, event: Event, block: BlockContext) -> Iterator[Mismatch]:
@@ -120,11 +131,13 @@ def _expected(
             client = ClientId(min(event.client, state.deployment.clients - 1))
             yield "round", state.round
             yield "client", client
-            yield "head", encoding.head_after_ban(state.head, state.round, client)
+            yield "head", head_after(_before(state), replace(event, client=client))
         case ledger_state.RoundDecided():
             yield from _expected_decision(state, event, block)
+        case ledger_state.RoundAbandoned():
+            yield from _expected_abandonment(state, event, block)
         case _:
-            yield from _expected_abandonment(state, block)
+            pass
 
 
 def _expected_opening(state: LedgerState, block: BlockContext) -> Iterator[tuple[str, object]]:
@@ -143,10 +156,7 @@ def _expected_decision(
     yield "round", state.round
     beacon = _beacon(state, block)
     yield "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
-    votes = encoding.votes_digest(event.views, event.signers, event.incidents)
-    sets = encoding.set_digest(event.accepted), encoding.set_digest(event.next_committee)
-    head = encoding.head_after_decision(_before(state), *sets, event.result(), votes)
-    yield "head", head
+    yield "head", head_after(_before(state), event)
     committee = state.committee
     if committee:
         places = (
@@ -156,7 +166,9 @@ def _expected_decision(
         yield "primaries", tuple(committee[place] for place in places)
 
 
-def _expected_abandonment(state: LedgerState, block: BlockContext) -> Iterator[tuple[str, object]]:
+def _expected_abandonment(
+    state: LedgerState, event: ledger_state.RoundAbandoned, block: BlockContext
+) -> Iterator[tuple[str, object]]:
     deployment = state.deployment
     seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
     banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
@@ -164,8 +176,7 @@ def _expected_abandonment(state: LedgerState, block: BlockContext) -> Iterator[t
     yield "round", state.round
     yield "next_seed", seed
     yield "next_committee", drawn
-    head = encoding.head_after_abandoned(_before(state), encoding.set_digest(drawn))
-    yield "head", head
+    yield "head", head_after(_before(state), replace(event, next_committee=drawn))
 
 
 def _beacon(state: LedgerState, block: BlockContext) -> Digest:
@@ -188,42 +199,13 @@ def _padded(state: LedgerState) -> LedgerState:
     return replace(state, registry=state.registry + (nobody,) * missing)
 
 
-def _committed(state: LedgerState, taken: Iterable[tuple[ClientId, Digest]]) -> LedgerState:
-    digest, committed = state.commitments, set(state.committed)
-    for client, commitment in taken:
-        if client < state.deployment.clients:
-            digest = encoding.commitments_digest(digest, client, commitment)
-            committed.add(client)
-    return replace(state, commitments=digest, committed=frozenset(committed))
-
-
-def _banned(state: LedgerState, client: ClientId, head: Digest) -> LedgerState:
-    registry = list(state.registry)
-    if client < len(registry):
-        registry[client] = replace(registry[client], banned_in=state.round)
-    return replace(state, registry=tuple(registry), head=head)
-
-
-def _opened(
-    state: LedgerState,
-    event: ledger_state.RoundDecided | ledger_state.RoundAbandoned,
-    block_number: int,
-) -> LedgerState:
-    deployment = state.deployment
-    is_last = event.round >= deployment.rounds
-    ended = isinstance(event, ledger_state.RoundAbandoned)
-    is_short = ended and len(event.next_committee) < deployment.members
-    return replace(
-        _padded(state),
-        stage=ledger_state.LedgerStage.FINISHED
-        if is_last or is_short
-        else ledger_state.LedgerStage.OPEN,
-        round=event.round if is_last else event.round + 1,
-        opened_block=block_number,
-        seed=event.next_seed,
-        committee=_known(state, event.next_committee),
-        model=event.model if isinstance(event, ledger_state.RoundDecided) else state.model,
-        head=event.head,
-        committed=frozenset(),
-        commitments=NO_DIGEST,
-    )
+def _folded(state: LedgerState, event: Event, block_number: int) -> LedgerState:
+    """Return the state after an event, by the fold; what no event gives stays as it is."""
+    view = LedgerView(**{name: getattr(state, name) for name in _FOLDED})
+    view = view.after(event, block_number)
+    committed = frozenset(mined.client for mined in view.mined)
+    starts = ledger_state.LedgerOpened, ledger_state.RoundDecided, ledger_state.RoundAbandoned
+    if not isinstance(event, starts):
+        committed |= state.committed
+    folded = {name: getattr(view, name) for name in _FOLDED}
+    return replace(state, committed=committed, **folded)

@@ -31,11 +31,11 @@ from ledger.chain.contract import abi
 from ledger.chain.contract.calls import AbandonCall, RegisterCall
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.contract.event_logs import decode_log
-from ledger.chain.contract.folded_state import FoldedState
 from ledger.chain.contract.plausibility import require_possible_event
+from ledger.chain.contract.storage_comparison import storage_difference
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
-from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError, Refusal
+from ledger.protocol.fold import LedgerView, mined_commitments
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ledger.audit.replay.transactions import RecordedTransaction
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.ledger_state import Event, LedgerState
     from ledger.protocol.types import Digest
 
@@ -77,14 +78,14 @@ class ReplayPosition:
     Attributes:
         state: the contract's state after them.
         believes_registry: whether clients were registered by a transaction that cannot be read.
-        folded: the state that the recorded events of a node alone lead to.
+        view: the state that the recorded events of a node alone lead to.
         is_from_calls: whether call data gave all of `state`, and no event had to be believed.
         is_confirmed: whether the newest recorded head follows from all that is recorded before.
     """
 
     state: LedgerState
     believes_registry: bool
-    folded: FoldedState
+    view: LedgerView
     is_from_calls: bool
     is_confirmed: bool
 
@@ -96,7 +97,7 @@ class ReplayPosition:
         """
         if self.is_from_calls and LedgerSnapshot.of(self.state) == snapshot:
             return None
-        return self.folded.difference(snapshot)
+        return storage_difference(self.view, snapshot)
 
 
 class Replay:
@@ -113,7 +114,7 @@ class Replay:
     def __init__(self, ledger: CommitteeLedger, state: LedgerState) -> None:
         self.state = state
         self.complete_to = ledger.from_block
-        self._folded = FoldedState.at_deployment(state.deployment)
+        self._view = LedgerView.at_deployment(state.deployment)
         self._is_confirmed = True
         self._is_from_calls = True
         self.believes_registry = False
@@ -146,7 +147,7 @@ class Replay:
 
     def reached(self) -> ReplayPosition:
         """Return where all that has been replayed leads to."""
-        places = self.state, self.believes_registry, self._folded
+        places = self.state, self.believes_registry, self._view
         return ReplayPosition(*places, self._is_from_calls, self._is_confirmed)
 
     def open_commitments(self) -> int:
@@ -207,11 +208,11 @@ class Replay:
                 require_possible_event(recorded, self.state.deployment)
             except ChainError:
                 continue  # it is said to be malformed where it is compared
-            self._folded = self._folded.after([recorded])
+            self._view = self._view.after(recorded.event, recorded.block_number)
             event = recorded.event
             if isinstance(event, RoundDecided | RoundAbandoned | ClientBanned):
                 heads.add(event.head)
-                self._is_confirmed = event.head == self._folded.snapshot.head
+                self._is_confirmed = event.head == self._view.head
                 if self._is_confirmed:
                     self.complete_to = transaction.block_number
         return heads
@@ -282,12 +283,10 @@ class Replay:
         """Collect what belongs to the open round, and yield it when it ends."""
         yield ReplayedEvent(transaction.block_number, before, event, call, transaction.hash)
         match event:
-            case UpdatesCommitted(_, clients, commitments):
-                self._open.commitments += [
-                    MinedCommitment(transaction.block_number, client, commitment)
-                    for client, commitment in zip(clients, commitments, strict=True)
-                    if client < before.deployment.clients
-                ]
+            case UpdatesCommitted():
+                mined = mined_commitments(event, transaction.block_number)
+                clients = before.deployment.clients
+                self._open.commitments += [one for one in mined if one.client < clients]
             case RoundDecided() | RoundAbandoned():
                 yield self._ended(before, event, transaction)
             case _:

@@ -13,8 +13,8 @@ from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError, TransactionRevertedError
 from ledger.protocol import encoding, ledger_state
-from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError
+from ledger.protocol.fold import RoundStart, mined_commitments
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt
+    from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.types import Domain, SignedCommitment
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
@@ -69,36 +70,6 @@ class LedgerSnapshot:
             registry_rest=state.registry_rest,
             commitments=state.commitments,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RoundStart:
-    """The start of a round.
-
-    Attributes:
-        round: t.
-        committee: S_c by seat; shorter than C if the ledger ended because too few clients were
-            left.
-        seed: seed_t.
-        opened_block: number of the block that opened the round.
-    """
-
-    round: int
-    committee: tuple[ClientId, ...]
-    seed: Digest
-    opened_block: int
-
-    @staticmethod
-    def of(recorded: RecordedEvent) -> RoundStart | None:
-        """Return the round that an event opened; None if it opened none."""
-        block = recorded.block_number
-        match recorded.event:
-            case ledger_state.LedgerOpened(_, seed, committee, _):
-                return RoundStart(1, committee, seed, block)
-            case ledger_state.RoundDecided() | ledger_state.RoundAbandoned() as event:
-                return RoundStart(event.round + 1, event.next_committee, event.next_seed, block)
-            case _:
-                return None
 
 
 class LedgerStorage:
@@ -302,18 +273,17 @@ class CommitteeLedger(LedgerStorage):
             recorded = self._logs(ended, round_number - 1, to_block)
         if not recorded:
             return None
-        return RoundStart.of(recorded[0])
+        return RoundStart.of(recorded[0].event, recorded[0].block_number)
 
     def commitments(
         self, round_number: int, to_block: int | None = None
     ) -> tuple[MinedCommitment, ...]:
         """Return the commitments of a round up to a block (None for the head), in chain order."""
-        mined: list[MinedCommitment] = []
-        for recorded in self._logs(["UpdatesCommitted"], round_number, to_block):
-            if isinstance(recorded.event, ledger_state.UpdatesCommitted):
-                pairs = zip(recorded.event.clients, recorded.event.commitments, strict=True)
-                mined += [MinedCommitment(recorded.block_number, *pair) for pair in pairs]
-        return tuple(mined)
+        return tuple(
+            mined
+            for recorded in self._logs(["UpdatesCommitted"], round_number, to_block)
+            for mined in mined_commitments(recorded.event, recorded.block_number)
+        )
 
     def events(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         """Return every event in a range of blocks, both ends included, in chain order."""

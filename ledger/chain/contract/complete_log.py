@@ -15,9 +15,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.folded_state import FoldedState
+from ledger.chain.contract.storage_comparison import require_complete, view_after
 from ledger.chain.offline import OfflineChain, matches_topics
 from ledger.chain.ports import ChainMovedError, NotServedError
+from ledger.protocol.fold import LedgerView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ class CompleteLog:
         self._lock = threading.Lock()
         self._block: Block | None = None
         self._logs: tuple[Log, ...] = ()
-        self._folded: FoldedState | None = None
+        self._view: LedgerView | None = None
 
     def up_to(self, ledger: CommitteeLedger, block: Block | None = None) -> CommitteeLedger:
         """Return a contract as of one block (None for the newest), with all of its events so far.
@@ -73,19 +74,19 @@ class CompleteLog:
             if verified != target and not _holds(chain, target):
                 return None
             return self._logs[: bisect_right(self._logs, target.number, key=_NUMBER)]
-        if verified is None or self._folded is None:
+        if verified is None or self._view is None:
             before: tuple[Log, ...] = ()
             first = ledger.from_block
-            folded = FoldedState.at_deployment(ledger.deployment())
+            view = LedgerView.at_deployment(ledger.deployment())
         else:
-            before, first, folded = self._logs, verified.number + 1, self._folded
+            before, first, view = self._logs, verified.number + 1, self._view
         new_logs = chain.logs(ledger.address, [], first, target.number)
         state = ledger.state(target.number)
         if not _holds(chain, target):
             return None
-        folded = folded.after(ledger.possible(new_logs))
-        folded.require(state, target.number, chain.node)
-        self._block, self._logs, self._folded = target, (*before, *new_logs), folded
+        view = view_after(view, ledger.possible(new_logs))
+        require_complete(view, state, target.number, chain.node)
+        self._block, self._logs, self._view = target, (*before, *new_logs), view
         return self._logs
 
 

@@ -7,12 +7,12 @@ from collections import defaultdict
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ledger.chain.contract.committee_ledger import LedgerSnapshot, RoundStart
+from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.chain.ports import Block
 from ledger.protocol import encoding
-from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError
+from ledger.protocol.fold import RoundStart, mined_commitments
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
@@ -27,6 +27,7 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.ledger_state import Deployment, Event, LedgerState
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
@@ -117,19 +118,16 @@ class MemoryHistory:
         recorded = self._openings.get(round_number)
         if recorded is None or not self._up_to([recorded], to_block):
             return None
-        return RoundStart.of(recorded)
+        return RoundStart.of(recorded.event, recorded.block_number)
 
     def commitments(
         self, round_number: int, to_block: int | None = None
     ) -> tuple[MinedCommitment, ...]:
         """Return the commitments of a round up to a block (None for the newest), oldest first."""
         return tuple(
-            MinedCommitment(recorded.block_number, client, commitment)
+            mined
             for recorded in self.round_events(round_number, to_block)
-            if isinstance(recorded.event, UpdatesCommitted)
-            for client, commitment in zip(
-                recorded.event.clients, recorded.event.commitments, strict=True
-            )
+            for mined in mined_commitments(recorded.event, recorded.block_number)
         )
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:

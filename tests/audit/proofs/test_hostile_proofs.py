@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.proofs.codes import ClientVerdict, StepName
-from ledger.audit.proofs.head_path import BanLink, HeadPath
+from ledger.audit.proofs.head_path import HeadPath
 from ledger.audit.proofs.proof import RecordedBan
 from ledger.audit.proofs.proof_document import as_dict, parse_document, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
@@ -22,6 +22,7 @@ from ledger.audit.proofs.statement import Weight, derive_statement
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.fold import BanLink
 from ledger.protocol.types import ClientId
 from tests.audit.proofs.mutations import FUZZ, changed, paths
 

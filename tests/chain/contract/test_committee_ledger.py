@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.contract import calls
-from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundStart
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.consensus import Certificate
 from ledger.protocol.errors import ChainError
+from ledger.protocol.fold import RoundStart
 from ledger.protocol.ledger_state import submitted_certificate
 from ledger.protocol.types import ClientId, Phase, SignedVote, VoteKind
 from tests.contracts import faults, support

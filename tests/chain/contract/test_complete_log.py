@@ -11,11 +11,12 @@ import pytest
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.complete_log import ATTEMPTS, CompleteLog, complete_ledger
 from ledger.chain.contract.deployment import deployment_for
-from ledger.chain.contract.folded_state import FoldedState
+from ledger.chain.contract.storage_comparison import storage_difference, view_after
 from ledger.chain.memory.memory_ledger import MemoryLedger
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256
+from ledger.protocol.fold import LedgerView, registry_with_bans
 from ledger.protocol.ledger_state import LedgerStage
 from tests.actors.branching import SHORT, BranchingLedger
 from tests.actors.support import DOMAIN, LAYOUT, registry_of
@@ -37,21 +38,21 @@ def events_of(run: Run) -> list[RecordedEvent]:
 
 
 def test_the_events_up_to_each_block_lead_to_the_state_after_it(honest: Run) -> None:
-    ledger, folded = honest.ledger, FoldedState.at_deployment(honest.ledger.deployment())
+    ledger, view = honest.ledger, LedgerView.at_deployment(honest.ledger.deployment())
     for number in range(ledger.from_block, honest.chain.head().number + 1):
-        folded = folded.after(ledger.recorded_in(number, number))
-        assert folded.difference(ledger.state(number)) is None
+        view = view_after(view, ledger.recorded_in(number, number))
+        assert storage_difference(view, ledger.state(number)) is None
     assert ledger.state().stage is LedgerStage.FINISHED
-    assert folded.registry == ledger.registry()
+    assert view.registry == registry_with_bans(ledger.registry(), ledger.bans())
 
 
 def test_no_single_event_can_be_left_out_or_come_twice(honest: Run) -> None:
     ledger, events = honest.ledger, events_of(honest)
     assert len({type(recorded.event) for recorded in events}) == 7
-    begin, state = FoldedState.at_deployment(ledger.deployment()), ledger.state()
+    begin, state = LedgerView.at_deployment(ledger.deployment()), ledger.state()
     for place in range(len(events)):
         for wrong in (events[:place] + events[place + 1 :], events[: place + 1] + events[place:]):
-            assert begin.after(wrong).difference(state) is not None
+            assert storage_difference(view_after(begin, wrong), state) is not None
 
 
 def test_a_registration_in_batches_is_counted_batch_by_batch() -> None:
@@ -60,17 +61,17 @@ def test_a_registration_in_batches_is_counted_batch_by_batch() -> None:
     document = RunDocument(parameters, registry_of(parameters), sha256(b"model"), LAYOUT, {})
     deployment, batches = deployment_for(document)
     ledger = MemoryLedger(deployment, DOMAIN)
-    folded = FoldedState.at_deployment(deployment)
-    assert folded.difference(ledger.state()) is not None, "the deployment has left a log"
-    folded = folded.after(ledger.recorded_in(1, 1))
-    assert folded.difference(ledger.state()) is None
+    view = LedgerView.at_deployment(deployment)
+    assert storage_difference(view, ledger.state()) is not None, "the deployment has left a log"
+    view = view_after(view, ledger.recorded_in(1, 1))
+    assert storage_difference(view, ledger.state()) is None
     assert len(batches) == 3
     for batch in batches:
         ledger.register_clients(batch.words, batch.rest)
         newest = ledger.newest_block().number
-        assert folded.difference(ledger.state()) is not None
-        folded = folded.after(ledger.recorded_in(newest, newest))
-        assert folded.difference(ledger.state()) is None
+        assert storage_difference(view, ledger.state()) is not None
+        view = view_after(view, ledger.recorded_in(newest, newest))
+        assert storage_difference(view, ledger.state()) is None
 
 
 def test_a_ledger_that_ends_for_want_of_clients_is_led_to_as_well() -> None:
@@ -79,10 +80,10 @@ def test_a_ledger_that_ends_for_want_of_clients_is_led_to_as_well() -> None:
         ledger.ban(client)
     ledger.end_round()
     ledger.ban(11)
-    folded = FoldedState.at_deployment(ledger.deployment())
-    folded = folded.after(ledger.recorded_in(0, ledger.newest_block().number))
+    view = LedgerView.at_deployment(ledger.deployment())
+    view = view_after(view, ledger.recorded_in(0, ledger.newest_block().number))
     assert ledger.state().stage is LedgerStage.FINISHED
-    assert folded.difference(ledger.state()) is None
+    assert storage_difference(view, ledger.state()) is None
 
 
 @dataclass

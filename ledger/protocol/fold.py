@@ -1,0 +1,332 @@
+"""The one fold of the contract's events into its state.
+
+Heads, and the running digest of a round's commitments, are chains of hashes. History, index,
+workers, audit and proofs recompute them here and never take them from an event, so events that lead
+to the contract's own state are complete, and nothing that a head commits to was altered.
+`rounds.py` specifies the same state from transactions; a property test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from ledger.protocol import encoding
+from ledger.protocol.closing import MinedCommitment
+from ledger.protocol.ledger_state import (
+    ClientBanned,
+    ClientsRegistered,
+    LedgerDeployed,
+    LedgerOpened,
+    LedgerStage,
+    RoundAbandoned,
+    RoundDecided,
+    UpdatesCommitted,
+)
+from ledger.protocol.types import NO_DIGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ledger.protocol.ledger_state import Deployment, Event
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
+
+_WITHOUT_BAN = (1 << 224) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStart:
+    """The start of a round.
+
+    Attributes:
+        round: t.
+        committee: S_c, by rank; shorter than C if too few clients are left: the ledger has ended.
+        seed: seed_t.
+        opened_block: the block that opened it.
+    """
+
+    round: int
+    committee: tuple[ClientId, ...]
+    seed: Digest
+    opened_block: int
+
+    @staticmethod
+    def of(event: Event, block_number: int) -> RoundStart | None:
+        """Return the round that an event opens, None for an event that opens none."""
+        match event:
+            case LedgerOpened(_, seed, committee, _):
+                return RoundStart(1, committee, seed, block_number)
+            case RoundDecided() | RoundAbandoned():
+                opened = event.round + 1
+                return RoundStart(opened, event.next_committee, event.next_seed, block_number)
+            case _:
+                return None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionLink:
+    """What a decision adds to the head.
+
+    Attributes:
+        round: t.
+        seed: seed_t.
+        commitments: the commitments digest when the decision ran.
+        accepted: set digest of S_a.
+        committee: set digest of the next committee.
+        result: aggregation result.
+        votes: `encoding.votes_digest`.
+    """
+
+    round: int
+    seed: Digest
+    commitments: Digest
+    accepted: Digest
+    committee: Digest
+    result: Digest
+    votes: Digest
+
+    def head_after(self, head: Digest) -> Digest:
+        """Return the head after it."""
+        before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
+        rest = self.accepted, self.committee, self.result, self.votes
+        return encoding.head_after_decision(before, *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonmentLink:
+    """What a round without a decision adds to the head; `committee` is the drawn one's digest."""
+
+    round: int
+    seed: Digest
+    commitments: Digest
+    committee: Digest
+
+    def head_after(self, head: Digest) -> Digest:
+        """Return the head after it."""
+        before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
+        return encoding.head_after_abandoned(before, self.committee)
+
+
+@dataclass(frozen=True, slots=True)
+class BanLink:
+    """What a ban adds to the head."""
+
+    round: int
+    client: ClientId
+
+    def head_after(self, head: Digest) -> Digest:
+        """Return the head after it."""
+        return encoding.head_after_ban(head, self.round, self.client)
+
+
+EndLink: TypeAlias = DecisionLink | AbandonmentLink
+Link: TypeAlias = DecisionLink | AbandonmentLink | BanLink
+HeadEvent: TypeAlias = RoundDecided | RoundAbandoned | ClientBanned
+"""The events that move the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """The contract's state, as far as its events give it.
+
+    Attributes:
+        deployment: what never changes.
+        stage: registering, open or finished.
+        round: t; 0 before the first.
+        opened_block: block in which the round opened.
+        seed: seed_t.
+        committee: S_c.
+        model: digest of w_t.
+        head: commits to the whole history.
+        registry: the clients registered so far, with their bans.
+        mined: commitments of the round, in chain order.
+        commitments: running digest of them.
+        batches: sizes of the registrations so far; the registry's digest is over batches.
+        deployments: how often the constructor has logged itself.
+    """
+
+    deployment: Deployment
+    stage: LedgerStage
+    round: int
+    opened_block: int
+    seed: Digest
+    committee: tuple[ClientId, ...]
+    model: Digest
+    head: Digest
+    registry: tuple[RegisteredClient, ...] = ()
+    mined: tuple[MinedCommitment, ...] = ()
+    commitments: Digest = NO_DIGEST
+    batches: tuple[int, ...] = ()
+    deployments: int = 0
+
+    @staticmethod
+    def at_deployment(deployment: Deployment) -> LedgerView:
+        """Return the state that the constructor leaves, before its own event."""
+        start = LedgerStage.REGISTERING, 0, 0, NO_DIGEST, ()
+        return LedgerView(deployment, *start, deployment.model, deployment.config)
+
+    @property
+    def before(self) -> encoding.HeadContext:
+        """What the next head extends."""
+        return encoding.HeadContext(self.head, self.round, self.seed, self.commitments)
+
+    def after(self, event: Event, block_number: int) -> LedgerView:
+        """Return the state after the next event.
+
+        Round, head and commitments follow from the events before it and from what is free in this
+        one; whether its own round and head agree is for `expected_fields` to say.
+
+        Args:
+            event: one that a contract of these sizes can log.
+            block_number: the block that holds it.
+        """
+        match event:
+            case LedgerDeployed():
+                return replace(self, deployments=self.deployments + 1)
+            case ClientsRegistered(_, words):
+                registered = tuple(map(encoding.registered_client, words))
+                batches = (*self.batches, len(words))
+                return replace(self, registry=self.registry + registered, batches=batches)
+            case LedgerOpened(_, seed, committee, model):
+                start = RoundStart(self.round + 1, committee, seed, block_number)
+                return replace(self, model=model).started(start, is_last=self._is_short(start))
+            case UpdatesCommitted():
+                return replace(
+                    self,
+                    mined=self.mined + mined_commitments(event, block_number),
+                    commitments=commitments_after(self.commitments, event),
+                )
+            case ClientBanned():
+                registry = registry_with_bans(self.registry, [replace(event, round=self.round)])
+                return replace(self, registry=registry, head=head_after(self.before, event))
+            case RoundDecided() | RoundAbandoned():
+                return self._ended(event, block_number)
+
+    def started(self, start: RoundStart, *, is_last: bool = False) -> LedgerView:
+        """Return the state in which a round starts.
+
+        Args:
+            start: of the round.
+            is_last: whether none is open from then on.
+        """
+        return replace(
+            self,
+            stage=LedgerStage.FINISHED if is_last else LedgerStage.OPEN,
+            round=start.round,
+            opened_block=start.opened_block,
+            seed=start.seed,
+            committee=start.committee,
+            mined=(),
+            commitments=NO_DIGEST,
+        )
+
+    def expected_fields(self, event: Event) -> dict[str, object]:
+        """Return the fields of the next event that follow from the events before it, by name.
+
+        A round that takes neither commitments nor an end is numbered 0.
+        """
+        open_round = self.round if self.stage is LedgerStage.OPEN else 0
+        match event:
+            case ClientsRegistered():
+                return {"first": len(self.registry)}
+            case LedgerOpened():
+                return {"config": self.deployment.config, "model": self.deployment.model}
+            case UpdatesCommitted():
+                return {"round": open_round}
+            case ClientBanned():
+                return {"round": self.round, "head": head_after(self.before, event)}
+            case RoundDecided() | RoundAbandoned():
+                return {"round": open_round, "head": head_after(self.before, event)}
+            case _:
+                return {}
+
+    def registry_digest(self, rest: Digest) -> Digest:
+        """Return the digest of all clients to register, given that of those who are missing yet."""
+        end = len(self.registry)
+        for size in reversed(self.batches):
+            batch = self.registry[end - size : end]
+            words = [encoding.registry_word(client) & _WITHOUT_BAN for client in batch]
+            rest, end = encoding.registry_digest(words, rest), end - size
+        return rest
+
+    def _is_short(self, start: RoundStart) -> bool:
+        return len(start.committee) < self.deployment.members
+
+    def _ended(self, event: RoundDecided | RoundAbandoned, block_number: int) -> LedgerView:
+        is_last = self.round >= self.deployment.rounds
+        number = self.round if is_last else self.round + 1
+        ended = replace(
+            self,
+            head=head_after(self.before, event),
+            model=event.model if isinstance(event, RoundDecided) else self.model,
+        )
+        start = RoundStart(number, event.next_committee, event.next_seed, block_number)
+        is_drawn = isinstance(event, RoundAbandoned)
+        return ended.started(start, is_last=is_last or (is_drawn and self._is_short(start)))
+
+
+def mined_commitments(event: Event, block_number: int) -> tuple[MinedCommitment, ...]:
+    """Return the commitments of an event with the block that holds them; of most events none."""
+    if not isinstance(event, UpdatesCommitted):
+        return ()
+    pairs = zip(event.clients, event.commitments, strict=True)
+    return tuple(MinedCommitment(block_number, *pair) for pair in pairs)
+
+
+def commitments_after(digest: Digest, event: UpdatesCommitted) -> Digest:
+    """Return the running digest of a round's commitments after an event."""
+    for client, commitment in zip(event.clients, event.commitments, strict=True):
+        digest = encoding.commitments_digest(digest, client, commitment)
+    return digest
+
+
+def link_of(before: encoding.HeadContext, event: HeadEvent) -> Link:
+    """Return what an event adds to the head.
+
+    Args:
+        before: head, round, seed and commitments before it.
+        event: of its own head and round nothing is taken.
+    """
+    if isinstance(event, ClientBanned):
+        return BanLink(before.round, event.client)
+    committee = encoding.set_digest(event.next_committee)
+    if isinstance(event, RoundAbandoned):
+        return AbandonmentLink(before.round, before.seed, before.commitments, committee)
+    return DecisionLink(
+        before.round,
+        before.seed,
+        before.commitments,
+        encoding.set_digest(event.accepted),
+        committee,
+        event.result(),
+        encoding.votes_digest(event.views, event.signers, event.incidents),
+    )
+
+
+def head_after(before: encoding.HeadContext, event: HeadEvent) -> Digest:
+    """Return the head after an event, as it follows from what was before and its other fields."""
+    return link_of(before, event).head_after(before.head)
+
+
+def links_of(view: LedgerView, events: Iterable[Event]) -> Iterator[Link]:
+    """Yield what events add to the head.
+
+    Args:
+        view: the state before them.
+        events: of the contract, in the chain's order.
+    """
+    for event in events:
+        if isinstance(event, HeadEvent):
+            yield link_of(view.before, event)
+        view = view.after(event, view.opened_block)
+
+
+def registry_with_bans(
+    registry: Sequence[RegisteredClient], bans: Iterable[ClientBanned]
+) -> tuple[RegisteredClient, ...]:
+    """Return clients with bans; a ban of a client that is not registered is passed over."""
+    clients = list(registry)
+    for ban in bans:
+        if ban.client < len(clients):
+            clients[ban.client] = replace(clients[ban.client], banned_in=ban.round)
+    return tuple(clients)
