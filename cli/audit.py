@@ -11,24 +11,13 @@ import typer
 
 from cli.console import AsJson, complain, print_json, print_line, progress
 from cli.exit_codes import FAILED, INCOMPLETE, WRONG
-from cli.options import (
-    DEFAULT_HOME,
-    Address,
-    Api,
-    ApiTimeout,
-    ApiTokenFile,
-    BlobsAt,
-    ChainId,
-    Head,
-    HomeFolder,
-    RpcUrl,
-    RunName,
-)
-from cli.remote import API_SECONDS, RemoteService
-from cli.target import Target
+from cli.option_groups import expand_groups
+from cli.options import Head
+from cli.source_options import EvidenceOptions
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from cli.target import Target
     from ledger.audit.audit_options import AuditWorkers
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
@@ -37,16 +26,9 @@ MOST_JOBS = 256
 MOST_UNASKED = 4
 
 
+@expand_groups
 def audit(
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    blobs: BlobsAt = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    api_timeout: ApiTimeout = API_SECONDS,
+    source: EvidenceOptions,
     head: Head = None,
     strict: Annotated[
         bool,
@@ -88,8 +70,7 @@ def audit(
 
     if report is not None:
         _require_writable(report)
-    remote = RemoteService.of(api, api_token_file, api_timeout)
-    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
+    where = source.target()
     where.require_chain_of_its_own()
     earlier = None if since is None else _earlier(since)
     result = _audited(where, _Wish(head, strict, earlier, jobs))

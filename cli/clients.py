@@ -6,29 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.console import (
-    AsCsv,
-    AsJson,
-    print_csv,
-    print_line,
-    print_table,
-    shortened,
-)
+from cli.console import AsCsv, AsJson, print_csv, print_line, print_table, shortened
 from cli.history import open_history, print_response
-from cli.options import (
-    DEFAULT_HOME,
-    Address,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    Cursor,
-    HomeFolder,
-    Limit,
-    RpcUrl,
-    RunName,
-)
-from cli.remote import RemoteService
-from cli.target import Target
+from cli.option_groups import expand_groups
+from cli.options import Cursor, Limit
+from cli.source_options import HistoryOptions
 from ledger.history.status import Order
 
 if TYPE_CHECKING:
@@ -43,16 +25,11 @@ _ROUND = ("round", "status", "role", "committed", "rank", "distance", "outcome",
 
 
 @app.command("list")
+@expand_groups
 def list_clients(
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
+    source: HistoryOptions,
     limit: Limit = 1000,
     cursor: Cursor = None,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
@@ -60,8 +37,7 @@ def list_clients(
 
     A ban counts from the round after the one in which it was recorded.
     """
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    target = source.target()
     with open_history(target) as history:
         page = history.clients(limit, cursor)
     if json:
@@ -83,20 +59,14 @@ def list_clients(
 
 
 @app.command("show")
+@expand_groups
 def show(
+    source: HistoryOptions,
     client: Client,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
     """Show one client: its address and samples, and what it did so far."""
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    target = source.target()
     with open_history(target) as history:
         response = history.client(client)
     if json:
@@ -108,24 +78,18 @@ def show(
 
 
 @app.command("rounds")
+@expand_groups
 def rounds(
+    source: HistoryOptions,
     client: Client,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
     limit: Limit = 20,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
     cursor: Cursor = None,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
     """Show one client's rounds: where it ranked, when it was accepted, when it served and voted."""
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    target = source.target()
     order = Order.OLDEST if oldest else Order.NEWEST
     with open_history(target) as history:
         page = history.client_rounds(client, order, limit, cursor)

@@ -9,24 +9,13 @@ import typer
 
 from cli.console import AsJson, print_json, print_line
 from cli.downloads import download_bundle, download_proof
-from cli.options import (
-    DEFAULT_HOME,
-    Address,
-    Api,
-    ApiTimeout,
-    ApiTokenFile,
-    BlobsAt,
-    ChainId,
-    HomeFolder,
-    RpcUrl,
-    RunName,
-)
-from cli.remote import API_SECONDS, RemoteService
-from cli.target import Target
+from cli.option_groups import expand_groups
+from cli.source_options import EvidenceOptions
 from cli.verify import RoundNumber, opened_ledger
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from cli.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
     from ledger.protocol.types import ClientId
@@ -39,29 +28,21 @@ Out = Annotated[Path, typer.Option("--out", help="The file; it comes whole, or n
 
 
 @app.command("bundle")
+@expand_groups
 def bundle(
+    source: EvidenceOptions,
     round_number: RoundNumber,
     out: Out,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    rpc_url: RpcUrl = None,
-    address: Address = None,
-    chain_id: ChainId = None,
-    blobs: BlobsAt = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    api_timeout: ApiTimeout = API_SECONDS,
     json: AsJson = False,
 ) -> None:
     """Write all that checking one round needs into a file, for cmfl verify bundle.
 
     It is checked on the way, but for one that comes from a service.
     """
-    remote = RemoteService.of(api, api_token_file, api_timeout)
-    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
+    where = source.target()
     try:
-        found = _written(where, round_number, out) if remote is None else None
-        if remote is not None:
+        found = _written(where, round_number, out) if where.remote is None else None
+        if where.remote is not None:
             with download_bundle(where, round_number, out.parent, whole=True) as (file, _, _):
                 file.replace(out)
     except OSError as error:
@@ -82,30 +63,23 @@ def _written(where: Target, round_number: int, out: Path) -> RoundVerification:
 
 
 @app.command("proof")
+@expand_groups
 def proof(
+    source: EvidenceOptions,
     round_number: RoundNumber,
     client_index: Annotated[
         int, typer.Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
     ],
     out: Out,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    rpc_url: RpcUrl = None,
-    address: Address = None,
-    chain_id: ChainId = None,
-    blobs: BlobsAt = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    api_timeout: ApiTimeout = API_SECONDS,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
     from ledger.audit.proofs.sentences import stated
     from ledger.io.home import DISK
     from ledger.protocol.types import ClientId
 
-    remote, who = RemoteService.of(api, api_token_file, api_timeout), ClientId(client_index)
-    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
-    if remote is not None:
+    who = ClientId(client_index)
+    where = source.target()
+    if where.remote is not None:
         data, _ = download_proof(where, round_number, who, whole=True)
         said = _AS_SENT.format("client --proof FILE")
     else:

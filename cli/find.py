@@ -9,21 +9,9 @@ import typer
 
 from cli.console import AsCsv, AsJson, complain, print_csv, print_line, print_table
 from cli.history import open_deployment, print_response
-from cli.options import (
-    DEFAULT_HOME,
-    Address,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    Cursor,
-    HomeFolder,
-    IndexAt,
-    Limit,
-    RpcUrl,
-    RunName,
-)
-from cli.remote import RemoteService
-from cli.target import Target
+from cli.option_groups import expand_groups
+from cli.options import Cursor, IndexAt, Limit
+from cli.source_options import HistoryOptions
 from ledger.history.source import SourceUnusableError
 from ledger.io.home import Home, index_place
 from ledger.protocol import digest_patterns
@@ -31,6 +19,7 @@ from ledger.protocol import digest_patterns
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cli.target import Target
     from ledger.history.chain_history import ChainHistory
     from ledger.history.responses.digests import DigestPage
     from ledger.protocol.types import Digest
@@ -45,7 +34,9 @@ def _digest(value: str) -> str:
     return value
 
 
+@expand_groups
 def find(
+    source: HistoryOptions,
     digest: Annotated[
         str,
         typer.Argument(
@@ -55,16 +46,9 @@ def find(
             "result, a head, a block or a transaction.",
         ),
     ],
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
     index: IndexAt = None,
     limit: Limit = 20,
     cursor: Cursor = None,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
@@ -75,9 +59,8 @@ def find(
     from ledger.protocol.types import Digest
 
     wanted = Digest(bytes.fromhex(digest.removeprefix("0x")))
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
-    if remote is None:
+    target = source.target()
+    if target.remote is None:
         page = _find_at_home(target, index, wanted, limit, cursor)
     else:
         with open_deployment(target) as deployment:

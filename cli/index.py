@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.console import AsJson, print_json, print_line, print_table, shortened
-from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, IndexAt, RpcUrl, RunName
+from cli.option_groups import expand_groups
+from cli.options import DEFAULT_HOME, ChainId, HomeFolder, IndexAt, RpcUrl
+from cli.source_options import ContractOptions
 from cli.target import Target
 from ledger.io.home import Home, index_place
 
@@ -33,16 +35,13 @@ _COLUMNS = ("address", "block", "behind", "rounds", "ended", "compared", "waitin
 
 
 @app.command("build")
+@expand_groups
 def build(
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
+    source: ContractOptions,
     index: IndexAt = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep up with the chain, until Ctrl-C.")
     ] = False,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
 ) -> None:
     """Build the index, or go on with it; whoever was killed goes on where it was.
 
@@ -51,8 +50,8 @@ def build(
     from ledger.index.catching_up import catch_up
     from ledger.index.indexer import Indexer
 
-    where = Target(home, run, address, rpc_url, chain_id)
-    with where.reader() as chain, _writable(index_place(Home(home), index)) as database:
+    where = source.target()
+    with where.reader() as chain, _writable(index_place(Home(source.home), index)) as database:
         ledgers = _ledgers(where, chain)
         indexers = [Indexer(database, ledger, where.published()) for ledger in ledgers]
         for indexer in indexers:

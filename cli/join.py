@@ -11,13 +11,7 @@ import typer
 
 from cli.console import AsJson, command_line, print_json, print_table
 from cli.exit_codes import FAILED
-from cli.next_command import (
-    BLOBS_VARIABLE,
-    MAILBOX_VARIABLE,
-    print_next,
-    quoted_place,
-    quoted_url,
-)
+from cli.next_command import BLOBS_VARIABLE, MAILBOX_VARIABLE, print_next, quoted_place, quoted_url
 from cli.option_groups import expand_groups
 from cli.participant_options import ParticipantOptions
 from cli.sender import private_keys

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.console import AsJson, command_line, print_json, print_line, print_table
-from cli.options import (
-    DEFAULT_RUN,
-    AllowPredictableSeeds,
-    Config,
-    Preset,
-    RunToMake,
-    Settings,
-)
+from cli.options import DEFAULT_RUN, AllowPredictableSeeds, Config, Preset, RunToMake, Settings
 from cli.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
 

@@ -6,29 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.console import (
-    AsCsv,
-    AsJson,
-    print_csv,
-    print_line,
-    print_table,
-    shortened,
-)
+from cli.console import AsCsv, AsJson, print_csv, print_line, print_table, shortened
 from cli.history import open_history, print_response
-from cli.options import (
-    DEFAULT_HOME,
-    Address,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    Cursor,
-    HomeFolder,
-    Limit,
-    RpcUrl,
-    RunName,
-)
-from cli.remote import RemoteService
-from cli.target import Target
+from cli.option_groups import expand_groups
+from cli.options import Cursor, Limit
+from cli.source_options import HistoryOptions
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
@@ -43,9 +25,9 @@ _COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
 
 @app.command("list")
+@expand_groups
 def list_rounds(
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
+    source: HistoryOptions,
     limit: Limit = 20,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
     status: Annotated[RoundStatus | None, typer.Option(help="Only rounds that stand so.")] = None,
@@ -70,11 +52,6 @@ def list_rounds(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="With --json: each round whole.")] = False,
     cursor: Cursor = None,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
@@ -89,8 +66,7 @@ def list_rounds(
     query = RoundQuery(
         "rounds", order, status, participant, role or AskedRole.ANY, view_min, *spans
     )
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    target = source.target()
     with open_history(target) as history:
         page = history.rounds(query, limit, cursor, full=full and json)
         name = history.address
@@ -108,22 +84,16 @@ def list_rounds(
 
 
 @app.command("show")
+@expand_groups
 def show(
+    source: HistoryOptions,
     round_number: Round,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. Nothing is verified; cmfl audit does."""
     from ledger.history.local import LocalHistory
 
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    target = source.target()
     with open_history(target) as history:
         round_ = history.full_round(round_number)
         if json:
@@ -150,23 +120,17 @@ def show(
 
 
 @app.command("explain")
+@expand_groups
 def explain(
+    source: HistoryOptions,
     round_number: Round,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    address: Address = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
     """Say in plain words who was accepted or refused and why, who voted, who was elected.
 
     The words say what chain and record say; whether that is true, cmfl audit tells.
     """
-    remote = RemoteService.of(api, api_token_file)
-    target = Target(home, run, address, rpc_url, chain_id, remote=remote)
+    target = source.target()
     with open_history(target) as history:
         explanation = history.explanation(round_number)
     if json:

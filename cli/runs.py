@@ -22,15 +22,7 @@ from cli.console import (
     whole,
 )
 from cli.exit_codes import FAILED, WRONG
-from cli.options import (
-    DEFAULT_HOME,
-    Api,
-    ApiTokenFile,
-    ChainId,
-    HomeFolder,
-    RpcUrl,
-    runs_of_home,
-)
+from cli.options import DEFAULT_HOME, Api, ApiTokenFile, ChainId, HomeFolder, RpcUrl, runs_of_home
 from cli.remote import RemoteService
 from cli.run_summaries import open_run_summaries
 from cli.target import Target

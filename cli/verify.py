@@ -11,26 +11,15 @@ import typer
 from cli.console import AsJson, print_json, print_line
 from cli.downloads import download_bundle, download_proof
 from cli.exit_codes import FAILED, INCOMPLETE
-from cli.options import (
-    DEFAULT_HOME,
-    Address,
-    Api,
-    ApiTimeout,
-    ApiTokenFile,
-    BlobsAt,
-    ChainId,
-    Head,
-    HomeFolder,
-    RpcUrl,
-    RunName,
-)
-from cli.remote import API_SECONDS, RemoteService
-from cli.target import Target
+from cli.option_groups import expand_groups
+from cli.options import Head
+from cli.source_options import ContractOptions, EvidenceOptions
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cli.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.comparisons import VerificationStep
     from ledger.audit.proofs.proof import ClientProof
@@ -51,22 +40,15 @@ Proof = Annotated[
 
 
 @app.command("client")
+@expand_groups
 def client(
+    source: EvidenceOptions,
     round_number: RoundNumber,
     client_index: Annotated[
         int, typer.Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
     ],
     proof: Proof = None,
     head: Head = None,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    rpc_url: RpcUrl = None,
-    address: Address = None,
-    chain_id: ChainId = None,
-    blobs: BlobsAt = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    api_timeout: ApiTimeout = API_SECONDS,
     json: AsJson = False,
 ) -> None:
     """Check what became of a client in a round: was its update used, and why or why not.
@@ -79,12 +61,12 @@ def client(
     from ledger.audit.proofs.proof_verification import verify_proof
     from ledger.protocol.types import ClientId
 
-    remote, who = RemoteService.of(api, api_token_file, api_timeout), ClientId(client_index)
-    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
+    who = ClientId(client_index)
+    where = source.target()
     if proof is not None:
         _require_no_service(where, "--proof")
         found, trusted = _sent(proof), _trusted(where, round_number, head)
-    elif remote is not None:
+    elif where.remote is not None:
         trusted = _trusted(where, round_number, head)
         _, found = download_proof(where, round_number, who, whole=head is not None)
     else:
@@ -97,18 +79,11 @@ def client(
 
 
 @app.command("round")
+@expand_groups
 def round_(
+    source: EvidenceOptions,
     round_number: Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Of the round.")],
     head: Head = None,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    rpc_url: RpcUrl = None,
-    address: Address = None,
-    chain_id: ChainId = None,
-    blobs: BlobsAt = None,
-    api: Api = None,
-    api_token_file: ApiTokenFile = None,
-    api_timeout: ApiTimeout = API_SECONDS,
     json: AsJson = False,
 ) -> None:
     """Check one round by the ten steps of an audit, from chain and blobs.
@@ -121,9 +96,8 @@ def round_(
     from ledger.audit.bundles.bundle_verification import verify_bundle
     from ledger.audit.proofs.trust import read_trusted_contract
 
-    remote = RemoteService.of(api, api_token_file, api_timeout)
-    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
-    if remote is not None:
+    where = source.target()
+    if where.remote is not None:
         trusted_there = _trusted(where, round_number, head)
         with download_bundle(where, round_number, None, whole=head is not None) as (_, sent, parts):
             result = verify_bundle(sent, parts, trusted_there)
@@ -135,14 +109,11 @@ def round_(
 
 
 @app.command("bundle")
+@expand_groups
 def bundle(
+    source: ContractOptions,
     file: Annotated[Path, typer.Argument(help="A bundle, as cmfl export bundle writes it.")],
     head: Head = None,
-    home: HomeFolder = DEFAULT_HOME,
-    run: RunName = None,
-    rpc_url: RpcUrl = None,
-    address: Address = None,
-    chain_id: ChainId = None,
     json: AsJson = False,
 ) -> None:
     """Check the round in a bundle by the ten steps of an audit, with nothing but the file.
@@ -155,7 +126,7 @@ def bundle(
     from ledger.audit.bundles.bundle_verification import verify_bundle
     from ledger.audit.bundles.container import open_bundle
 
-    where = Target(home, run, address, rpc_url, chain_id)
+    where = source.target()
     try:
         with open_bundle(file) as parts:
             found = read_manifest(parts.manifest, parts)
