@@ -37,7 +37,7 @@ from rich.table import Table
 
 from benchmarks.recorded_rounds import RecordedRounds
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.memory.memory_ledger import MemoryLedger
+from ledger.chain.memory import MemoryLedger
 from ledger.protocol import encoding, sampling
 from ledger.protocol.ledger_state import registry_batches
 

@@ -25,7 +25,7 @@ from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.memory.memory_ledger import memory_ledger
+from ledger.chain.memory import memory_ledger
 from ledger.io.home import DISK, Home
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import ConfigurationError

@@ -83,19 +83,10 @@ def decision_of(
         settlement: its outcome.
         incidents: digest of the incidents document, 32 zero bytes without one.
     """
-    judgement, opening = settlement.judgement, settlement.judgement.opening
-    committee = view.inputs.participants.committee
-    decision = SubmittedDecision(
-        committee=committee,
-        ranking=judgement.ranking.words,
-        base=view.inputs.closing.base,
-        model=opening.model,
-        updates_root=opening.updates_root,
-        scores_root=opening.scores_root,
-        threshold_bits=opening.threshold_bits,
-        reveal=opening.reveal,
-        record=opening.record,
-        incidents=incidents,
+    judgement, inputs = settlement.judgement, view.inputs
+    committee = inputs.participants.committee
+    decision = SubmittedDecision.of(
+        judgement.opening, committee, judgement.ranking.words, inputs.closing.base, incidents
     )
     first, second = (submitted_certificate(c, committee) for c in settlement.certificates)
     return decision, (first, second)

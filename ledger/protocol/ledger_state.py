@@ -6,9 +6,9 @@ The transitions between these states are `rounds.py`; both together specify
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from ledger.protocol import encoding
 from ledger.protocol.types import (
@@ -167,8 +167,21 @@ class SubmittedDecision:
     record: Digest
     incidents: Digest
 
+    @classmethod
+    def of(
+        cls,
+        preimage: encoding.ResultPreimage,
+        committee: tuple[ClientId, ...],
+        ranking: tuple[int, ...],
+        base: Digest,
+        incidents: Digest,
+    ) -> Self:
+        """Return the decision on a result, whose other fields are those of its preimage."""
+        named = {name: getattr(preimage, name) for name in _SHARED_FIELDS}
+        return cls(committee=committee, ranking=ranking, base=base, incidents=incidents, **named)
+
     def opening(self) -> encoding.ResultPreimage:
-        """Return what the aggregation result binds."""
+        """Return the preimage of the aggregation result."""
         return _opening(self)
 
 
@@ -374,22 +387,10 @@ def deployment_of(
         The deployment, and (words, rest) of each `register_clients` transaction in order.
     """
     first, batches = registry_batches([encoding.registry_word(client) for client in registry])
-    deployment = Deployment(
-        config=config,
-        registry=first,
-        clients=parameters.clients,
-        trainers=parameters.trainers,
-        members=parameters.members,
-        aggregation_ppm=parameters.aggregation_ppm,
-        form=parameters.form,
-        rounds=parameters.rounds,
-        commit_blocks=parameters.commit_blocks,
-        deadline_blocks=parameters.deadline_blocks,
-        replies=parameters.replies,
-        beacon=parameters.beacon,
-        model=model,
-    )
-    return deployment, batches
+    digests = {"config", "registry", "model"}
+    names = [field.name for field in fields(Deployment) if field.name not in digests]
+    sizes = {name: getattr(parameters, name) for name in names}
+    return Deployment(config=config, registry=first, model=model, **sizes), batches
 
 
 def registry_batches(
@@ -420,13 +421,12 @@ def _place(statement: Vote | Scores) -> Slot | tuple[int, ClientId, Digest]:
     return statement.slot
 
 
+_SHARED_FIELDS = tuple(
+    field.name for field in fields(encoding.ResultPreimage) if field.name != "ranking_digest"
+)
+"""Fields of a preimage that a decision and its event have too."""
+
+
 def _opening(decided: SubmittedDecision | RoundDecided) -> encoding.ResultPreimage:
-    return encoding.ResultPreimage(
-        decided.model,
-        decided.updates_root,
-        decided.scores_root,
-        encoding.ranking_digest(decided.ranking),
-        decided.threshold_bits,
-        decided.reveal,
-        decided.record,
-    )
+    named = {name: getattr(decided, name) for name in _SHARED_FIELDS}
+    return encoding.ResultPreimage(ranking_digest=encoding.ranking_digest(decided.ranking), **named)

@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 from ledger.chain.contract.deployment import deployment_for
-from ledger.chain.memory.memory_ledger import MemoryLedger
+from ledger.chain.memory import MemoryLedger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, keccak256, sha256, u64
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement

@@ -14,7 +14,7 @@ from ledger.actors.observer import Observer
 from ledger.actors.payload_removal import PayloadRemover
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.run_models import RunModels, model_of_round
-from ledger.chain.memory.memory_ledger import memory_ledger
+from ledger.chain.memory import memory_ledger
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes

@@ -113,6 +113,14 @@ def output_fields(function: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", artifact().abi[function]["outputs"][0]["components"])
 
 
+@lru_cache(maxsize=8)
+def struct_fields(function: str, argument: str) -> tuple[str, ...]:
+    """Return the names of the fields of a function's struct argument."""
+    inputs = artifact().abi[function]["inputs"]
+    (components,) = (entry["components"] for entry in inputs if entry["name"] == argument)
+    return tuple(component["name"] for component in components)
+
+
 def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str, Any]:
     """Return the fields of an event's log by name, the indexed ones included.
 

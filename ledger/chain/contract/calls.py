@@ -131,9 +131,13 @@ def expanded(r: bytes, vs: bytes) -> bytes:
 
 
 def _decision_values(decision: SubmittedDecision) -> tuple[object, ...]:
-    d = decision
-    outcome = (d.model, d.updates_root, d.scores_root, d.threshold_bits, d.reveal, d.record)
-    return d.committee, d.ranking, d.base, outcome, d.incidents
+    outcome = tuple(getattr(decision, name) for name in _outcome_fields())
+    return decision.committee, decision.ranking, decision.base, outcome, decision.incidents
+
+
+def _outcome_fields() -> tuple[str, ...]:
+    """Return the names of the fields of `decide`'s outcome, which are those of the decision."""
+    return abi.struct_fields("decide", "outcome")
 
 
 def _certificate_values(certificate: SubmittedCertificate) -> tuple[object, list[object]]:
@@ -180,18 +184,12 @@ def _commit(
 
 def _decide(number: int, *values: Any) -> DecideCall:
     committee, ranking, base, outcome, incidents, *votes = values
-    model, updates_root, scores_root, threshold_bits, reveal, record = outcome
     decision = SubmittedDecision(
-        committee=tuple(ClientId(member) for member in committee),
+        committee=committee,
         ranking=ranking,
-        base=Digest(base),
-        model=Digest(model),
-        updates_root=Digest(updates_root),
-        scores_root=Digest(scores_root),
-        threshold_bits=threshold_bits,
-        reveal=Digest(reveal),
-        record=Digest(record),
-        incidents=Digest(incidents),
+        base=base,
+        incidents=incidents,
+        **dict(zip(_outcome_fields(), outcome, strict=True)),
     )
     certificates = (_certificate(votes[0], votes[1]), _certificate(votes[2], votes[3]))
     return DecideCall(number, decision, certificates)

@@ -1,7 +1,8 @@
-"""Verification of a contract's runtime code: the artefact, followed by the immutables."""
+"""A contract's code: its constructor's values, and the artefact followed by the immutables."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from eth_abi.abi import encode
@@ -27,11 +28,14 @@ def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str |
     return None
 
 
+def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
+    """Return the fields of the constructor's struct, in its order, which is the deployment's."""
+    values = (getattr(deployment, field.name) for field in fields(deployment))
+    return tuple(value is Beacon.BLOCK if isinstance(value, Beacon) else value for value in values)
+
+
 def _immutables(deployment: Deployment, domain: Domain) -> bytes:
     """Return the words that Vyper appends to the runtime code, one for each immutable."""
-    d = deployment
-    numbers = (d.clients, d.trainers, d.members, d.aggregation_ppm, int(d.form), d.rounds)
-    times = (d.commit_blocks, d.deadline_blocks, d.replies)
-    types = ["bytes32"] * 4 + ["uint256"] * len(numbers + times) + ["bool", "bytes32"]
-    values = (domain_separator(domain), domain.salt, d.config, d.registry, *numbers, *times)
-    return encode(types, [*values, d.beacon is Beacon.BLOCK, d.model])
+    values = [domain_separator(domain), domain.salt, *constructor_values(deployment)]
+    types = ["bytes32" if isinstance(value, bytes) else "uint256" for value in values]
+    return encode(types, [value if isinstance(value, bytes) else int(value) for value in values])

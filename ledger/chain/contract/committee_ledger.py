@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -92,27 +93,15 @@ class LedgerStorage:
             ChainError: the address holds no such contract, or the chain is unreachable.
         """
         (values,) = self._call("deployment")
-        names = [entry["name"] for entry in abi.output_fields("deployment")]
+        names = (field.name for field in dataclasses.fields(ledger_state.Deployment))
         fields = dict(zip(names, values, strict=True))
-        if fields["strategy"] not in set(AcceptanceForm):
+        if fields["form"] not in set(AcceptanceForm):
             raise NotServedError(
-                f"deployment() is said to answer strategy {fields['strategy']}: there is no such"
+                f"deployment() is said to answer strategy {fields['form']}: there is no such"
             )
-        return ledger_state.Deployment(
-            config=Digest(fields["config"]),
-            registry=Digest(fields["registry"]),
-            clients=fields["clients"],
-            trainers=fields["trainers"],
-            members=fields["members"],
-            aggregation_ppm=fields["aggregation_ppm"],
-            form=AcceptanceForm(fields["strategy"]),
-            rounds=fields["rounds"],
-            commit_blocks=fields["commit_blocks"],
-            deadline_blocks=fields["deadline_blocks"],
-            replies=fields["replies"],
-            beacon=Beacon.BLOCK if fields["block_beacon"] else Beacon.NONE,
-            model=Digest(fields["model"]),
-        )
+        fields["form"] = AcceptanceForm(fields["form"])
+        fields["beacon"] = Beacon.BLOCK if fields["beacon"] else Beacon.NONE
+        return ledger_state.Deployment(**fields)
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
         """Return the contract's storage after a block, None for the head.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import RegisterCall
-from ledger.chain.contract.code import code_violation
+from ledger.chain.contract.code import code_violation, constructor_values
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.contract.deployment_intent import create_once
 from ledger.chain.contract.manifest import (
@@ -33,7 +33,6 @@ from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,10 +71,7 @@ def deployed_document(data: bytes, deployment: ledger_state.Deployment) -> RunDo
 
 def creation_data(deployment: ledger_state.Deployment) -> bytes:
     """Return the contract's creation code with a deployment's arguments."""
-    d = deployment
-    sizes = (d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm)
-    times = (int(d.form), d.rounds, d.commit_blocks, d.deadline_blocks, d.replies)
-    return abi.creation_data((*sizes, *times, d.beacon is Beacon.BLOCK, d.model))
+    return abi.creation_data(constructor_values(deployment))
 
 
 def deploy(

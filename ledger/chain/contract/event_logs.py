@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from eth_abi.abi import encode
 
@@ -12,12 +12,16 @@ from ledger.chain.contract import abi
 from ledger.protocol import ledger_state
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import ChainError
-from ledger.protocol.types import ClientId, Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledger.chain.ports import Log
+
+
+_EVENTS: dict[str, type[ledger_state.Event]] = {
+    kind.__name__: kind for kind in get_args(ledger_state.Event)
+}
+_SLICES = ("accepted", "next_committee")
+"""Fields of a decision that the contract logs as offset and length in the ranking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def decode_log(log: Log) -> RecordedEvent:
     name = _names().get(log.topics[0]) if log.topics else None
     if name is None:
         raise ChainError(f"block {log.block_number} holds a log of no known event")
-    event = _BUILD[name](abi.event_fields(name, log.topics, log.data))
+    event = _read(_EVENTS[name], abi.event_fields(name, log.topics, log.data))
     return RecordedEvent(
         event, log.block_number, log.block_hash, log.transaction_hash, log.log_index
     )
@@ -57,7 +61,7 @@ def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
 @cache
 def _names() -> dict[bytes, str]:
     """Return the names of the events by first topic."""
-    return {abi.topic(name): name for name in _BUILD}
+    return {abi.topic(name): name for name in _EVENTS}
 
 
 def _logged(event: ledger_state.Event, name: str) -> object:
@@ -65,7 +69,7 @@ def _logged(event: ledger_state.Event, name: str) -> object:
     match event:
         case ledger_state.UpdatesCommitted(_, clients, commitments):
             return list(zip(clients, commitments, strict=True))
-        case ledger_state.RoundDecided() if name in {"accepted", "next_committee"}:
+        case ledger_state.RoundDecided() if name in _SLICES:
             clients = getattr(event, name)
             ranked = [word_client(word) for word in event.ranking]
             return ranked.index(clients[0]), len(clients)
@@ -73,73 +77,15 @@ def _logged(event: ledger_state.Event, name: str) -> object:
             return getattr(event, name)
 
 
-def _ledger_deployed(f: dict[str, Any]) -> ledger_state.LedgerDeployed:
-    return ledger_state.LedgerDeployed(Digest(f["salt"]))
-
-
-def _clients_registered(f: dict[str, Any]) -> ledger_state.ClientsRegistered:
-    return ledger_state.ClientsRegistered(ClientId(f["first"]), f["words"])
-
-
-def _ledger_opened(f: dict[str, Any]) -> ledger_state.LedgerOpened:
-    return ledger_state.LedgerOpened(
-        Digest(f["config"]), Digest(f["seed"]), _ids(f["committee"]), Digest(f["model"])
-    )
-
-
-def _updates_committed(f: dict[str, Any]) -> ledger_state.UpdatesCommitted:
-    clients = tuple(ClientId(client) for client, _ in f["commitments"])
-    commitments = tuple(Digest(commitment) for _, commitment in f["commitments"])
-    return ledger_state.UpdatesCommitted(f["round"], clients, commitments)
-
-
-def _round_decided(f: dict[str, Any]) -> ledger_state.RoundDecided:
-    return ledger_state.RoundDecided(
-        round=f["round"],
-        ranking=f["ranking"],
-        accepted=_ranked(f["ranking"], *f["accepted"]),
-        next_committee=_ranked(f["ranking"], *f["next_committee"]),
-        base=Digest(f["base"]),
-        model=Digest(f["model"]),
-        updates_root=Digest(f["updates_root"]),
-        scores_root=Digest(f["scores_root"]),
-        threshold_bits=f["threshold_bits"],
-        reveal=Digest(f["reveal"]),
-        record=Digest(f["record"]),
-        incidents=Digest(f["incidents"]),
-        views=(f["views"][0], f["views"][1]),
-        primaries=(ClientId(f["primaries"][0]), ClientId(f["primaries"][1])),
-        signers=(f["signers"][0], f["signers"][1]),
-        next_seed=Digest(f["next_seed"]),
-        head=Digest(f["head"]),
-    )
-
-
-def _round_abandoned(f: dict[str, Any]) -> ledger_state.RoundAbandoned:
-    return ledger_state.RoundAbandoned(
-        f["round"], _ids(f["next_committee"]), Digest(f["next_seed"]), Digest(f["head"])
-    )
-
-
-def _client_banned(f: dict[str, Any]) -> ledger_state.ClientBanned:
-    return ledger_state.ClientBanned(f["round"], ClientId(f["client"]), Digest(f["head"]))
-
-
-def _ranked(ranking: tuple[int, ...], first: int, size: int) -> tuple[ClientId, ...]:
-    """Return a slice of a ranking as clients: the contract logs only offset and length."""
-    return tuple(word_client(word) for word in ranking[first : first + size])
-
-
-def _ids(values: tuple[int, ...]) -> tuple[ClientId, ...]:
-    return tuple(ClientId(value) for value in values)
-
-
-_BUILD: dict[str, Callable[[dict[str, Any]], ledger_state.Event]] = {
-    "LedgerDeployed": _ledger_deployed,
-    "ClientsRegistered": _clients_registered,
-    "LedgerOpened": _ledger_opened,
-    "UpdatesCommitted": _updates_committed,
-    "RoundDecided": _round_decided,
-    "RoundAbandoned": _round_abandoned,
-    "ClientBanned": _client_banned,
-}
+def _read(kind: type[ledger_state.Event], fields: dict[str, Any]) -> ledger_state.Event:
+    """Return an event from the fields of its log, which have the names of the specification's."""
+    if kind is ledger_state.UpdatesCommitted:
+        pairs = fields.pop("commitments")
+        fields["clients"] = tuple(client for client, _ in pairs)
+        fields["commitments"] = tuple(commitment for _, commitment in pairs)
+    if kind is ledger_state.RoundDecided:
+        clients = tuple(word_client(word) for word in fields["ranking"])
+        for name in _SLICES:
+            first, size = fields[name]
+            fields[name] = clients[first : first + size]
+    return kind(**fields)

@@ -6,7 +6,7 @@ missing or bogus document neither fails an audit nor makes it incomplete.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ledger.protocol import canonical
 from ledger.protocol.documents.fields import (
@@ -114,8 +114,7 @@ def decode_incidents(data: bytes) -> Incidents:
 
 def preimage_fields(opening: ResultPreimage) -> list[object]:
     """Return an opening as documents carry it."""
-    digests = [opening.model, opening.updates_root, opening.scores_root, opening.ranking_digest]
-    return [*digests, opening.threshold_bits, opening.reveal, opening.record]
+    return [getattr(opening, field.name) for field in fields(opening)]
 
 
 def decode_preimage(value: object) -> ResultPreimage:
@@ -124,16 +123,11 @@ def decode_preimage(value: object) -> ResultPreimage:
     Raises:
         EncodingError: it is none.
     """
-    model, updates, scores, ranking, threshold, reveal, record = row(value, 7)
-    return ResultPreimage(
-        digest(model),
-        digest(updates),
-        digest(scores),
-        digest(ranking),
-        unsigned("threshold", threshold, 64),
-        digest(reveal),
-        digest(record),
-    )
+    names = [field.name for field in fields(ResultPreimage)]
+    values = dict(zip(names, row(value, len(names)), strict=True))
+    bits = unsigned("threshold", values.pop("threshold_bits"), 64)
+    digests = {name: digest(word) for name, word in values.items()}
+    return ResultPreimage(threshold_bits=bits, **digests)
 
 
 def _incident(number: int, entry: list[object]) -> Incident:

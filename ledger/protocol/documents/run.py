@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ledger.protocol import canonical
 from ledger.protocol.documents.fields import (
@@ -21,9 +21,7 @@ from ledger.protocol.parameters import Parameters, require_layout
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,
-    Beacon,
     Digest,
-    Quorum,
     RegisteredClient,
 )
 
@@ -38,18 +36,15 @@ MAX_SAMPLES = 2**53
 MAX_SIZES = 16
 """Sizes in a tensor's shape; a document full of them would take a minute to multiply."""
 
-_WHOLE = ("clients", "rounds", "dimension", "active_ppm", "committee_ppm", "aggregation_ppm")
-_BLOCKS = ("deadline_blocks", "commit_blocks", "view_seconds", "strategy")
-_NAMES = ("scoring", "distance", "threshold", "quorum", "beacon")
 _BOUND = ("model_source", "frozen_state", "data_root")
-_USUAL = {"reference": "own"}
-"""Settings that came later, and what goes without saying: runs from before keep their bytes."""
-_TYPES: dict[str, type] = {
-    **dict.fromkeys(_WHOLE + _BLOCKS, int),
-    **dict.fromkeys(_NAMES, str),
-    "server_rate": float,
-    "scores_checked": bool,
+_DEFAULTS = {"reference": "own"}
+"""Settings introduced later, omitted at this value: earlier runs keep their bytes."""
+_DECLARED: dict[str, type] = get_type_hints(Parameters)
+_TYPES = {
+    name: next(plain for plain in (bool, int, float, str) if issubclass(declared, plain))
+    for name, declared in _DECLARED.items()
 }
+"""Type of each setting in the document; enumerations are text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +75,11 @@ class RunDocument:
 
 def encode_run(document: RunDocument) -> bytes:
     """Return the bytes of a run's configuration."""
-    settings = {f.name: getattr(document.parameters, f.name) for f in fields(Parameters)}
-    settings |= {name: str(settings[name]) for name in _NAMES}
-    settings["server_rate"] = float(settings["server_rate"])
-    settings = {k: value for k, value in settings.items() if _USUAL.get(k) != value}
+    settings = {
+        name: plain(getattr(document.parameters, name))
+        for name, plain in _TYPES.items()
+        if getattr(document.parameters, name) != _DEFAULTS.get(name)
+    }
     return canonical.encode(
         {
             "version": PROTOCOL_VERSION,
@@ -114,10 +110,9 @@ def decode_run(data: bytes) -> RunDocument:
     types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
     types |= {"experiment": dict} | dict.fromkeys(_BOUND, bytes)
     value = versioned_fields(canonical.decode(data), types)
-    settings = exact_fields(value["parameters"], _TYPES | _unusual(value["parameters"]))
+    settings = exact_fields(value["parameters"], _expected(value["parameters"]))
     try:
-        settings |= {"quorum": Quorum(settings["quorum"]), "beacon": Beacon(settings["beacon"])}
-        parameters = Parameters(**settings)
+        parameters = Parameters(**{name: _DECLARED[name](v) for name, v in settings.items()})
         layout = tuple(_tensor(entry) for entry in value["layout"])
         require_layout(layout, parameters.dimension)
     except (ValueError, ParametersError) as error:
@@ -129,17 +124,17 @@ def decode_run(data: bytes) -> RunDocument:
     return RunDocument(parameters, registry, model, layout, value["experiment"], **bound)
 
 
-def _unusual(settings: Mapping[str, Any]) -> dict[str, type]:
-    """Return the types of the settings that stand there because they are not the usual ones.
+def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
+    """Return the types of the settings that a document must have.
 
     Raises:
-        EncodingError: a usual one stands there: the same run would have two encodings.
+        EncodingError: it has a setting at its default: the same run would have two encodings.
     """
-    named = {name: usual for name, usual in _USUAL.items() if name in settings}
-    for name, usual in named.items():
-        if settings[name] == usual:
-            raise EncodingError(f"parameters: {name} = {usual} goes without saying")
-    return {name: type(usual) for name, usual in named.items()}
+    for name, default in _DEFAULTS.items():
+        if settings.get(name) == default:
+            raise EncodingError(f"parameters: {name} = {default} goes without saying")
+    omitted = _DEFAULTS.keys() - settings.keys()
+    return {name: plain for name, plain in _TYPES.items() if name not in omitted}
 
 
 def _require_registry(registry: tuple[RegisteredClient, ...], clients: int) -> None:

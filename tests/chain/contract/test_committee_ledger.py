@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.contract import calls
+from ledger.chain.contract import abi, calls
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.protocol import ledger_state
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.consensus import Certificate
 from ledger.protocol.errors import ChainError
@@ -21,8 +22,6 @@ from tests.contracts.twins import Shape, Twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from ledger.protocol import ledger_state
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=40)
 
@@ -125,3 +124,12 @@ def test_an_address_without_a_contract_is_no_ledger(chain: EmbeddedChain) -> Non
     nowhere = CommitteeLedger(chain, chain.sender)
     with pytest.raises(ChainError, match="there is no committee ledger"):
         nowhere.state()
+
+
+def test_the_constructors_struct_has_the_fields_of_a_deployment() -> None:
+    (struct,) = abi.artifact().abi["constructor"]["inputs"]
+    renamed = {"strategy": "form", "block_beacon": "beacon"}
+    named = [renamed.get(entry["name"], entry["name"]) for entry in struct["components"]]
+    assert named == [field.name for field in fields(ledger_state.Deployment)]
+    answered = [entry["name"] for entry in abi.output_fields("deployment")]
+    assert answered == [entry["name"] for entry in struct["components"]]

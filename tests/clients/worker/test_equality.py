@@ -19,7 +19,7 @@ from clients.worker.local_updates import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
-from ledger.chain.memory.memory_ledger import memory_ledger
+from ledger.chain.memory import memory_ledger
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.types import ClientId
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.training.port import Engine
-    from ledger.chain.memory.memory_ledger import MemoryLedger
+    from ledger.chain.memory import MemoryLedger
     from ledger.chain.round_ledger import RoundHistory
 
 SETTINGS = ("protocol.rounds=2", "protocol.beacon=none")

@@ -11,7 +11,7 @@ from clients.adversaries.faults import MemberFault
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.memory.memory_ledger import memory_ledger
+from ledger.chain.memory import memory_ledger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import (
