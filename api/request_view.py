@@ -1,4 +1,4 @@
-"""What a request reads: one chain, as of one block, and the deployments on it."""
+"""The chain that a request reads, as of one block, and its deployments."""
 
 from __future__ import annotations
 
@@ -29,91 +29,80 @@ if TYPE_CHECKING:
 
 
 class RequestView:
-    """One request's view of the chain: nothing after `now.block` is read.
+    """The chain of one request: blocks after `chain.block` are not read.
 
-    The chain is looked at once, when it is first asked for: in the thread of the endpoint, for a
-    dependency that waits for a chain would take a thread of its own.
+    The chain is pinned when it is first needed, in the thread of the endpoint: a dependency that
+    waits for a chain would take a thread of its own.
     """
 
     def __init__(self, histories: HistoryService, chain: str | None = None) -> None:
-        """Prepare to read; nothing is asked yet.
+        """Prepare to read.
 
         Args:
-            histories: what all requests share.
-            chain: name of the chain that the path speaks of; None for whichever is read.
+            histories: of the service.
+            chain: its name in the request's path; None for any.
         """
         self._histories = histories
-        self._chain = chain
+        self._name = chain
 
     @cached_property
-    def now(self) -> PinnedChain:
-        """The chain when it was first asked for.
+    def chain(self) -> PinnedChain:
+        """The chain as of its newest block when it was first needed.
 
         Raises:
-            ProblemError: the chain that is read has another name.
-            ChainError: it is not there, damaged, another one, or unreachable.
+            ProblemError: the served chain has another name.
+            ChainError: it is missing, damaged, of another id, or unreachable.
         """
-        found = self._histories.now()
-        own = found.path.name
-        if self._chain not in {None, own}:
-            raise ProblemError(CHAIN_NOT_FOUND, f"chain {self._chain} is not served; {own} is")
-        return found
+        chain = self._histories.now()
+        name = chain.path.name
+        if self._name not in {None, name}:
+            raise ProblemError(CHAIN_NOT_FOUND, f"chain {self._name} is not served; {name} is")
+        return chain
 
     @property
     def as_of(self) -> AsOf:
-        """The block that the answer speaks of."""
-        block = self.now.block
-        finalized = block.number <= self.now.final
+        """The block that the answer is read at."""
+        block = self.chain.block
+        finalized = block.number <= self.chain.final
         return {"number": block.number, "hash": to_hex(block.hash), "finalized": finalized}
 
     def as_of_end(self, ended: RecordedEvent) -> AsOf:
-        """Return the block that ended a round, for an answer that cannot change any more.
-
-        Args:
-            ended: the round's decision or abandonment.
-        """
+        """Return the block that ended a round, for an answer that cannot change any more."""
         return {"number": ended.block_number, "hash": to_hex(ended.block_hash), "finalized": True}
 
     def is_final(self, ended: RecordedEvent | None) -> bool:
-        """Say whether a round has ended for ever."""
-        return ended is not None and ended.block_number <= self.now.final
+        """Return whether a round has ended in a final block."""
+        return ended is not None and ended.block_number <= self.chain.final
 
     def verify_unmoved(self) -> None:
-        """Accept what was read if the chain still holds the block that it was read at.
+        """Verify that the chain still contains the block that was read at.
 
         Raises:
-            ProblemError: it was reorganised meanwhile.
+            ProblemError: the chain was reorganised meanwhile.
         """
-        if not self.now.is_unmoved():
-            number = self.now.block.number
+        if not self.chain.is_unmoved():
+            number = self.chain.block.number
             raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
 
     def deployment(self, address: str) -> ServedDeployment:
-        """Return a deployment.
-
-        Args:
-            address: of its contract.
+        """Return a deployment by the address of its contract.
 
         Raises:
-            ProblemError: it is no address, or none that is served.
+            ProblemError: it is no address, or no deployment is served there.
         """
         try:
             name = eip55(address)
         except ChainError as error:
             errors = [FieldError(place="path", name="address", detail=str(error))]
             raise ProblemError(REQUEST_INVALID, f"path address: {error}", errors) from error
-        served = self.now.find(name)
+        served = self.chain.find(name)
         if served is None:
             raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")
         return served
 
 
 def require_client(client: int, registered: int) -> None:
-    """Refuse the index of no client.
-
-    Args:
-        client: the index.
-        registered: how many there are.
+    """Reject the index of a client that is not registered.
 
     Raises:
         ProblemError: there is no such client.
@@ -125,11 +114,7 @@ def require_client(client: int, registered: int) -> None:
 
 
 def require_round(round_number: int, newest: int) -> None:
-    """Refuse the number of a round that has not opened.
-
-    Args:
-        round_number: t.
-        newest: the newest round.
+    """Reject the number of a round that has not opened.
 
     Raises:
         ProblemError: it has not opened.
@@ -141,13 +126,13 @@ def require_round(round_number: int, newest: int) -> None:
 
 
 def histories_of(request: Request) -> HistoryService:
-    """Return what all requests of an app share."""
+    """Return the service that all requests of an app share."""
     return cast("HistoryService", request.app.state.histories)
 
 
 async def _reading(request: Request) -> RequestView:
-    """Return what reads the chain; asynchronous, for it takes no thread."""
+    """Return the chain of a request; asynchronous, because it needs no thread."""
     return RequestView(histories_of(request))
 
 
-NowRead = Annotated[RequestView, Depends(_reading)]
+AnyChain = Annotated[RequestView, Depends(_reading)]

@@ -113,7 +113,7 @@ class FederationMonitor:
         served = reading.deployment(address)
         watched = self._of(reading, served, self._place)
         known, moment = watched.latest, self._clock()
-        if known is not None and known.is_good_for(reading.now.block.hash, moment):
+        if known is not None and known.is_good_for(reading.chain.block.hash, moment):
             return known
         if not watched.lock.acquire(timeout=PATIENCE_SECONDS if known is None else 0):
             if known is None:
@@ -128,8 +128,8 @@ class FederationMonitor:
     def _of(self, reading: RequestView, served: ServedDeployment, place: str) -> _Watched:
         """Return what is known of a deployment; nothing of one chain is known of another's."""
         with self._lock:
-            if self._opened != reading.now.opened:
-                self._opened, self._watched = reading.now.opened, {}
+            if self._opened != reading.chain.opened:
+                self._opened, self._watched = reading.chain.opened, {}
             return self._watched.setdefault(served.manifest.address, _Watched(place))
 
 
@@ -157,7 +157,7 @@ class _Watched:
         Raises:
             ProblemError: its configuration is not here, or the chain moved meanwhile.
         """
-        now = reading.now
+        now = reading.chain
         history = now.history(served)
         newest = history.newest()
         rounds = history.rounds(max(1, newest - SHOWN_ROUNDS + 1), newest) if newest else []
@@ -214,7 +214,7 @@ class _Watched:
             seed=one.seed,
             committee=one.committee,
             opened_block=one.opening.opened_block,
-            final_block=reading.now.block.number,
+            final_block=reading.chain.block.number,
             commitments=one.mined,
         )
 
@@ -226,7 +226,7 @@ class _Watched:
         """
         config = served.fixed.config
         if self._document is None:
-            found = read_run(reading.now.blobs, config)
+            found = read_run(reading.chain.blobs, config)
             if found is None or not _agree(found.parameters, served.fixed):
                 raise ProblemError(BLOB_NOT_FOUND, f"{config.hex()} is not here")
             self._document = found

@@ -54,7 +54,7 @@ def respond(
     answer = EncodedAnswer(to_json({"as_of": as_of, **response}), immutable)
     if immutable:
         kept = cast("AnswerCache", request.app.state.kept)
-        kept.keep(_key(reading.now.opened, reading.now.path.genesis, request.scope), answer)
+        kept.keep(_key(reading.chain.opened, reading.chain.path.genesis, request.scope), answer)
     return response_of(request, answer)
 
 

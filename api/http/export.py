@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 
 from api.http.problems import FORMAT_NOT_SERVED, ProblemError
 from ledger.chain.ports import NotServedError
-from ledger.history.responses.fields import Page
+from ledger.history.responses.fields import ListPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from api.request_view import RequestView
     from ledger.history.serialise.tables import Cell, Row, Table
 
-P = TypeVar("P", bound=Page)
+P = TypeVar("P", bound=ListPage)
 
 PAGE = 100
 """Entries that are read at once."""
@@ -110,7 +110,7 @@ def _rows(
         if current["next_cursor"] is None:
             break
         current = page(current["next_cursor"])
-    if not reading.now.is_unmoved():
+    if not reading.chain.is_unmoved():
         raise NotServedError("the chain was reorganised while it was read")
 
 

@@ -171,7 +171,7 @@ async def _reading(request: Request, chain: ChainName) -> RequestView:
     return RequestView(histories_of(request), chain)
 
 
-Now = Annotated[RequestView, Depends(_reading)]
+OneChain = Annotated[RequestView, Depends(_reading)]
 
 
 async def refuse_unknown(request: Request) -> None:

@@ -11,7 +11,7 @@ from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
 from api.http.parameters import (
     Address,
     ClientIndex,
-    Now,
+    OneChain,
     OrderQuery,
     Paged,
     refuse_unknown,
@@ -46,7 +46,7 @@ router = APIRouter(
 )
 def clients(
     request: Request,
-    reading: Now,
+    reading: OneChain,
     address: Address,
     page: Paged,
     format: FormatQuery = Format.JSON,  # noqa: A002 - the query's own word
@@ -59,7 +59,7 @@ def clients(
     served = reading.deployment(address)
 
     def read(limit: int, cursor: str | None) -> ClientsPage:
-        return reading.now.listed(served, lambda history: clients_page(history, limit, cursor))
+        return reading.chain.query(served, lambda history: clients_page(history, limit, cursor))
 
     if format is not Format.JSON:
         return exported(reading, CLIENTS, format, lambda cursor: read(PAGE, cursor))
@@ -73,14 +73,14 @@ def clients(
     response_model=ClientAnswer,
     responses=declared(*OF_CLIENT),
 )
-def client(request: Request, reading: Now, address: Address, number: ClientIndex) -> Response:
+def client(request: Request, reading: OneChain, address: Address, number: ClientIndex) -> Response:
     """Tell a client's address, its samples, whether it is banned, and what it did so far."""
 
     def read(history: HistorySource) -> OneClient:
         require_client(number, len(history.registered()))
         return one_client(history, ClientId(number))
 
-    return respond(request, reading, reading.now.listed(reading.deployment(address), read))
+    return respond(request, reading, reading.chain.query(reading.deployment(address), read))
 
 
 @router.get(
@@ -92,7 +92,7 @@ def client(request: Request, reading: Now, address: Address, number: ClientIndex
 )
 def client_rounds(
     request: Request,
-    reading: Now,
+    reading: OneChain,
     address: Address,
     number: ClientIndex,
     page: Paged,
@@ -112,7 +112,7 @@ def client_rounds(
             require_client(number, len(history.registered()))
             return client_rounds_page(history, client, history.page(walk, limit, cursor))
 
-        return reading.now.listed(served, told)
+        return reading.chain.query(served, told)
 
     if format is not Format.JSON:
         return exported(reading, CLIENT_ROUNDS, format, lambda cursor: read(PAGE, cursor))

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from api.http.caching import respond
 from api.http.parameters import (
     Address,
-    Now,
+    OneChain,
     refuse_unknown,
 )
 from api.http.problem_docs import OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
@@ -29,10 +29,10 @@ router = APIRouter(
     response_model=DeploymentsAnswer,
     responses=declared(*OF_DEPLOYMENTS),
 )
-def deployments(request: Request, reading: Now) -> Response:
+def deployments(request: Request, reading: OneChain) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
-    served, _ = reading.now.deployments()
-    return respond(request, reading, deployment_list(reading.now, served))
+    served, _ = reading.chain.deployments()
+    return respond(request, reading, deployment_list(reading.chain, served))
 
 
 @router.get(
@@ -42,13 +42,13 @@ def deployments(request: Request, reading: Now) -> Response:
     response_model=DeploymentAnswer,
     responses=declared(*OF_DEPLOYMENT),
 )
-def deployment(request: Request, reading: Now, address: Address) -> Response:
+def deployment(request: Request, reading: OneChain, address: Address) -> Response:
     """Tell what a deployment has fixed and where its contract stands.
 
     The configuration's blob is taken by its digest; that contract and configuration agree is not
     verified here.
     """
-    details = deployment_details(reading.now, reading.deployment(address))
+    details = deployment_details(reading.chain, reading.deployment(address))
     if federations_of(request).are_watched:
         details["links"]["federation"] = f"{details['links']['self']}/federation"
     return respond(request, reading, details)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from api.http.caching import respond
 from api.http.parameters import (
     Address,
-    Now,
+    OneChain,
     Paged,
     refuse_unknown,
 )
@@ -54,7 +54,7 @@ DigestAsked = Annotated[
     responses=declared(*OF_PAGE, INDEX_NEEDED),
 )
 def digest(
-    request: Request, reading: Now, address: Address, digest: DigestAsked, page: Paged
+    request: Request, reading: OneChain, address: Address, digest: DigestAsked, page: Paged
 ) -> Response:
     """Tell as what, in which round and for which client a digest or a hash stands on the chain.
 
@@ -81,6 +81,6 @@ def _listed(
         ProblemError: it takes an index, and there is none.
     """
     try:
-        return reading.now.listed(served, read)
+        return reading.chain.query(served, read)
     except TooLongError as error:
         raise ProblemError(INDEX_NEEDED, str(error)) from error

@@ -13,7 +13,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.parameters import (
     Address,
-    Now,
+    OneChain,
     refuse_unknown,
 )
 from api.http.problem_docs import OF_DEPLOYMENT, declared
@@ -49,7 +49,7 @@ router = APIRouter(
     },
 )
 async def events(
-    request: Request, reading: Now, address: Address, last_event_id: LastEventId = None
+    request: Request, reading: OneChain, address: Address, last_event_id: LastEventId = None
 ) -> EventSourceResponse:
     """Tell rounds as they open and end; a client that comes back misses none.
 
@@ -81,7 +81,7 @@ async def events(
 
 def _last_ended(reading: RequestView, address: str) -> int:
     """Return the number of the last round that has ended, 0 before the first."""
-    history = reading.now.history(reading.deployment(address))
+    history = reading.chain.history(reading.deployment(address))
     newest = history.newest()
     if newest == 0:
         return 0
@@ -90,4 +90,4 @@ def _last_ended(reading: RequestView, address: str) -> int:
 
 def _look(histories: HistoryService, address: str, follower: RoundFollower) -> list[RoundNews]:
     reading = RequestView(histories)
-    return follower.look(reading.now.history(reading.deployment(address)), reading.now.final)
+    return follower.poll(reading.chain.history(reading.deployment(address)), reading.chain.final)

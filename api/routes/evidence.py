@@ -10,7 +10,7 @@ from api.http.caching import respond
 from api.http.parameters import (
     Address,
     ClientFilter,
-    Now,
+    OneChain,
     OrderQuery,
     Paged,
     refuse_unknown,
@@ -44,7 +44,7 @@ router = APIRouter(
 )
 def evidence(
     request: Request,
-    reading: Now,
+    reading: OneChain,
     address: Address,
     page: Paged,
     order: OrderQuery = Order.NEWEST,
@@ -67,4 +67,4 @@ def evidence(
         rounds = history.page(walk, page.limit, page.cursor)
         return evidence_page(history, rounds, against)
 
-    return respond(request, reading, reading.now.listed(served, read))
+    return respond(request, reading, reading.chain.query(served, read))

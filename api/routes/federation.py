@@ -13,7 +13,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.caching import response_of
 from api.http.encoded_answer import EncodedAnswer
-from api.http.parameters import Address, Now, refuse_unknown
+from api.http.parameters import Address, OneChain, refuse_unknown
 from api.http.problem_docs import OF_DEPLOYMENT, declared
 from api.http.problems import (
     BLOB_NOT_FOUND,
@@ -47,7 +47,7 @@ _OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
     response_model=FederationAnswer,
     responses=declared(*_OF_FEDERATION),
 )
-def federation(request: Request, reading: Now, address: Address) -> Response:
+def federation(request: Request, reading: OneChain, address: Address) -> Response:
     """Tell the open round's stage, everybody's part in it by the evidence, and the last rounds.
 
     Commitments and bans stand on the chain; payloads, scores and votes are what the mailbox holds
@@ -73,7 +73,7 @@ def federation(request: Request, reading: Now, address: Address) -> Response:
         }
     },
 )
-async def events(request: Request, reading: Now, address: Address) -> EventSourceResponse:
+async def events(request: Request, reading: OneChain, address: Address) -> EventSourceResponse:
     """Tell where the open round stands whenever that changes; nothing of before is told again."""
     streams: Streams = request.app.state.streams
     with ExitStack() as place:

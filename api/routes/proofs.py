@@ -14,7 +14,7 @@ from api.http.encoded_answer import EncodedAnswer
 from api.http.parameters import (
     Address,
     ClientIndex,
-    Now,
+    OneChain,
     RoundIndex,
     refuse_unknown,
 )
@@ -69,7 +69,7 @@ Whole = Annotated[
 )
 def proof(
     request: Request,
-    reading: Now,
+    reading: OneChain,
     address: Address,
     number: RoundIndex,
     client: ClientIndex,
@@ -81,10 +81,10 @@ def proof(
     contract, for this service could have made anything up. What cannot be proven is said in it.
     """
     served = reading.deployment(address)
-    history = reading.now.history(served)
+    history = reading.chain.history(served)
     require_round(number, history.newest())
     require_client(client, served.fixed.clients)
-    with reading.now.still(served) as ledger:
+    with reading.chain.snapshot(served) as ledger:
         made = make_proof(ledger, history.blobs, number, ClientId(client), whole=whole)
     reading.verify_unmoved()
     return response_of(request, EncodedAnswer(to_json(as_dict(made)), immutable=False))
@@ -103,7 +103,9 @@ def proof(
         }
     },
 )
-def bundle(reading: Now, address: Address, number: RoundIndex, whole: Whole = False) -> Response:
+def bundle(
+    reading: OneChain, address: Address, number: RoundIndex, whole: Whole = False
+) -> Response:
     """Give all that checking a round needs: events, documents, score vectors, payloads, models.
 
     One is made at a time, because the round is checked while its parts are gathered.
@@ -117,7 +119,7 @@ def bundle(reading: Now, address: Address, number: RoundIndex, whole: Whole = Fa
     return StreamingResponse(_parts(export), headers=headers, media_type="application/x-tar")
 
 
-def _exported(reading: Now, address: str, number: int, *, whole: bool) -> RoundExport:
+def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> RoundExport:
     """Return a round's bundle.
 
     Raises:
@@ -125,12 +127,12 @@ def _exported(reading: Now, address: str, number: int, *, whole: bool) -> RoundE
             bundle is being made.
     """
     served = reading.deployment(address)
-    history = reading.now.history(served)
+    history = reading.chain.history(served)
     require_round(number, history.newest())
     if not _one_at_a_time.acquire(blocking=False):
         raise ProblemError(BUSY, "another bundle is being made")
     try:
-        with reading.now.still(served) as ledger:
+        with reading.chain.snapshot(served) as ledger:
             return prepare_export(ledger, history.blobs, number, whole=whole)
     except ConfigurationError as error:
         raise ProblemError(ROUND_NOT_FOUND, str(error)) from error

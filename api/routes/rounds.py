@@ -15,7 +15,7 @@ from api.http.parameters import (
     Address,
     AskedOf,
     ChainName,
-    Now,
+    OneChain,
     OrderQuery,
     Paged,
     RoundIndex,
@@ -46,7 +46,7 @@ from ledger.history.responses.rounds import (
 from ledger.history.serialise import parts
 from ledger.history.serialise import rounds as round_responses
 from ledger.history.serialise.tables import ROUNDS
-from ledger.history.serialise.values import RoundView
+from ledger.history.serialise.values import DocumentedRound
 from ledger.history.status import Order, RoundStatus
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class RoundRequest:
         self._number = number
 
     @cached_property
-    def view(self) -> RoundView:
+    def view(self) -> DocumentedRound:
         """The round with its documents.
 
         Raises:
@@ -105,13 +105,13 @@ class RoundRequest:
             NotServedError: the chain's answers about it do not fit together.
         """
         reading, number = self.reading, self._number
-        history = reading.now.history(reading.deployment(self._address))
+        history = reading.chain.history(reading.deployment(self._address))
         round_ = history.round(number)
         if round_ is None or round_.ended is None:
             require_round(number, history.newest())
         if round_ is None:
             raise NotServedError(f"round {number} is said to have opened, but no log tells how")
-        return RoundView.of(history, round_)
+        return DocumentedRound.of(history, round_)
 
     @property
     def end_with_record(self) -> RecordedEvent | None:
@@ -148,7 +148,7 @@ OneRound = Annotated[RoundRequest, Depends(_round_request)]
 )
 def rounds(
     request: Request,
-    reading: Now,
+    reading: OneChain,
     address: Address,
     page: Paged,
     walk: Walked,
@@ -170,7 +170,7 @@ def rounds(
             rounds = history.page(walk, limit, cursor)
             return round_responses.rounds_page(history, rounds, full=full)
 
-        return reading.now.listed(served, page)
+        return reading.chain.query(served, page)
 
     if format is not Format.JSON:
         return exported(reading, ROUNDS, format, lambda cursor: read(PAGE, cursor, full=False))
@@ -310,7 +310,7 @@ def aggregation(request: Request, asked: OneRound) -> Response:
     return respond(request, asked.reading, aggregation, ended=asked.end_with_record)
 
 
-def _votes(view: RoundView) -> RoundVotes:
+def _votes(view: DocumentedRound) -> RoundVotes:
     """Return the certificates.
 
     Raises:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from api.http.caching import respond
 from api.http.parameters import (
     Address,
-    Now,
+    OneChain,
     refuse_unknown,
 )
 from api.http.problem_docs import OF_DEPLOYMENT, declared
@@ -28,14 +28,14 @@ router = APIRouter(
     response_model=SeriesAnswer,
     responses=declared(*OF_DEPLOYMENT),
 )
-def series(request: Request, reading: Now, address: Address) -> Response:
+def series(request: Request, reading: OneChain, address: Address) -> Response:
     """Tell columns for charts: accepted updates, views, committees; and accuracy as a claim.
 
     What is in `claimed` stands in the run's own files. Nobody has proven it, and the audit does not
     check it. A run of over 2,000 rounds is told by every so many-th round, and the last.
     """
     served = reading.deployment(address)
-    response = reading.now.listed(
+    response = reading.chain.query(
         served, lambda history: series_response(chart_rounds(history), served.folder)
     )
     return respond(request, reading, response)

@@ -11,7 +11,7 @@ from api.http.caching import respond
 from api.http.parameters import refuse_unknown
 from api.http.problem_docs import OF_CHAIN, declared
 from api.http.problems import REQUEST_INVALID
-from api.request_view import NowRead  # noqa: TC001 - FastAPI reads it
+from api.request_view import AnyChain  # noqa: TC001 - FastAPI reads it
 from api.schemas.service import Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
 from ledger.history.responses.deployments import ChainsAnswer
@@ -55,7 +55,7 @@ def health() -> Response:
     response_model=Ready,
     responses=declared(*OF_CHAIN, tagged=False),
 )
-def ready(reading: NowRead) -> Response:
+def ready(reading: AnyChain) -> Response:
     """Answer 503 until the chain can be read: the service may start before the first run."""
     body = Ready(as_of=reading.as_of).model_dump_json()
     return Response(body, 200, {"Cache-Control": "no-store"}, "application/json")
@@ -68,9 +68,9 @@ def ready(reading: NowRead) -> Response:
     response_model=StatusAnswer,
     responses=declared(*OF_CHAIN),
 )
-def status(request: Request, reading: NowRead) -> Response:
+def status(request: Request, reading: AnyChain) -> Response:
     """Tell the chain's head, where each deployment stands, and which manifests are refused."""
-    chain = reading.now
+    chain = reading.chain
     served, refused = chain.deployments()
     index: ServiceIndex = request.app.state.index
     indexed = indexed_deployments(index, chain, served)
@@ -118,13 +118,13 @@ def _deployment_status(
     response_model=ChainsAnswer,
     responses=declared(*OF_CHAIN),
 )
-def chains(request: Request, reading: NowRead) -> Response:
+def chains(request: Request, reading: AnyChain) -> Response:
     """List the chains by the names that stand in all paths below them.
 
     A contract has the same address in every fresh home, so a chain's name holds its id and the
     beginning of its block 0's hash: what was kept of one chain is never taken for another's.
     """
-    return respond(request, reading, {"chains": [chain_response(reading.now)]})
+    return respond(request, reading, {"chains": [chain_response(reading.chain)]})
 
 
 def package_version() -> str:

@@ -10,7 +10,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Path, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from api.http.parameters import Address, Now, refuse_unknown
+from api.http.parameters import Address, OneChain, refuse_unknown
 from api.http.permission import is_foreign_page, permission
 from api.http.problem_docs import OF_DEPLOYMENT, declared
 from api.http.problems import (
@@ -89,7 +89,7 @@ _WORDS = {
     response_model=VerificationsAnswer,
     responses=declared(*OF_DEPLOYMENT, tagged=False),
 )
-def verifications(request: Request, reading: Now, address: Address) -> Response:
+def verifications(request: Request, reading: OneChain, address: Address) -> Response:
     """List verifications, the newest first, and say whether whoever asks may begin one."""
     path = _path(reading, reading.deployment(address))
     runs = _verifications(request)
@@ -127,7 +127,9 @@ def verifications(request: Request, reading: Now, address: Address) -> Response:
         tagged=False,
     ),
 )
-def begin(request: Request, reading: Now, address: Address, asked: VerificationRequest) -> Response:
+def begin(
+    request: Request, reading: OneChain, address: Address, asked: VerificationRequest
+) -> Response:
     """Begin an audit of all ended rounds in a process of its own, with bounds on what it may take.
 
     It needs a token where tokens are set, and else a request from the service's own machine. One
@@ -161,7 +163,7 @@ def begin(request: Request, reading: Now, address: Address, asked: VerificationR
     responses=declared(*_OF_ONE, tagged=False),
 )
 def verification(
-    request: Request, reading: Now, address: Address, name: VerificationPath
+    request: Request, reading: OneChain, address: Address, name: VerificationPath
 ) -> Response:
     """Tell how a verification stands; only a finished one has a verdict."""
     entry = _found(request, _path(reading, reading.deployment(address)), name)
@@ -176,7 +178,9 @@ def verification(
     response_model=Verification,
     responses=declared(*_OF_ONE, VERIFICATION_REFUSED, VERIFICATION_OVER, tagged=False),
 )
-def cancel(request: Request, reading: Now, address: Address, name: VerificationPath) -> Response:
+def cancel(
+    request: Request, reading: OneChain, address: Address, name: VerificationPath
+) -> Response:
     """End a verification that waits or runs; it comes to no verdict, and stays in the list.
 
     Raises:
@@ -203,7 +207,9 @@ def cancel(request: Request, reading: Now, address: Address, name: VerificationP
         }
     },
 )
-def report(request: Request, reading: Now, address: Address, name: VerificationPath) -> Response:
+def report(
+    request: Request, reading: OneChain, address: Address, name: VerificationPath
+) -> Response:
     """Give the whole report: every step's first contradiction, everybody who was caught.
 
     Nobody has signed it: whoever builds on it trusts this service.
@@ -239,7 +245,7 @@ def report(request: Request, reading: Now, address: Address, name: VerificationP
 )
 async def events(
     request: Request,
-    reading: Now,
+    reading: OneChain,
     address: Address,
     name: VerificationPath,
     last_event_id: LastEventId = None,
@@ -325,7 +331,7 @@ def _asked(
 
 
 def _path(reading: RequestView, served: ServedDeployment) -> DeploymentPath:
-    return DeploymentPath(reading.now.path, served.manifest.address)
+    return DeploymentPath(reading.chain.path, served.manifest.address)
 
 
 def _is_of(entry: Verification, path: DeploymentPath) -> bool:

@@ -42,14 +42,14 @@ def show_round(home: Path, shown: int) -> None:
         shown: the round's number.
     """
     from ledger.history.serialise.rounds import explanation
-    from ledger.history.serialise.values import RoundView
+    from ledger.history.serialise.values import DocumentedRound
 
     where = Target(home, SHOWN_RUN)
     with where.reader() as chain:
         history = where.history(chain)
         round_ = history.round(shown)
         assert round_ is not None, "an audited round is on the chain"
-        sentences = explanation(RoundView.of(history, round_))["sentences"]
+        sentences = explanation(DocumentedRound.of(history, round_))["sentences"]
     print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
     for line in sentences:
         print_prose(line)

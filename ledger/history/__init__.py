@@ -1,7 +1,8 @@
-"""What happened: one round, one client's part in it, and how both are told.
+"""The recorded history of a deployment: rounds, clients, and their JSON responses.
 
-`round.py` says what a round is and `participation.py` what each word about a client means (sampled,
-committed, ranked, accepted, served, voted, refused, banned); every other place that tells of a
-round uses these. Nothing here is verified beyond what a blob's digest verifies: `ledger.audit`
-does that.
+`round.py` defines a round and `participation.py` each term about a client (sampled, committed,
+ranked, accepted, served, voted, refused, banned). `responses/` holds the JSON types, and
+`serialise/` the functions that make them. `source.py` has the ports: rounds from a chain or an
+index, responses made here or read from a service. Only the digests of blobs are checked here;
+`ledger.audit` verifies the rest.
 """

@@ -1,4 +1,4 @@
-"""A deployment's history, read from the chain's own logs and storage as of one block."""
+"""A deployment's history from the chain's logs and storage, as of one block."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ MAX_ROUNDS_WITHOUT_INDEX = 256
 
 @dataclass(slots=True)
 class DeploymentCache:
-    """What of a deployment cannot change any more, or not before the next block, as it is read.
+    """Cache of the parts of a deployment that cannot change any more, or not before the next block.
 
     Attributes:
         bans: up to one block, with its hash.
-        registry: all clients as they were registered; empty until they are all there.
+        registry: all clients as they were registered; empty until all are.
         tally: the counts over the first rounds, those that have ended in final blocks.
-        counted: how many these are.
-        without_record: those among them that `tally` leaves out: their record may come back.
-        digests: of the first rounds of which nothing is missing.
+        counted: number of these rounds.
+        rounds_without_record: those among them that `tally` leaves out: a record may reappear.
+        digests: of the first rounds with all documents.
     """
 
     bans: tuple[bytes, tuple[ClientBanned, ...]] | None = None
@@ -72,12 +72,12 @@ class ChainHistory:
 
     Attributes:
         ledger: the contract.
-        fixed: what was fixed at deployment.
-        blobs: where the documents are.
+        fixed: the parameters of the contract.
+        blobs: of the documents.
         to_block: the last block that is read.
-        final: the newest block that is regarded as final.
-        kept: what can be remembered between one history of the deployment and the next.
-        block_hash: of the last block that is read; None where nothing is remembered by it.
+        final: number of the newest final block.
+        cache: shared by the histories of the deployment.
+        block_hash: of the last block that is read; None to cache nothing by it.
     """
 
     ledger: CommitteeLedger
@@ -85,18 +85,13 @@ class ChainHistory:
     blobs: BlobReader
     to_block: int
     final: int
-    kept: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
+    cache: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
     block_hash: bytes | None = None
     _times: dict[int, int] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(ledger: CommitteeLedger, blobs: BlobReader) -> ChainHistory:
-        """Return the history up to the newest block.
-
-        Args:
-            ledger: the contract.
-            blobs: where the documents are.
-        """
+        """Return the history up to the newest block."""
         chain = ledger.chain
         newest, final = chain.head().number, chain.finalized()
         return ChainHistory(ledger, ledger.deployment(), blobs, newest, final)
@@ -121,58 +116,58 @@ class ChainHistory:
 
     def some(self, numbers: Iterable[int]) -> list[Round]:
         """Return some rounds by their openings and ends, ascending."""
-        return [one for number in numbers for one in self.rounds(number, number)]
+        return [round_ for number in numbers for round_ in self.rounds(number, number)]
 
     def page(self, walk: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
         """Return one page of rounds."""
         return read_page(self, walk, limit, cursor)
 
     def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
-        """Return what a client was and did in some rounds, in their order.
+        """Return the parts of a client in some rounds, in their order.
 
         Raises:
             ValueError: it took no part in one of them.
         """
-        found = []
+        parts = []
         for line in rounds:
-            one = self.round(line.round) or line
-            part = participation_of(one, self.documents(one), client)
+            round_ = self.round(line.round) or line
+            part = participation_of(round_, self.documents(round_), client)
             if part is None:
                 raise ValueError(f"client {client} took no part in round {line.round}")
-            found.append(part)
-        return found
+            parts.append(part)
+        return parts
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
-        """Return where a digest stands, by reading all rounds through.
+        """Return the places of a digest by searching all rounds.
 
         Raises:
             TooLongError: there are too many for that.
         """
-        newest, known = self.newest(), self.kept.digests
+        newest, cached = self.newest(), self.cache.digests
         if newest > MAX_ROUNDS_WITHOUT_INDEX:
             raise TooLongError(
                 f"{newest} rounds are too many to look a digest up without an index: "
                 f"{MAX_ROUNDS_WITHOUT_INDEX} are read through at most; cmfl index build makes one"
             )
-        with known.lock:
+        with cached.lock:
             entries = {entry for entry in self._unfinished(newest) if entry[0] == digest}
-            entries |= known.entries.get(digest, set())
+            entries |= cached.entries.get(digest, set())
         return in_order(entries)[first : first + limit]
 
     def _unfinished(self, newest: int) -> Iterator[Entry]:
-        """Yield the digests that may change still; what cannot is added to what is known."""
-        known = self.kept.digests
+        """Yield the digests that may still change; add the others to the cache."""
+        cached = self.cache.digests
         yield from self._digests_of_registration()
-        for number in range(known.rounds + 1, newest + 1):
-            one = self.round(number)
-            assert one is not None, "it has opened"
-            documents = self.documents(one)
+        for number in range(cached.rounds + 1, newest + 1):
+            round_ = self.round(number)
+            assert round_ is not None, "it has opened"
+            documents = self.documents(round_)
             events = self.ledger.round_events(number, self.to_block)
-            entries = list(digests_of_round(one, documents, events))
-            is_final = one.ended is not None and one.ended.block_number <= self.final
-            is_whole = documents.has_incidents and not lacks_record(one, documents)
-            if is_final and is_whole and number == known.rounds + 1:
-                known.add(entries)
+            entries = list(digests_of_round(round_, documents, events))
+            is_final = round_.ended is not None and round_.ended.block_number <= self.final
+            is_whole = documents.has_incidents and not lacks_record(round_, documents)
+            if is_final and is_whole and number == cached.rounds + 1:
+                cached.add(entries)
             else:
                 yield from entries
 
@@ -181,14 +176,14 @@ class ChainHistory:
         until = self.to_block if opening is None else opening.opened_block
         events = self.ledger.events(self.ledger.from_block, until)
         kinds = (ClientsRegistered, LedgerOpened)
-        registered = [one for one in events if isinstance(one.event, kinds)]
+        registered = [recorded for recorded in events if isinstance(recorded.event, kinds)]
         if registered:
             yield from digests_of_deployment(self.fixed)
         yield from digests_of_events(registered, 0)
 
-    def documents(self, one: Round) -> Documents:
+    def documents(self, round_: Round) -> Documents:
         """Return the documents that a round's decision names."""
-        return read_documents(self.blobs, one)
+        return read_documents(self.blobs, round_)
 
     def registered(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, with the bans that the chain holds.
@@ -203,41 +198,42 @@ class ChainHistory:
 
     def tally(self) -> Tally:
         """Return every client's counts over the rounds that have ended."""
-        newest, kept = self.newest(), self.kept
-        with kept.lock:
-            self._keep_counts(newest)
-            counted, missing = kept.counted, list(kept.rounds_without_record)
-            tally = kept.tally or Tally.empty(self.fixed.clients)
-        late = [one for number in missing for one in self.rounds(number, number)]
-        late += [one for some in self._in_parts(counted + 1, newest) for one in some]
-        return tally.with_rounds(self._documented(late))
+        newest, cache = self.newest(), self.cache
+        with cache.lock:
+            self._cache_counts(newest)
+            counted, missing = cache.counted, list(cache.rounds_without_record)
+            tally = cache.tally or Tally.empty(self.fixed.clients)
+        uncached = self.some(missing)
+        for batch in self._batches(counted + 1, newest):
+            uncached += batch
+        return tally.with_rounds(self._documented(uncached))
 
-    def _keep_counts(self, newest: int) -> None:
-        """Add to what is kept the rounds that have ended in final blocks since."""
-        kept = self.kept
-        tally = kept.tally or Tally.empty(self.fixed.clients)
-        for some in self._in_parts(kept.counted + 1, newest):
-            final = [one for one in some if one.ended and one.ended.block_number <= self.final]
+    def _cache_counts(self, newest: int) -> None:
+        """Add to the cache the rounds that have ended in final blocks since."""
+        cache = self.cache
+        tally = cache.tally or Tally.empty(self.fixed.clients)
+        for batch in self._batches(cache.counted + 1, newest):
+            final = [r for r in batch if r.ended and r.ended.block_number <= self.final]
             documented = list(self._documented(final))
             whole = [pair for pair in documented if not lacks_record(*pair)]
-            kept.rounds_without_record += [
+            cache.rounds_without_record += [
                 pair[0].round for pair in documented if lacks_record(*pair)
             ]
             tally = tally.with_rounds(whole)
-            kept.counted += len(final)
-            if len(final) < len(some):
+            cache.counted += len(final)
+            if len(final) < len(batch):
                 break
-        kept.tally = tally
+        cache.tally = tally
 
-    def _in_parts(self, first: int, newest: int) -> Iterator[list[Round]]:
+    def _batches(self, first: int, newest: int) -> Iterator[list[Round]]:
         for start in range(first, newest + 1, TALLY_BATCH):
             yield self.rounds(start, min(newest, start + TALLY_BATCH - 1))
 
     def _documented(self, rounds: Iterable[Round]) -> Iterator[tuple[Round, Documents]]:
-        """Return the rounds that have ended, with their documents, one after the other."""
-        for one in rounds:
-            if one.ended is not None:
-                yield one, self.documents(one)
+        """Yield the ended rounds with their documents."""
+        for round_ in rounds:
+            if round_.ended is not None:
+                yield round_, self.documents(round_)
 
     def time_of(self, block_number: int) -> int:
         """Return a block's time, in Unix seconds."""
@@ -245,22 +241,22 @@ class ChainHistory:
             self._times[block_number] = self.ledger.chain.block(block_number).timestamp
         return self._times[block_number]
 
-    def decision_call(self, one: Round) -> DecideCall | None:
+    def decision_call(self, round_: Round) -> DecideCall | None:
         """Return the call data that decided a round.
 
         Raises:
             NotServedError: the chain has another transaction in its place.
         """
-        if one.ended is None:
-            raise NotServedError(f"round {one.round} is decided, but no log says where")
-        transaction = one.ended.transaction_hash
+        if round_.ended is None:
+            raise NotServedError(f"round {round_.round} is decided, but no log says where")
+        transaction = round_.ended.transaction_hash
         call = self.ledger.call_of(transaction)
         if call is not None and not isinstance(call, DecideCall):
             raise NotServedError(f"transaction 0x{transaction.hex()} does not call decide")
         return call
 
     def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
-        """Return the two statements that a ban rests on.
+        """Return the two statements that prove a ban.
 
         Raises:
             NotServedError: the chain has another transaction in its place.
@@ -283,28 +279,28 @@ class ChainHistory:
         )
 
     def _bans(self) -> tuple[ClientBanned, ...]:
-        """Return the bans up to the last block, which are read once for each."""
-        known, last = self.kept.bans, self.to_block
-        if known is not None and known[0] == self.block_hash:
-            return known[1]
-        found = self.ledger.bans(last)
-        # A chain that was reorganised meanwhile has told of another block.
+        """Return the bans up to the last block, which are read once per block."""
+        cached, last = self.cache.bans, self.to_block
+        if cached is not None and cached[0] == self.block_hash:
+            return cached[1]
+        bans = self.ledger.bans(last)
+        # After a reorganisation these are the bans of another block.
         if self.block_hash is not None and self.ledger.chain.block(last).hash == self.block_hash:
-            self.kept.bans = self.block_hash, found
-        return found
+            self.cache.bans = self.block_hash, bans
+        return bans
 
-    def _registry(self, wanted: int) -> tuple[RegisteredClient, ...]:
+    def _registry(self, count: int) -> tuple[RegisteredClient, ...]:
         """Return the first clients as they were registered.
 
         Raises:
             IncompleteLogsError: the logs hold fewer.
         """
-        found = self.kept.registry or self.ledger.registry()
-        if len(found) < wanted:
+        registry = self.cache.registry or self.ledger.registry()
+        if len(registry) < count:
             raise IncompleteLogsError(
                 self.ledger.node,
-                f"the logs hold the registration of {len(found)} clients, not of {wanted}",
+                f"the logs hold the registration of {len(registry)} clients, not of {count}",
             )
-        if len(found) == self.fixed.clients:
-            self.kept.registry = found
-        return found[:wanted]
+        if len(registry) == self.fixed.clients:
+            self.cache.registry = registry
+        return registry[:count]

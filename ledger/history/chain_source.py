@@ -1,4 +1,4 @@
-"""The chain that is read: opened when it is first needed, and again when it is replaced."""
+"""The chain of a service: opened when it is first needed, and again when it is replaced."""
 
 from __future__ import annotations
 
@@ -17,25 +17,22 @@ if TYPE_CHECKING:
 class ChainSource:
     """Opens the chain read-only; safe to share between threads.
 
-    A service may start before the chain exists, and a home may be made anew under it: a file
-    is known by device and inode, and another one is opened as another chain.
+    A service may start before the chain exists, and its home may be replaced: device and inode
+    identify a chain file, and another file is opened as another chain.
     """
 
-    def __init__(self, places: HistoryLocations) -> None:
-        self._places = places
+    def __init__(self, locations: HistoryLocations) -> None:
+        self._locations = locations
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._identity: tuple[int, int] | None = None
         self._opened = 0
 
     def chain(self) -> tuple[ChainReader, int]:
-        """Return the open chain, the same object as long as it is the same chain.
-
-        Returns:
-            The chain, and how many have been opened so far: another number, another chain.
+        """Return the open chain, and its number: a replaced chain has another.
 
         Raises:
-            ChainError: it is not there, damaged, another one, or unreachable.
+            ChainError: it is missing, damaged, of another id, or unreachable.
         """
         identity = self._identify()
         with self._lock:
@@ -45,8 +42,8 @@ class ChainSource:
                 self._opened += 1
             return self._chain, self._opened
 
-    def known(self) -> tuple[ChainReader, int] | None:
-        """Return the open chain if it is open and still the same, at once; else None."""
+    def current(self) -> tuple[ChainReader, int] | None:
+        """Return the chain and its number without opening it; None if it was closed or replaced."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -59,27 +56,27 @@ class ChainSource:
         return (chain, opened) if is_same and chain is not None else None
 
     def close(self) -> None:
-        """Give back the file or the connections."""
+        """Close the file or the connections."""
         with self._lock:
             self._close()
 
     def _identify(self) -> tuple[int, int] | None:
-        if self._places.rpc_url is not None:
+        if self._locations.rpc_url is not None:
             return None
         try:
-            status = self._places.chain_file.stat()
+            status = self._locations.chain_file.stat()
         except OSError as error:
             raise ChainUnreachableError(
-                f"{self._places.chain_file.name} cannot be opened: {error.strerror}"
+                f"{self._locations.chain_file.name} cannot be opened: {error.strerror}"
             ) from error
         return status.st_dev, status.st_ino
 
     def _open(self) -> ChainReader:
-        places = self._places
-        if places.rpc_url is None or places.chain_id is None:
-            return EmbeddedReader.open(places.chain_file)
-        patience = RpcSettings(request_timeout_seconds=places.rpc_timeout_seconds)
-        return RpcReader(places.rpc_url, chain_id=places.chain_id, settings=patience)
+        locations = self._locations
+        if locations.rpc_url is None or locations.chain_id is None:
+            return EmbeddedReader.open(locations.chain_file)
+        settings = RpcSettings(request_timeout_seconds=locations.rpc_timeout_seconds)
+        return RpcReader(locations.rpc_url, chain_id=locations.chain_id, settings=settings)
 
     def _close(self) -> None:
         if self._chain is not None:

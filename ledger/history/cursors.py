@@ -1,8 +1,8 @@
-"""Opaque cursors: where the next page begins, bound to the query that they came from.
+"""Opaque cursors: the start of the next page, bound to its query.
 
 A cursor is base64url of version, position and a checksum over both and the query's scope. The
-checksum is no secret: it keeps a cursor from being cut, altered or carried to another query by
-accident. What a forger could reach, the query's own bounds check again.
+checksum is no secret: it detects a cursor that was cut, altered or used for another query by
+accident. A forged cursor reaches nothing: the query checks its own bounds again.
 """
 
 from __future__ import annotations
@@ -21,19 +21,11 @@ _HEAD = struct.Struct(">BI")
 
 
 class CursorError(CmflError):
-    """A cursor that is not one of the query's."""
+    """A cursor that does not belong to its query."""
 
 
 def encode_cursor(position: int, scope: str) -> str:
-    """Return a cursor.
-
-    Args:
-        position: round or client with which the next page begins, below 2³².
-        scope: the query without cursor and limit.
-
-    Returns:
-        Text for a URL.
-    """
+    """Return a cursor as text for a URL; the position is below 2³²."""
     head = _HEAD.pack(VERSION, position)
     return base64.urlsafe_b64encode(head + _checksum(head, scope)).rstrip(b"=").decode()
 
@@ -42,16 +34,13 @@ def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
     """Return the position behind a cursor.
 
     Args:
-        cursor: as the client gave it.
+        cursor: untrusted text.
         scope: the query without cursor and limit.
-        last: the last position there is.
-        first: the first.
-
-    Returns:
-        The position, in [first, last].
+        last: the greatest position.
+        first: the least position.
 
     Raises:
-        CursorError: it is no cursor of this query.
+        CursorError: it is cut, altered, of another query, or out of range.
     """
     try:
         data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))

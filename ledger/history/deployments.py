@@ -1,8 +1,8 @@
-"""Which deployments are served: those whose manifest agrees with the chain.
+"""Deployments that a service serves: those whose manifest agrees with the chain.
 
 A manifest is a hint. Before a deployment is served, chain id, block 0, code and configuration are
-compared with the chain, and the manifest of a run of this home with the run's folder; what does not
-agree is listed as refused and disturbs nobody else.
+compared with the chain, and the manifest of a run of this home with the run's folder. A manifest
+that does not agree is listed as rejected, without effect on the others.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MAX_MANIFESTS = 1_024
 
 @dataclass(slots=True)
 class ServedDeployment:
-    """A deployment that agrees with the chain, and what of it cannot change any more.
+    """A deployment that agrees with the chain, with a cache of its immutable parts.
 
     Attributes:
         run: the name of its run.
         manifest: as it was checked.
         ledger: the contract.
-        fixed: what was fixed at deployment.
-        folder: the run's own, where it is one of the home; else None.
+        fixed: the parameters of the contract.
+        folder: of the run, if it belongs to the home.
     """
 
     run: str
@@ -52,17 +52,12 @@ class ServedDeployment:
     ledger: CommitteeLedger
     fixed: Deployment
     folder: RunPaths | None = None
-    _kept: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
+    _cache: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
     _log: CompleteLog = field(default_factory=CompleteLog, repr=False)
     _finished: LedgerSnapshot | None = field(default=None, repr=False)
 
     def history(self, blobs: BlobReader, block: Block, final_block: int) -> ChainHistory:
-        """Return its history.
-
-        Args:
-            blobs: where its documents are.
-            block: as of which block.
-            final_block: up to which block nothing can change.
+        """Return its history as of a block; nothing up to the final block can change.
 
         Raises:
             IncompleteLogsError: a node's logs do not lead to the contract's own state.
@@ -72,15 +67,11 @@ class ServedDeployment:
         # A home's own file has no node between it and its reader.
         ledger = ledger if ledger.chain.node is None else self.complete(ledger, block)
         return ChainHistory(
-            ledger, self.fixed, blobs, block.number, final_block, self._kept, block.hash
+            ledger, self.fixed, blobs, block.number, final_block, self._cache, block.hash
         )
 
     def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
-        """Return the contract as of one block, with all of its events up to there.
-
-        Args:
-            ledger: the contract on any view of its chain.
-            block: as of which.
+        """Return the contract as of a block, with all of its events up to there.
 
         Raises:
             IncompleteLogsError: the logs do not lead to the contract's own state.
@@ -89,12 +80,7 @@ class ServedDeployment:
         return self._log.up_to(ledger, block)
 
     def state(self, block_number: int, final_block: int) -> LedgerSnapshot:
-        """Return the contract's storage.
-
-        Args:
-            block_number: as of which block.
-            final_block: up to which block nothing can change.
-        """
+        """Return the contract's storage as of a block."""
         # A finished contract takes no transaction: its storage stays.
         if self._finished is not None:
             return self._finished
@@ -106,12 +92,7 @@ class ServedDeployment:
 
 @dataclass(frozen=True, slots=True)
 class RejectedManifest:
-    """A manifest that is not served.
-
-    Attributes:
-        manifest: its file, as seen from the home.
-        reason: why not.
-    """
+    """A manifest that is not served, by its path below the home, and the reason."""
 
     manifest: str
     reason: str
@@ -122,7 +103,7 @@ _Identity: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A manifest's file and the state in which it was checked, with the settings beside it."""
+    """A manifest's file, with the identity of it and of the run's settings when it was checked."""
 
     path: Path
     run: str
@@ -132,84 +113,79 @@ class _File:
 
 
 class Deployments:
-    """Finds and checks manifests, each again when its file or the chain is another one."""
+    """Finds and checks manifests, each again when its file or the chain is replaced."""
 
-    def __init__(self, places: HistoryLocations) -> None:
-        self._places = places
+    def __init__(self, locations: HistoryLocations) -> None:
+        self._locations = locations
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._served: dict[_File, ServedDeployment] = {}
 
     def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:
-        """Return one deployment, None if none at this address is served.
-
-        Args:
-            chain: where it should be.
-            address: of the contract, in any case of its letters.
+        """Return one deployment by its address, in any case of the letters; None if it is unknown.
 
         Raises:
             ChainError: the chain cannot be read.
         """
-        wanted = to_canonical(address)
+        canonical = to_canonical(address)
         with self._lock:
-            known = self._served.items() if chain is self._chain else ()
-            for file, served in known:
-                same = to_canonical(served.manifest.address) == wanted
-                if same and _identity(file.path) == file.identity:
+            cached = self._served.items() if chain is self._chain else ()
+            for file, served in cached:
+                is_same = to_canonical(served.manifest.address) == canonical
+                if is_same and _identity(file.path) == file.identity:
                     return served
-        found, _ = self.all(chain)
-        return next((s for s in found if to_canonical(s.manifest.address) == wanted), None)
+        deployments, _ = self.all(chain)
+        return next((d for d in deployments if to_canonical(d.manifest.address) == canonical), None)
 
     def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RejectedManifest]]:
-        """Return what is served and what is refused, each by the name of its run.
-
-        Args:
-            chain: where the deployments should be.
+        """Return the served deployments and the rejected manifests, by the names of their runs.
 
         Raises:
             ChainUnreachableError: the chain cannot be read.
-            ChainDamagedError: nor can it.
+            ChainDamagedError: the chain contradicts itself.
         """
-        files, refused = self._files()
+        files, rejected = self._files()
         with self._lock:
-            known = self._served if chain is self._chain else {}
+            cached = self._served if chain is self._chain else {}
             served: dict[_File, ServedDeployment] = {}
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
-                    found = known.get(file) or _connected(chain, file)
-                    contract = to_canonical(found.manifest.address)
+                    deployment = cached.get(file) or _connected(chain, file)
+                    contract = to_canonical(deployment.manifest.address)
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
                 except CmflError as error:
-                    refused.append(RejectedManifest(file.shown, _without_path(error, file.path)))
+                    rejected.append(RejectedManifest(file.shown, _without_path(error, file.path)))
                     continue
                 if contract in runs:
                     reason = f"the contract is that of run {runs[contract]!r}"
-                    refused.append(RejectedManifest(file.shown, reason))
+                    rejected.append(RejectedManifest(file.shown, reason))
                     continue
-                served[file], runs[contract] = found, file.run
+                served[file], runs[contract] = deployment, file.run
             self._chain, self._served = chain, served
-            return list(served.values()), refused
+            return list(served.values()), rejected
 
     def _files(self) -> tuple[list[_File], list[RejectedManifest]]:
-        """Return the manifests that may be read, and the entries that may not."""
+        """Return the readable manifests and the rejected ones."""
         files: list[_File] = []
-        refused: list[RejectedManifest] = []
-        own = _manifests_in(self._places.runs)
-        for path in [*own, *self._places.manifests]:
+        rejected: list[RejectedManifest] = []
+        own = _manifests_in(self._locations.runs)
+        for path in [*own, *self._locations.manifests]:
             identity = _identity(path)
             if identity[0] is None:
                 continue
             shown = ascii(f"{path.parent.name}/{path.name}")[1:-1][:200]
             if not RUN_NAME.fullmatch(path.parent.name):
-                refused.append(RejectedManifest(shown, "its folder's name is no name of a run"))
+                rejected.append(RejectedManifest(shown, "its folder's name is no name of a run"))
             elif len(files) >= MAX_MANIFESTS:
-                refused.append(RejectedManifest(shown, f"there are over {MAX_MANIFESTS} manifests"))
+                rejected.append(
+                    RejectedManifest(shown, f"there are over {MAX_MANIFESTS} manifests")
+                )
                 break
             else:
                 files.append(_File(path, path.parent.name, shown, identity, path in own))
-        return files, refused
+        return files, rejected
 
 
 def _manifests_in(runs: Path) -> list[Path]:
@@ -220,14 +196,14 @@ def _manifests_in(runs: Path) -> list[Path]:
 
 
 def _identity(manifest: Path) -> _Identity:
-    """Return what tells one state of a manifest and the settings beside it from another."""
+    """Return the identities of a manifest and of the run's settings."""
     return _state_of(manifest), _state_of(RunPaths(manifest.parent).configuration)
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
-    """Return what tells one state of a regular file from another; None if it is none."""
+    """Return inode, size and time of a regular file; None for anything else."""
     try:
-        # A pipe under this name would be waited on for ever.
+        # Reading a pipe would block for ever.
         if not path.is_file():
             return None
         status = path.stat()
@@ -237,7 +213,7 @@ def _state_of(path: Path) -> tuple[int, int, int] | None:
 
 
 def _without_path(error: CmflError, path: Path) -> str:
-    """Return what is wrong, without where this machine keeps the file."""
+    """Return an error's message without the path on this machine."""
     return " ".join(str(error).replace(f"{path.parent}/", "").split())[:500]
 
 

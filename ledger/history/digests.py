@@ -1,4 +1,4 @@
-"""Which digests a deployment holds, and where one of them stands."""
+"""The digests of a deployment, and the places of one digest."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ledger.protocol.ledger_state import Deployment, RoundDecided
 
 NO_CLIENT = -1
-"""What stands for the client of a digest that is nobody's own."""
+"""In place of a client, for a digest that belongs to none."""
 
 
 class DigestKind(IntEnum):
-    """What a digest or an address is of; the numbers never change their meaning."""
+    """Subject of a digest or an address; the numbers never change their meaning."""
 
     CONFIGURATION = 1
     REGISTRY = 2
@@ -49,18 +49,12 @@ class DigestKind(IntEnum):
 
 
 Entry = tuple[bytes, DigestKind, int, int]
-"""Digest, kind, round (0 for what is the deployment's) and client (`NOBODY` for nobody's)."""
+"""Digest, kind, round (0 for the deployment) and client (`NOBODY` for nobody's)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Where a digest stands in a deployment.
-
-    Attributes:
-        kind: what it is there.
-        round: t; None for what belongs to the deployment.
-        client: whose it is; None for nobody's.
-    """
+    """One place of a digest; `round` is None for a digest of the deployment itself."""
 
     kind: DigestKind
     round: int | None
@@ -81,10 +75,10 @@ class Occurrence:
 
 @dataclass(slots=True)
 class KnownDigests:
-    """The digests of a deployment's first rounds, as long as nothing of these can change.
+    """Cache of the digests of a deployment's first rounds, which cannot change any more.
 
     Attributes:
-        rounds: how many these are.
+        rounds: number of these rounds.
         entries: by digest.
     """
 
@@ -100,20 +94,20 @@ class KnownDigests:
 
 
 def in_order(entries: Iterable[Entry]) -> list[Occurrence]:
-    """Return where one digest stands: the deployment first, then ascending by round."""
+    """Return the places of one digest: the deployment first, then ascending by round."""
     places = sorted((number, kind, client) for _, kind, number, client in entries)
     return [Occurrence.of(kind, number, client) for number, kind, client in places]
 
 
 def digests_of_deployment(fixed: Deployment) -> Iterator[Entry]:
-    """Yield the digests that were fixed at deployment."""
+    """Yield the digests among the contract's parameters."""
     yield fixed.config, DigestKind.CONFIGURATION, 0, NO_CLIENT
     yield fixed.registry, DigestKind.REGISTRY, 0, NO_CLIENT
     yield fixed.model, DigestKind.INITIAL_MODEL, 0, NO_CLIENT
 
 
 def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[Entry]:
-    """Yield the hashes of blocks and transactions, and the heads after bans.
+    """Yield hashes of blocks and transactions, heads after bans, and commitments.
 
     Args:
         events: of one round, or of the registration.
@@ -133,22 +127,16 @@ def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[
 
 
 def digests_of_round(
-    one: Round, documents: Documents, events: Iterable[RecordedEvent]
+    round_: Round, documents: Documents, events: Iterable[RecordedEvent]
 ) -> Iterator[Entry]:
-    """Yield the digests of a round.
-
-    Args:
-        one: the round.
-        documents: its documents.
-        events: all that the chain holds of it.
-    """
-    number = one.round
-    yield one.seed, DigestKind.SEED, number, NO_CLIENT
+    """Yield the digests of a round, given its documents and all of its events."""
+    number = round_.round
+    yield round_.seed, DigestKind.SEED, number, NO_CLIENT
     yield from digests_of_events(events, number)
-    if one.end is not None:
-        yield one.end.head, DigestKind.HEAD, number, NO_CLIENT
-    if one.decided is not None:
-        yield from _of_decision(one.decided)
+    if round_.end is not None:
+        yield round_.end.head, DigestKind.HEAD, number, NO_CLIENT
+    if round_.decided is not None:
+        yield from _of_decision(round_.decided)
     for client, payload in documents.payloads.items():
         yield payload, DigestKind.PAYLOAD, number, client
     if documents.record is not None:
@@ -158,7 +146,7 @@ def digests_of_round(
 
 
 def _of_decision(event: RoundDecided) -> Iterator[Entry]:
-    found = {
+    digests = {
         DigestKind.BASE: event.base,
         DigestKind.MODEL: event.model,
         DigestKind.UPDATES_ROOT: event.updates_root,
@@ -168,6 +156,6 @@ def _of_decision(event: RoundDecided) -> Iterator[Entry]:
         DigestKind.INCIDENTS: event.incidents,
         DigestKind.RESULT: event.result(),
     }
-    for kind, digest in found.items():
+    for kind, digest in digests.items():
         if digest != NO_DIGEST:
             yield digest, kind, event.round, NO_CLIENT

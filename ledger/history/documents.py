@@ -1,4 +1,4 @@
-"""What the blobs tell of a round beside the chain: its record, and what went wrong while voting."""
+"""Documents of a round that are blobs: its record and its incidents."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents that a round's decision names, where they are there and are this round's.
+    """The documents that a round's decision names, where they are available and of this round.
 
     Attributes:
-        record: what the decision rests on; the result that was voted on binds it.
-        incidents: what went wrong while voting; only the decision's sender names it.
+        record: the basis of the decision; the result that was voted on binds it.
+        incidents: failures while voting, reported by the decision's sender.
         names_incidents: whether the decision names any.
     """
 
@@ -43,17 +43,17 @@ class Documents:
 
     @property
     def has_incidents(self) -> bool:
-        """Whether nothing is missing that the incidents document should tell."""
+        """True if the incidents document is available, or the decision names none."""
         return self.incidents is not None or not self.names_incidents
 
     @property
     def reported_incidents(self) -> tuple[Incident, ...]:
-        """What the decision's sender says, in the document's order."""
+        """Incidents that the decision's sender reports, in the document's order."""
         return () if self.incidents is None else self.incidents.incidents
 
     @property
     def payloads(self) -> dict[ClientId, Digest]:
-        """Payload digests that the record names: usable updates, and malformed payloads."""
+        """Digests in the record: of usable updates and of malformed payloads."""
         if self.record is None:
             return {}
         malformed = {d.client: d.payload for d in self.record.dropouts if d.payload is not None}
@@ -63,14 +63,9 @@ class Documents:
 NO_DOCUMENTS = Documents()
 
 
-def read_documents(blobs: BlobReader, one: Round) -> Documents:
-    """Return the documents of a round.
-
-    Args:
-        blobs: where they should be.
-        one: the round; one that is not decided has none.
-    """
-    decided = one.decided
+def read_documents(blobs: BlobReader, round_: Round) -> Documents:
+    """Return the documents of a round; a round that is not decided has none."""
+    decided = round_.decided
     if decided is None:
         return NO_DOCUMENTS
     record = _read(blobs, decided.record, decode_record)
@@ -80,33 +75,23 @@ def read_documents(blobs: BlobReader, one: Round) -> Documents:
 
 
 def missing_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId, ...]:
-    """Return whose payload the record names and a store does not have, ascending by client.
-
-    Args:
-        documents: of a round.
-        blobs: where payloads should be; none of them is read.
-    """
+    """Return the clients, ascending, whose payload the record names and the store lacks."""
     named = sorted(documents.payloads.items())
     return tuple(client for client, payload in named if not blobs.has(payload))
 
 
 def read_run(blobs: BlobReader, config: Digest) -> RunDocument | None:
-    """Return a run's configuration, None if it is missing, damaged or no configuration.
-
-    Args:
-        blobs: where it should be.
-        config: as the contract names it.
-    """
+    """Return a run's configuration; None if it is missing, damaged or no configuration."""
     return _read(blobs, config, decode_run)
 
 
 def _incidents(blobs: BlobReader, decided: RoundDecided) -> Incidents | None:
     if decided.incidents == NO_DIGEST:
         return None
-    found = _read(blobs, decided.incidents, decode_incidents)
-    if found is None or (found.round, found.base) != (decided.round, decided.base):
+    incidents = _read(blobs, decided.incidents, decode_incidents)
+    if incidents is None or (incidents.round, incidents.base) != (decided.round, decided.base):
         return None
-    return found
+    return incidents
 
 
 def _read(

@@ -1,7 +1,7 @@
-"""One round in plain words: who took part, who was left out and why, and who decided it.
+"""One round in plain words: participants, dropouts with reasons, ranking, votes and election.
 
-The sentences say what chain and record say; whether that is true is the audit's business. What a
-rule does is said by the rule itself.
+The sentences report what chain and record claim; the audit verifies it. The rules supply their own
+descriptions.
 """
 
 from __future__ import annotations
@@ -24,26 +24,23 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 
-def explain_round(one: Round, documents: Documents, document: RunDocument | None) -> list[str]:
-    """Return a round in plain words, one sentence or two per line.
+def explain_round(round_: Round, documents: Documents, document: RunDocument | None) -> list[str]:
+    """Return a round in plain words, one or two sentences per line.
 
     Args:
-        one: all that the chain holds of the round.
-        documents: the round's.
-        document: the run's configuration; None leaves out what only it says.
-
-    Returns:
-        Lines without trailing newlines.
+        round_: with its activity.
+        documents: of the round.
+        document: the run's configuration; without it, its details are left out.
     """
-    lines = [_headline(one), *_participation(one)]
+    lines = [_headline(round_), *_participation(round_)]
     lines += [
         f"Client {client} was banned during the round, from the next one on."
-        for client in one.banned
+        for client in round_.banned
     ]
-    if one.abandoned is not None:
-        drawn = _listed(one.abandoned.next_committee)
+    if round_.abandoned is not None:
+        drawn = _listed(round_.abandoned.next_committee)
         lines.append(f"The model stayed as it was; the seed drew a new committee: {drawn}.")
-    if one.decided is None:
+    if round_.decided is None:
         return lines
     if documents.record is None:
         lines.append(
@@ -51,21 +48,16 @@ def explain_round(one: Round, documents: Documents, document: RunDocument | None
             "not known."
         )
     else:
-        lines += _dropouts(one, documents.record) + _scores(one, documents.record)
-    lines += _ranking(one.decided, document)
+        lines += _dropouts(round_, documents.record) + _scores(round_, documents.record)
+    lines += _ranking(round_.decided, document)
     for phase in Phase:
-        lines += _vote(one, documents, phase, document)
-    lines.append(_election(one.decided))
+        lines += _vote(round_, documents, phase, document)
+    lines.append(_election(round_.decided))
     return lines
 
 
 def explain_missing_payloads(documents: Documents, gone: Sequence[ClientId]) -> list[str]:
-    """Return a sentence on the payloads that are not kept, none if all of them are.
-
-    Args:
-        documents: the round's.
-        gone: whose payload is not to be had.
-    """
+    """Return a sentence about the clients whose payloads are missing, if there are any."""
     if not gone:
         return []
     return [
@@ -74,29 +66,29 @@ def explain_missing_payloads(documents: Documents, gone: Sequence[ClientId]) -> 
     ]
 
 
-def _headline(one: Round) -> str:
-    sizes = f"{len(one.trainers)} trainers and {len(one.committee)} members"
+def _headline(round_: Round) -> str:
+    sizes = f"{len(round_.trainers)} trainers and {len(round_.committee)} members"
     endings = {
         "open": f"is open, with {sizes}.",
         "abandoned": f"with {sizes}, was abandoned at its deadline.",
         "decided": f"was decided, with {sizes}.",
     }
-    comma = "," if one.abandoned is not None else ""
-    return f"Round {one.round}{comma} {endings[one.status]}"
+    comma = "," if round_.abandoned is not None else ""
+    return f"Round {round_.round}{comma} {endings[round_.status]}"
 
 
-def _participation(one: Round) -> list[str]:
-    expected = sorted(one.participants.expected)
-    absent = [client for client in expected if client not in one.commitments]
-    late = [client for client in expected if client in one.commitments.keys() - one.counted]
-    known = {*one.trainers, *one.committee}
-    strays = [client for client in one.commitments if client not in known]
+def _participation(round_: Round) -> list[str]:
+    expected = sorted(round_.participants.expected)
+    absent = [client for client in expected if client not in round_.commitments]
+    late = [client for client in expected if client in round_.commitments.keys() - round_.counted]
+    participants = {*round_.trainers, *round_.committee}
+    strays = [client for client in round_.commitments if client not in participants]
     lines = [
-        f"Trainers are {_listed(one.trainers)}; members are {_listed(one.committee)}.",
+        f"Trainers are {_listed(round_.trainers)}; members are {_listed(round_.committee)}.",
     ]
-    if one.vacant_members:
-        lines.append(f"Banned, so that their seats are empty: {_listed(one.vacant_members)}.")
-    lines.append(f"{len(one.counted)} of {len(expected)} of them committed to an update.")
+    if round_.vacant_members:
+        lines.append(f"Banned, so that their seats are empty: {_listed(round_.vacant_members)}.")
+    lines.append(f"{len(round_.counted)} of {len(expected)} of them committed to an update.")
     if absent:
         lines.append(f"No commitment came from {_listed(absent)}.")
     if late:
@@ -108,26 +100,25 @@ def _participation(one: Round) -> list[str]:
     return lines
 
 
-def _dropouts(one: Round, record: RoundRecord) -> list[str]:
+def _dropouts(round_: Round, record: RoundRecord) -> list[str]:
     return [
         f"Client {dropout.client} was left out: {DROPOUTS[dropout.reason]}."
         for dropout in record.dropouts
-        if dropout.client not in one.vacant_members
+        if dropout.client not in round_.vacant_members
     ]
 
 
-def _scores(one: Round, record: RoundRecord) -> list[str]:
+def _scores(round_: Round, record: RoundRecord) -> list[str]:
     counted = [signed.scores.member for signed in record.scores]
-    lines = [
-        f"The scores of {len(counted)} of {len(one.committee)} members count: {_listed(counted)}."
-    ]
+    shown = f"{len(counted)} of {len(round_.committee)} members count: {_listed(counted)}"
+    lines = [f"The scores of {shown}."]
     refused = {entry.signed.scores.member: entry for entry in record.refused}
     lines += [
         f"The scores of member {member} were left out: {_reason(entry)}."
         for member, entry in refused.items()
     ]
     left_out = {dropout.client for dropout in record.dropouts}
-    silent = set(one.committee).difference(counted, refused, left_out)
+    silent = set(round_.committee).difference(counted, refused, left_out)
     if silent:
         lines.append(f"No scores are recorded of {_listed(sorted(silent))}.")
     return lines
@@ -154,7 +145,7 @@ def _ranking(event: RoundDecided, document: RunDocument | None) -> list[str]:
 
 
 def _rule(event: RoundDecided, document: RunDocument | None) -> str:
-    """Return by what was ranked, how the accepted were chosen, and where the cut-off lies."""
+    """Return the ranking rule, the selection rule and the cut-off."""
     accepted = len(event.accepted)
     if document is None or not accepted:
         return f"their distances to the members; {accepted} were accepted."
@@ -167,18 +158,18 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
         float_from_bits(event.threshold_bits),
         THRESHOLDS[parameters.threshold].sentence,
     )
-    taken = SCORINGS[parameters.scoring].sentence
+    score = SCORINGS[parameters.scoring].sentence
     measured = DISTANCES[parameters.distance].sentence
     # In round 1 the model has not gone anywhere yet.
     along = REFERENCES[parameters.reference].sentence if event.round > 1 else ""
-    where = f"to the members, {along}" if along else "to the members"
-    return f"the {taken} of their {measured} {where}; {selection}"
+    reference = f"to the members, {along}" if along else "to the members"
+    return f"the {score} of their {measured} {reference}; {selection}"
 
 
 def _vote(
-    one: Round, documents: Documents, phase: Phase, document: RunDocument | None
+    round_: Round, documents: Documents, phase: Phase, document: RunDocument | None
 ) -> list[str]:
-    event = one.decided
+    event = round_.decided
     if event is None:
         return []
     lines = [
@@ -188,7 +179,7 @@ def _vote(
         if incident.phase is phase
     ]
     bits, view = event.signers[phase - 1], event.views[phase - 1]
-    voters = [member for place, member in enumerate(one.committee) if bits >> place & 1]
+    voters = [member for place, member in enumerate(round_.committee) if bits >> place & 1]
     needed = f" ({document.parameters.replies} are needed)" if document is not None else ""
     return [
         *lines,

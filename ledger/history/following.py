@@ -1,8 +1,8 @@
-"""What is new on a deployment since one has looked last: rounds that opened or ended.
+"""New rounds of a deployment since the last poll, and reorganised ones.
 
 A round that has ended in a block that is not final may be taken back. The follower remembers the
-block of each such round; where another one stands in its place, it says from which round on what it
-has told is void, and tells it again.
+block of each such round. If another block takes its place, the follower reports the first round to
+discard, and reports the rounds from there again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from ledger.history.source import HistorySource
 
 MAX_ROUNDS_PER_POLL = 100
-"""Rounds that one look tells; the next look goes on."""
 
 
 class NewsKind(StrEnum):
-    """What happened."""
+    """Kind of a change."""
 
     ROUND_OPENED = "round_opened"
     ROUND_ENDED = "round_ended"
@@ -31,12 +30,12 @@ class NewsKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RoundNews:
-    """One thing that happened.
+    """One change.
 
     Attributes:
-        kind: what.
-        position: the last round that has ended and been told; from there a follower goes on.
-        response: the round's line, or the first round to be discarded.
+        kind: of the change.
+        position: the last reported round that has ended; a new follower continues from there.
+        response: the round's line, or the first round to discard.
     """
 
     kind: NewsKind
@@ -46,45 +45,42 @@ class RoundNews:
 
 @dataclass(slots=True)
 class RoundFollower:
-    """Follows one deployment.
-
-    Attributes:
-        position: the last round that has ended and been told.
-    """
+    """Follows one deployment; `position` is the last reported round that has ended."""
 
     position: int
     _opened: int = 0
     _blocks: dict[int, bytes] = field(default_factory=dict)
 
-    def look(self, history: HistorySource, final_block: int) -> list[RoundNews]:
-        """Return what is new, oldest first.
+    def poll(self, history: HistorySource, final_block: int) -> list[RoundNews]:
+        """Return the changes since the last poll, oldest first.
 
         Args:
-            history: as of now.
-            final_block: up to which block nothing can change.
+            history: as of the newest block.
+            final_block: number of the newest final block.
         """
         newest = history.newest()
-        events = self._taken_back(history, newest)
+        news = self._taken_back(history, newest)
         last = min(newest, self.position + MAX_ROUNDS_PER_POLL)
-        for one in history.rounds(self.position + 1, last) if last > self.position else []:
-            if one.ended is None:
-                if self._opened < one.round:
-                    self._opened = one.round
-                    summary = round_summary(history, one)
-                    events.append(RoundNews(NewsKind.ROUND_OPENED, self.position, summary))
+        for round_ in history.rounds(self.position + 1, last) if last > self.position else []:
+            if round_.ended is None:
+                if self._opened < round_.round:
+                    self._opened = round_.round
+                    summary = round_summary(history, round_)
+                    news.append(RoundNews(NewsKind.ROUND_OPENED, self.position, summary))
                 break
-            self.position = one.round
-            if one.ended.block_number > final_block:
-                self._blocks[one.round] = one.ended.block_hash
-            events.append(RoundNews(NewsKind.ROUND_ENDED, one.round, round_summary(history, one)))
-        self._forget(history, final_block)
-        return events
+            self.position = round_.round
+            if round_.ended.block_number > final_block:
+                self._blocks[round_.round] = round_.ended.block_hash
+            summary = round_summary(history, round_)
+            news.append(RoundNews(NewsKind.ROUND_ENDED, round_.round, summary))
+        self._forget_final(history, final_block)
+        return news
 
     def _taken_back(self, history: HistorySource, newest: int) -> list[RoundNews]:
-        """Return the event that says from which round on what was told is void; none if none is."""
+        """Return the news that reported rounds are void, if any are."""
         for number in sorted(self._blocks):
-            stands = history.rounds(number, number)[0].ended if number <= newest else None
-            if stands is None or stands.block_hash != self._blocks[number]:
+            ended = history.rounds(number, number)[0].ended if number <= newest else None
+            if ended is None or ended.block_hash != self._blocks[number]:
                 self._blocks = {n: block for n, block in self._blocks.items() if n < number}
                 self.position, self._opened = number - 1, 0
                 return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": number})]
@@ -93,8 +89,7 @@ class RoundFollower:
             return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": newest + 1})]
         return []
 
-    def _forget(self, history: HistorySource, final_block: int) -> None:
-        """Forget the blocks of rounds that are final by now."""
+    def _forget_final(self, history: HistorySource, final_block: int) -> None:
         for number in list(self._blocks):
             ended = history.rounds(number, number)[0].ended
             if ended is not None and ended.block_number <= final_block:

@@ -11,7 +11,7 @@ from ledger.history.queries import RoundQuery
 from ledger.history.serialise.clients import client_rounds_page, clients_page, one_client
 from ledger.history.serialise.digests import digest_page
 from ledger.history.serialise.rounds import explanation, full_round, rounds_page
-from ledger.history.serialise.values import RoundView
+from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
@@ -86,14 +86,14 @@ class LocalHistory:
         """
         return digest_page(self.source, digest, limit, cursor)
 
-    def _view(self, number: int) -> RoundView:
+    def _view(self, number: int) -> DocumentedRound:
         round_ = self.source.round(number)
         if round_ is None:
             raise ConfigurationError(
                 f"round {number} has not opened; the newest of {self.source.fixed.rounds} is "
                 f"{self.source.newest()}"
             )
-        return RoundView.of(self.source, round_)
+        return DocumentedRound.of(self.source, round_)
 
     def _registered(self, client: int) -> ClientId:
         registered = len(self.source.registered())

@@ -1,4 +1,4 @@
-"""Where histories are read: the chain, the manifests and the blobs."""
+"""Locations that a history is read from: the chain, the manifests and the blobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class HistoryLocations(Protocol):
-    """Where one service reads; a home, and perhaps a node instead of its chain file."""
+    """Locations that a service reads: a home, perhaps with a node instead of its chain file."""
 
     @property
     def chain_file(self) -> Path:
@@ -25,7 +25,7 @@ class HistoryLocations(Protocol):
 
     @property
     def manifests(self) -> tuple[Path, ...]:
-        """Further manifests, beside those of the home's runs."""
+        """Manifests in addition to those of the home's runs."""
 
     @property
     def rpc_url(self) -> str | None:
@@ -37,8 +37,8 @@ class HistoryLocations(Protocol):
 
     @property
     def largest_blob_bytes(self) -> int:
-        """The largest blob that is passed on."""
+        """The largest blob that is served."""
 
     @property
     def rpc_timeout_seconds(self) -> float:
-        """How long one answer of the node may take."""
+        """Timeout for one answer of the node."""

@@ -1,4 +1,4 @@
-"""What one client was and did in one round, and its counts over many: what each word means.
+"""One client's part in a round, its counts over many rounds, and the definition of each term.
 
 A client is *sampled* if the seed draws it as a trainer, and a *member* if it is on the committee;
 a member that was banned when the round opened has an empty seat and does not *serve*. It has
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class RoundRole(StrEnum):
-    """As what a client takes part in a round."""
+    """Role of a participant."""
 
     TRAINER = "trainer"
     MEMBER = "member"
 
 
 class UpdateOutcome(StrEnum):
-    """What became of a trainer's update."""
+    """Outcome of a trainer's update."""
 
     ACCEPTED = "accepted"
     NOT_ACCEPTED = "not_accepted"
@@ -44,7 +44,7 @@ class UpdateOutcome(StrEnum):
 
 
 class ScoresOutcome(StrEnum):
-    """What became of a member's scores."""
+    """Outcome of a member's scores."""
 
     COUNTED = "counted"
     REFUSED = "refused"
@@ -54,27 +54,26 @@ class ScoresOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """What one client was and did in one round.
+    """The part of one client in one round.
 
     Attributes:
         client: its index.
-        role: as what it takes part.
-        place: on the committee, from 0; None for a trainer.
+        role: trainer or member.
+        place: seat index on the committee; None for a trainer.
         empty_seat: whether it is a member that was banned when the round opened.
-        committed: whether a commitment of it came by the closing block; None where the round was
-            only read by its opening and its end.
-        commitment: its word on the chain, also a late one.
-        payload: digest of its payload, as the record has it.
-        outcome: what became of its update; None for a member.
+        committed: whether its commitment counts; None where only opening and end were read.
+        commitment: as recorded, also a late one.
+        payload: digest of its payload, from the record.
+        outcome: of its update; None for a member.
         rank: from 0, best first; None if it is not ranked.
         distance_bits: of its distance to the committee.
-        dropout: why it dropped out, as far as chain and record tell.
-        scores: what became of its scores; None for a trainer.
-        refused: its scores that do not count, and why.
+        dropout: reason, if chain or record give one.
+        scores: outcome of its scores; None for a trainer.
+        refused: its scores that do not count, with reasons.
         voted: phases whose deciding certificate it signed.
         primary_of: phases that were decided with it as the primary.
-        incidents: what the decision's sender says that it did wrong.
-        banned: whether a ban of it was recorded in the round's course.
+        incidents: that the decision's sender reports about it.
+        banned: whether a ban of it was recorded during the round.
     """
 
     client: ClientId
@@ -97,60 +96,39 @@ class Participation:
 
     @property
     def served(self) -> bool:
-        """Whether it was a member with a seat."""
+        """True for a member that was not banned."""
         return self.role is RoundRole.MEMBER and not self.empty_seat
 
 
-def participation_of(one: Round, documents: Documents, client: ClientId) -> Participation | None:
-    """Return what a client was in a round, None if it was neither trainer nor member.
-
-    Args:
-        one: the round.
-        documents: its documents.
-        client: its index.
-    """
-    if client in one.committee:
-        place = one.committee.index(client)
-        return _Sources.of(one, documents).member(place, client)
-    return _Sources.of(one, documents).trainer(client) if client in one.trainers else None
+def participation_of(round_: Round, documents: Documents, client: ClientId) -> Participation | None:
+    """Return the part of a client in a round; None if it was neither trainer nor member."""
+    if client in round_.committee:
+        place = round_.committee.index(client)
+        return _Sources.of(round_, documents).member(place, client)
+    return _Sources.of(round_, documents).trainer(client) if client in round_.trainers else None
 
 
-def participations(one: Round, documents: Documents) -> list[Participation]:
-    """Return what everybody was in a round: trainers ascending, then members by their places.
-
-    Args:
-        one: the round.
-        documents: its documents.
-    """
-    sources = _Sources.of(one, documents)
+def participations(round_: Round, documents: Documents) -> list[Participation]:
+    """Return the parts of all: trainers ascending, then members by seat index."""
+    sources = _Sources.of(round_, documents)
     return sources.trainers() + sources.members()
 
 
-def trainers_of(one: Round, documents: Documents) -> list[Participation]:
-    """Return what every trainer did in a round, ascending.
-
-    Args:
-        one: the round.
-        documents: its documents.
-    """
-    return _Sources.of(one, documents).trainers()
+def trainers_of(round_: Round, documents: Documents) -> list[Participation]:
+    """Return the parts of the trainers, ascending."""
+    return _Sources.of(round_, documents).trainers()
 
 
-def members_of(one: Round, documents: Documents) -> list[Participation]:
-    """Return what every member did in a round, by places.
-
-    Args:
-        one: the round.
-        documents: its documents.
-    """
-    return _Sources.of(one, documents).members()
+def members_of(round_: Round, documents: Documents) -> list[Participation]:
+    """Return the parts of the members, by seat index."""
+    return _Sources.of(round_, documents).members()
 
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """What chain and documents tell of a round, by client."""
+    """Chain and documents of a round, by client."""
 
-    one: Round
+    round: Round
     committed: frozenset[ClientId] | None
     commitments: Mapping[ClientId, Digest]
     banned: frozenset[ClientId]
@@ -164,16 +142,16 @@ class _Sources:
     incidents: tuple[Incident, ...]
 
     @staticmethod
-    def of(one: Round, documents: Documents) -> _Sources:
-        """Return them; a round without its course tells nothing of commitments and bans."""
-        decided, record, is_read = one.decided, documents.record, one.course is not None
+    def of(round_: Round, documents: Documents) -> _Sources:
+        """Return them; without a round's activity there are no commitments and bans."""
+        decided, record, is_read = round_.decided, documents.record, round_.activity is not None
         phases = zip(_PHASES, decided.primaries, decided.signers, strict=True) if decided else ()
         scores = () if record is None else record.scores
         return _Sources(
-            one=one,
-            committed=one.counted if is_read else None,
-            commitments=one.commitments if is_read else {},
-            banned=frozenset(one.banned if is_read else ()),
+            round=round_,
+            committed=round_.counted if is_read else None,
+            commitments=round_.commitments if is_read else {},
+            banned=frozenset(round_.banned if is_read else ()),
             accepted=frozenset(decided.accepted if decided else ()),
             phases=tuple(phases),
             record=record,
@@ -185,16 +163,16 @@ class _Sources:
         )
 
     def trainers(self) -> list[Participation]:
-        """Return what every trainer did, ascending."""
-        return [self.trainer(client) for client in self.one.trainers]
+        """Return the parts of the trainers, ascending."""
+        return [self.trainer(client) for client in self.round.trainers]
 
     def members(self) -> list[Participation]:
-        """Return what every member did, by places."""
-        return [self.member(place, client) for place, client in enumerate(self.one.committee)]
+        """Return the parts of the members, by seat index."""
+        return [self.member(place, client) for place, client in enumerate(self.round.committee)]
 
     def trainer(self, client: ClientId) -> Participation:
-        """Return what a trainer did."""
-        rank, bits = self.one.places.get(client, (None, None))
+        """Return the part of one trainer."""
+        rank, bits = self.round.places.get(client, (None, None))
         committed = self._has_committed(client)
         outcome = self._outcome(client, rank)
         is_out = outcome is UpdateOutcome.DROPPED_OUT
@@ -212,7 +190,7 @@ class _Sources:
         )
 
     def member(self, place: int, client: ClientId) -> Participation:
-        """Return what a member did."""
+        """Return the part of one member."""
         committed = self._has_committed(client)
         scores, refused = self._scores(client)
         primary_of = tuple(phase for phase, primary, _ in self.phases if primary == client)
@@ -221,11 +199,11 @@ class _Sources:
             client,
             RoundRole.MEMBER,
             place=place,
-            empty_seat=self.one.registry[client].is_banned_in(self.one.round),
+            empty_seat=self.round.registry[client].is_banned_in(self.round.round),
             committed=committed,
             commitment=self.commitments.get(client),
             payload=self.payloads.get(client),
-            dropout=self._dropout(client, committed=committed) if self.one.decided else None,
+            dropout=self._dropout(client, committed=committed) if self.round.decided else None,
             scores=scores,
             refused=refused,
             voted=tuple(phase for phase in _PHASES if phase in replied or phase in primary_of),
@@ -238,14 +216,14 @@ class _Sources:
         return None if self.committed is None else client in self.committed
 
     def _outcome(self, client: ClientId, rank: int | None) -> UpdateOutcome:
-        if self.one.decided is None:
+        if self.round.decided is None:
             return UpdateOutcome.UNDECIDED
         if rank is None:
             return UpdateOutcome.DROPPED_OUT
         return UpdateOutcome.ACCEPTED if client in self.accepted else UpdateOutcome.NOT_ACCEPTED
 
     def _dropout(self, client: ClientId, *, committed: bool | None) -> DropoutReason | None:
-        """Return why a client has no usable update: by the record, or for want of a word."""
+        """Return why a client has no usable update: from the record, or from the chain alone."""
         if self.record is not None:
             return self.dropouts.get(client)
         return DropoutReason.NO_COMMITMENT if committed is False else None
@@ -253,7 +231,7 @@ class _Sources:
     def _scores(self, member: ClientId) -> tuple[ScoresOutcome, tuple[RefusedScores, ...]]:
         if self.record is None:
             return ScoresOutcome.UNKNOWN, ()
-        refused = tuple(one for one in self.refused if one.signed.scores.member == member)
+        refused = tuple(entry for entry in self.refused if entry.signed.scores.member == member)
         if refused:
             return ScoresOutcome.REFUSED, refused
         return (ScoresOutcome.COUNTED if member in self.scored else ScoresOutcome.NONE), ()
@@ -264,7 +242,7 @@ _PHASES = tuple(Phase)
 
 @dataclass(slots=True)
 class ParticipationCounts:
-    """One client's counts over many rounds, abandoned ones among them.
+    """One client's counts over many rounds, including abandoned ones.
 
     Attributes:
         sampled: rounds in which it was drawn as a trainer.
@@ -291,7 +269,7 @@ class ParticipationCounts:
     incidents: int = 0
 
     def add(self, part: Participation) -> None:
-        """Count one round."""
+        """Add one round."""
         self.sampled += part.role is RoundRole.TRAINER
         self.ranked += part.rank is not None
         self.accepted += part.outcome is UpdateOutcome.ACCEPTED
@@ -306,12 +284,12 @@ class ParticipationCounts:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Every client's counts up to a round.
+    """Counts of all clients over the ended rounds.
 
     Attributes:
-        rounds: how many have ended by then.
-        records_missing: decided rounds whose record is not there, or is another's: who dropped out
-            why and whose scores counted is not known of them.
+        rounds: number of ended rounds.
+        records_missing: decided rounds without an available record, whose dropout reasons and
+            score outcomes are unknown.
         clients: the counts by client.
     """
 
@@ -321,29 +299,21 @@ class Tally:
 
     @staticmethod
     def empty(clients: int) -> Tally:
-        """Return the counts before the first round.
-
-        Args:
-            clients: K.
-        """
+        """Return the counts of K clients before the first round."""
         return Tally(0, 0, tuple(ParticipationCounts() for _ in range(clients)))
 
     def with_rounds(self, rounds: Iterable[tuple[Round, Documents]]) -> Tally:
-        """Return the counts with more rounds; these stay as they are.
-
-        Args:
-            rounds: ended ones, with their documents.
-        """
-        found = tuple(map(replace, self.clients))
+        """Return new counts that include more ended rounds, given with their documents."""
+        counts = tuple(map(replace, self.clients))
         ended, missing = self.rounds, self.records_missing
-        for one, documents in rounds:
+        for round_, documents in rounds:
             ended += 1
-            missing += lacks_record(one, documents)
-            for part in participations(one, documents):
-                found[part.client].add(part)
-        return Tally(ended, missing, found)
+            missing += lacks_record(round_, documents)
+            for part in participations(round_, documents):
+                counts[part.client].add(part)
+        return Tally(ended, missing, counts)
 
 
-def lacks_record(one: Round, documents: Documents) -> bool:
-    """Say whether a round is decided and its record is not there."""
-    return one.decided is not None and documents.record is None
+def lacks_record(round_: Round, documents: Documents) -> bool:
+    """Return whether a round is decided and its record is not available."""
+    return round_.decided is not None and documents.record is None

@@ -1,8 +1,8 @@
-"""Where the service answers about a chain, a deployment, a round or a client.
+"""URL paths of a chain, a deployment, a round and a client.
 
-A contract has the same address in every fresh home, so an address alone is no name: the chain's id
-and the beginning of its block 0's hash stand in every path. What is kept of one chain is never
-shown for another.
+A contract has the same address in every fresh home, so an address alone is no name: every path
+holds the chain's id and the beginning of its block 0's hash. An answer that was cached for one
+chain is never shown for another.
 """
 
 from __future__ import annotations
@@ -16,12 +16,7 @@ CHAIN_NAME = re.compile(r"(0|[1-9][0-9]{0,77})-[0-9a-f]{8}")
 
 @dataclass(frozen=True, slots=True)
 class ChainPath:
-    """The path of a chain.
-
-    Attributes:
-        chain_id: its id.
-        genesis: hash of its block 0.
-    """
+    """The path of a chain, by its id and the hash of its block 0."""
 
     chain_id: int
     genesis: bytes
@@ -37,12 +32,7 @@ class ChainPath:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPath:
-    """The path of a deployment, and of what belongs to it.
-
-    Attributes:
-        chain: where it is.
-        address: of its contract, EIP-55.
-    """
+    """The path of a deployment and of its parts; the address is EIP-55."""
 
     chain: ChainPath
     address: str
@@ -51,7 +41,7 @@ class DeploymentPath:
         return f"{self.chain}/deployments/{self.address}"
 
     def links(self) -> dict[str, str]:
-        """Return the paths of what belongs to it, by name."""
+        """Return the paths of its parts, by name."""
         parts = ("rounds", "clients", "evidence", "series", "events", "verifications")
         return {"self": str(self)} | {part: f"{self}/{part}" for part in parts}
 

@@ -1,4 +1,4 @@
-"""A chain at one moment, and the deployments on it: what a request speaks of."""
+"""A chain as of one block, with its deployments: the context of a request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class HistoryService:
-    """All that one service reads; safe to share between threads."""
+    """Chain, deployments and blobs of one service; safe to share between threads."""
 
     def __init__(self, places: HistoryLocations, index: HistoryIndex | None = None) -> None:
         self._source = ChainSource(places)
@@ -38,10 +38,10 @@ class HistoryService:
         self.largest_blob = places.largest_blob_bytes
 
     def now(self) -> PinnedChain:
-        """Return the chain as it is now.
+        """Return the chain as of its newest block.
 
         Raises:
-            ChainError: it is not there, damaged, another one, or unreachable.
+            ChainError: it is missing, damaged, of another id, or unreachable.
         """
         chain, opened = self._source.chain()
         block = chain.head()
@@ -49,26 +49,21 @@ class HistoryService:
         return PinnedChain(chain, opened, block, final, self._deployments, self.blobs, self._index)
 
     def opened(self) -> OpenedChain | None:
-        """Return which chain would be read, at once; None if it is not open yet."""
-        known = self._source.known()
-        if known is None:
+        """Return the open chain's number and name without waiting; None if it is not open."""
+        current = self._source.current()
+        if current is None:
             return None
-        chain, opened = known
+        chain, opened = current
         return OpenedChain(opened, ChainPath(chain.chain_id, chain.genesis_hash))
 
     def close(self) -> None:
-        """Give back the file or the connections."""
+        """Close the file or the connections."""
         self._source.close()
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedChain:
-    """A chain that was opened.
-
-    Attributes:
-        opened: how many had been opened by then: another number, another chain.
-        path: its name.
-    """
+    """An open chain; a replaced chain has another number `opened`."""
 
     opened: int
     path: ChainPath
@@ -76,14 +71,14 @@ class OpenedChain:
 
 @dataclass(frozen=True, slots=True)
 class PinnedChain:
-    """A chain at one moment: nothing after `block` is read.
+    """A chain as of `block`: later blocks are not read.
 
     Attributes:
-        chain: that is read.
-        opened: how many have been opened so far: another number, another chain.
+        chain: the reader.
+        opened: its number; a replaced chain has another.
         block: the newest block.
-        final: number of the newest block that is regarded as final.
-        blobs: where documents are.
+        final: number of the newest final block.
+        blobs: of the documents.
     """
 
     chain: ChainReader
@@ -100,59 +95,48 @@ class PinnedChain:
         return ChainPath(self.chain.chain_id, self.chain.genesis_hash)
 
     def deployments(self) -> tuple[list[ServedDeployment], list[RejectedManifest]]:
-        """Return what is served and what is refused, each by the name of its run.
-
-        Raises:
-            ChainError: the chain cannot be read.
-        """
+        """Return the served deployments and the rejected manifests, by the names of their runs."""
         return self._deployments.all(self.chain)
 
     def find(self, address: str) -> ServedDeployment | None:
-        """Return one deployment, None if none at this address is served.
-
-        Args:
-            address: of the contract, in any case of its letters.
-
-        Raises:
-            ChainError: it is no address, or the chain cannot be read.
-        """
+        """Return one deployment by its address; None if none is served there."""
         return self._deployments.find(self.chain, address)
 
     def history(self, served: ServedDeployment) -> ChainHistory:
-        """Return the history of a deployment up to this moment."""
+        """Return the history of a deployment from the chain."""
         return served.history(self.blobs, self.block, self.final)
 
-    def listed(self, served: ServedDeployment, tell: Callable[[HistorySource], T]) -> T:
-        """Return what is told of a deployment up to this moment, the same whoever tells it.
+    def query(self, served: ServedDeployment, read: Callable[[HistorySource], T]) -> T:
+        """Return the result of a query on a deployment's history.
 
         Args:
             served: the deployment.
-            tell: asked of the index where it stands at this block, else of the chain; asked again
-                of the chain where the index fails in the middle.
+            read: called with the index if that is at this block, else with the chain; called again
+                with the chain if the index fails meanwhile.
         """
         if self._index is not None:
             try:
                 with self._index.history(served.ledger, self.blobs, self.block) as history:
                     if history is not None:
-                        return tell(history)
+                        return read(history)
             except SourceUnusableError as error:
                 self._index.failed(error)
-        return tell(self.history(served))
+        return read(self.history(served))
 
     @contextmanager
-    def still(self, served: ServedDeployment) -> Iterator[CommitteeLedger]:
-        """Open a deployment's contract as of this moment, with all of its events up to now."""
+    def snapshot(self, served: ServedDeployment) -> Iterator[CommitteeLedger]:
+        """Open a deployment's contract as of this block, with all of its events."""
         with self.chain.snapshot() as view:
             ledger = served.ledger
             ledger = CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
             yield served.complete(ledger, self.block)
 
     def state(self, served: ServedDeployment) -> LedgerSnapshot:
-        """Return the storage of a deployment's contract at this moment."""
+        """Return the storage of a deployment's contract."""
         return served.state(self.block.number, self.final)
 
     def is_unmoved(self) -> bool:
-        """Say whether the chain still holds the block that was the newest."""
+        """Return whether the chain still contains the block."""
         if self.block.number <= self.final:
             return True
         return self.chain.block(self.block.number).hash == self.block.hash

@@ -1,4 +1,4 @@
-"""One round, as the contract's events tell it."""
+"""One round, from the contract's events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RoundSizes(ParticipantCounts, Protocol):
-    """How many take part, and how long it takes; a run's parameters and its deployment say it."""
+    """Sizes and durations of a round; both a run's parameters and its deployment have them."""
 
     @property
     def members(self) -> int:
@@ -32,17 +32,12 @@ class RoundSizes(ParticipantCounts, Protocol):
 
     @property
     def commit_blocks(self) -> int:
-        """Blocks after the opening one that take commitments."""
+        """Blocks after the opening one that accept commitments."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundActivity:
-    """What the chain holds of a round between its opening and its end.
-
-    Attributes:
-        commitments: that it took, in the chain's order.
-        bans: recorded in the round's course, in the chain's order.
-    """
+    """Commitments and bans of a round between its opening and its end, in the chain's order."""
 
     commitments: tuple[MinedCommitment, ...] = ()
     bans: tuple[RecordedEvent, ...] = ()
@@ -50,21 +45,21 @@ class RoundActivity:
 
 @dataclass(frozen=True)
 class Round:
-    """One round: how it began, what came in, and how it ended.
+    """One round: opening, activity and end.
 
     Attributes:
         opening: its number, committee and seed, and the block that opened it.
         sizes: of its deployment.
-        registry: all clients, with the bans that the chain holds.
-        ended: its decision or abandonment and where the chain holds it; None while it is open.
-        course: what came in between; None where only opening and end were read.
+        registry: all clients, with the recorded bans.
+        ended: its decision or abandonment with block and transaction; None while it is open.
+        activity: commitments and bans; None where only opening and end were read.
     """
 
     opening: RoundStart
     sizes: RoundSizes
     registry: tuple[RegisteredClient, ...]
     ended: RecordedEvent | None
-    course: RoundActivity | None = None
+    activity: RoundActivity | None = None
 
     @property
     def round(self) -> int:
@@ -73,7 +68,7 @@ class Round:
 
     @property
     def committee(self) -> tuple[ClientId, ...]:
-        """S_c, by places."""
+        """S_c, by seat index."""
         return self.opening.committee
 
     @property
@@ -83,13 +78,13 @@ class Round:
 
     @property
     def decided(self) -> RoundDecided | None:
-        """The decision, if that is how it ended."""
+        """The decision; None if it was abandoned or is open."""
         event = None if self.ended is None else self.ended.event
         return event if isinstance(event, RoundDecided) else None
 
     @property
     def abandoned(self) -> RoundAbandoned | None:
-        """The abandonment, if that is how it ended."""
+        """The abandonment; None if it was decided or is open."""
         event = None if self.ended is None else self.ended.event
         return event if isinstance(event, RoundAbandoned) else None
 
@@ -100,52 +95,52 @@ class Round:
 
     @property
     def status(self) -> RoundStatus:
-        """How it stands."""
+        """Status of the round."""
         if self.ended is None:
             return RoundStatus.OPEN
         return RoundStatus.DECIDED if self.decided else RoundStatus.ABANDONED
 
     @cached_property
     def participants(self) -> Participants:
-        """Who takes part; trainers are drawn from the seed, among those who are not banned."""
+        """The participants; the seed draws the trainers among the clients that are not banned."""
         return participants_of(self.sizes, self.registry, self.round, self.seed, self.committee)
 
     @property
     def trainers(self) -> tuple[ClientId, ...]:
-        """S_b, ascending: nobody of it was banned when the round opened."""
+        """S_b, ascending; none of them was banned when the round opened."""
         return self.participants.trainers
 
     @property
     def vacant_members(self) -> tuple[ClientId, ...]:
-        """Members that were banned when the round opened, by places."""
+        """Members that were banned when the round opened, by seat index."""
         return tuple(c for c in self.committee if self.registry[c].is_banned_in(self.round))
 
     @property
     def banned(self) -> tuple[ClientId, ...]:
-        """Clients banned in the round's course, with effect from the next one on."""
+        """Clients banned during the round, with effect from the next one."""
         events = [recorded.event for recorded in self._read.bans]
         return tuple(event.client for event in events if isinstance(event, ClientBanned))
 
     @property
     def bans(self) -> tuple[RecordedEvent, ...]:
-        """The bans that were recorded in the round's course."""
+        """The bans that were recorded during the round."""
         return self._read.bans
 
     @property
     def mined(self) -> tuple[MinedCommitment, ...]:
-        """The commitments that it took, in the chain's order."""
+        """The recorded commitments, in the chain's order."""
         return self._read.commitments
 
     @cached_property
     def commitments(self) -> dict[ClientId, Digest]:
-        """Each client's commitment on the chain, also where it has no effect."""
+        """Each client's recorded commitment, also one without effect."""
         return {mined.client: mined.commitment for mined in self.mined}
 
     @cached_property
     def counted(self) -> frozenset[ClientId]:
-        """The active clients whose commitment counts: it came by the closing block."""
+        """The active clients whose commitment counts: recorded by the closing block."""
         expected = self.participants.expected
-        # A window that is still open is told by what it has taken so far.
+        # While the window is open, the commitments so far determine the closing block.
         window = self.opening.opened_block + self.sizes.commit_blocks
         last = closing_block(window, expected, self.mined)
         return expected.intersection(m.client for m in self.mined if m.block <= last)
@@ -158,6 +153,6 @@ class Round:
 
     @property
     def _read(self) -> RoundActivity:
-        if self.course is None:
+        if self.activity is None:
             raise ValueError(f"of round {self.round} only the opening and the end were read")
-        return self.course
+        return self.activity

@@ -30,122 +30,85 @@ if TYPE_CHECKING:
 
 
 class SourceUnusableError(CmflError):
-    """What stands beside a chain cannot be read, or contradicts itself: the chain tells then."""
+    """An index cannot be read or contradicts itself: the chain is read instead."""
 
 
 class TooLongError(CmflError):
-    """A history is too long for what is asked of it without an index."""
+    """A history is too long for a search without an index."""
 
 
 class HistorySource(Protocol):
-    """The history of one deployment as of one block; the same answers whoever gives them.
+    """Rounds and clients of one deployment as of one block, from its chain or from an index.
 
-    Every method may raise a ChainError where a chain is behind it.
+    Both give the same answers. Every method may raise a ChainError.
     """
 
     @property
     def path(self) -> DeploymentPath:
-        """Its name: the chain's, and the contract's address."""
+        """The deployment's path: its chain's name and the contract's address."""
 
     @property
     def fixed(self) -> Deployment:
-        """What was fixed at deployment."""
+        """The parameters of the contract."""
 
     @property
     def blobs(self) -> BlobReader:
-        """Where records, score vectors and payloads are."""
+        """Records, score vectors and payloads."""
 
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
 
     def round(self, number: int) -> Round | None:
-        """Return a round with all that came in, None if it has not opened.
-
-        Args:
-            number: t.
-        """
+        """Return a round with its activity, None if it has not opened."""
 
     def rounds(self, first: int, last: int) -> list[Round]:
-        """Return the rounds of a range by their openings and ends, ascending.
-
-        Args:
-            first: its first round, at least 1.
-            last: its last round, one that has opened.
-        """
+        """Return the opened rounds first..last by their openings and ends, ascending."""
 
     def some(self, numbers: Iterable[int]) -> list[Round]:
-        """Return some rounds by their openings and ends, ascending.
+        """Return opened rounds, given in ascending order, by their openings and ends."""
 
-        Args:
-            numbers: of rounds that have opened, ascending.
-        """
-
-    def page(self, walk: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
-        """Return one page of rounds, the same whoever gives it.
-
-        Args:
-            walk: which rounds, in which order.
-            limit: how many at most.
-            cursor: where the page begins; None for the beginning.
-
-        Raises:
-            CursorError: the cursor is not one of this walk's.
-        """
+    def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
+        """Return one page of rounds; see `pages.read_page`."""
 
     def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
-        """Return what a client was and did in some rounds, in their order.
-
-        Args:
-            client: its index.
-            rounds: those of a page, in each of which it took part.
+        """Return the parts of a client in rounds of a page.
 
         Raises:
             ValueError: it took no part in one of them.
         """
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
-        """Return where a digest stands: the deployment first, then ascending by round.
+        """Return the places of a digest: the deployment, then rounds ascending.
 
         Args:
             digest: any 32 bytes.
-            first: how many places are passed over.
-            limit: how many are told at most.
+            first: how many places to skip.
+            limit: how many to return at most.
 
         Raises:
-            TooLongError: that takes an index.
+            TooLongError: the search needs an index.
         """
 
-    def documents(self, one: Round) -> Documents:
+    def documents(self, round_: Round) -> Documents:
         """Return the documents that a round's decision names."""
 
     def registered(self) -> tuple[RegisteredClient, ...]:
-        """Return the clients registered so far, with the bans that the chain holds."""
+        """Return the clients registered so far, with the recorded bans."""
 
     def tally(self) -> Tally:
-        """Return every client's counts over the rounds that have ended."""
+        """Return every client's counts over the ended rounds."""
 
     def time_of(self, block_number: int) -> int:
         """Return a block's time, in Unix seconds."""
 
     def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
-        """Return the two statements that a ban rests on.
+        """Return the two statements that prove a ban; None as in `decision_call`."""
 
-        Args:
-            recorded: the ban, and where the chain holds it.
-
-        Returns:
-            None if the transaction was not sent to the contract; see `decision_call`.
-        """
-
-    def decision_call(self, one: Round) -> DecideCall | None:
+    def decision_call(self, round_: Round) -> DecideCall | None:
         """Return the call data that decided a round.
 
-        Args:
-            one: a decided round.
-
         Returns:
-            None if the transaction was not sent to the contract, but to an account with code of
-            its own that called it: the signatures are then not to be had.
+            None if another contract called the contract: the signatures are then not available.
         """
 
 
@@ -183,7 +146,7 @@ class History(Protocol):
 
 
 class HistoryIndex(Protocol):
-    """An index of histories that may stand beside a chain; safe to share between threads."""
+    """An index of histories; safe to share between threads."""
 
     def history(
         self, ledger: CommitteeLedger, blobs: BlobReader, block: Block
@@ -192,19 +155,15 @@ class HistoryIndex(Protocol):
 
         Args:
             ledger: the contract, for what only the chain has.
-            blobs: where the documents are.
-            block: as of which; another block of this number is another.
+            blobs: of the documents.
+            block: by number and hash.
 
         Returns:
-            The history; None where the index does not stand at this block, or is not used.
+            None where the index is at another block, or is not used.
 
         Raises:
             SourceUnusableError: the index cannot be read; also within the context.
         """
 
     def failed(self, error: SourceUnusableError) -> None:
-        """Take note that the index could not be used, so that it is left alone for a while.
-
-        Args:
-            error: why.
-        """
+        """Report that the index could not be used; it is not tried for a while."""

@@ -1,4 +1,4 @@
-"""How a round stands, and what may be asked of rounds: words that cost nothing to import."""
+"""Enumerations of rounds and of queries for them, without further imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RoundStatus(StrEnum):
-    """How a round stands."""
+    """Status of a round."""
 
     OPEN = "open"
     DECIDED = "decided"

@@ -145,18 +145,18 @@ def test_a_round_that_is_taken_back_is_said_and_told_again(
 ) -> None:
     history = truth.history
     follower = RoundFollower(ROUNDS - 2)
-    first = follower.look(history, final_block=0)
+    first = follower.poll(history, final_block=0)
     assert [event.kind for event in first] == [NewsKind.ROUND_ENDED, NewsKind.ROUND_ENDED]
-    assert follower.look(history, final_block=0) == [], "nothing is told twice"
+    assert follower.poll(history, final_block=0) == [], "nothing is told twice"
 
     def without_last(self: ChainHistory) -> int:
         return ROUNDS - 1
 
     monkeypatch.setattr(ChainHistory, "newest", without_last)
-    (back,) = follower.look(history, final_block=0)
+    (back,) = follower.poll(history, final_block=0)
     assert (back.kind, back.position) == (NewsKind.TAKEN_BACK, ROUNDS - 1)
     assert back.response == {"from_round": ROUNDS}
     monkeypatch.undo()
-    (again,) = follower.look(history, final_block=0)
+    (again,) = follower.poll(history, final_block=0)
     assert (again.kind, again.response) == (NewsKind.ROUND_ENDED, first[1].response)
-    assert follower.look(history, final_block=2**40) == []
+    assert follower.poll(history, final_block=2**40) == []

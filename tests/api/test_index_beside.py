@@ -190,12 +190,12 @@ def test_an_index_that_fails_is_left_alone_and_the_chain_tells(
     histories = HistoryService(Settings(home=home), beside)
     now = histories.now()
     (served,), _ = now.deployments()
-    assert now.listed(served, told_by) == told_by(now.history(served))
+    assert now.query(served, told_by) == told_by(now.history(served))
     assert caplog.messages == []
     beside.close()
     spoil(path)
     for _ in range(2):
-        assert now.listed(served, told_by) == told_by(now.history(served))
+        assert now.query(served, told_by) == told_by(now.history(served))
     assert beside.standing() is IndexState.LEFT_ALONE
     assert beside.coverage() == []
     (said,) = caplog.messages
@@ -282,7 +282,7 @@ def test_an_index_that_stands_elsewhere_is_not_asked(
     (served,), _ = now.deployments()
     with beside.history(served.ledger, now.blobs, now.block) as history:
         assert history is None
-    assert now.listed(served, told_by) == told_by(now.history(served))
+    assert now.query(served, told_by) == told_by(now.history(served))
     assert (beside.standing(), caplog.messages) == (IndexState.READ, [])
     beside.close()
     histories.close()
@@ -298,7 +298,7 @@ def test_a_locked_index_is_not_waited_for(home: Path, index_file: Path, tmp_path
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
-        assert now.listed(served, told_by) == told_by(now.history(served))
+        assert now.query(served, told_by) == told_by(now.history(served))
         assert time.monotonic() - begun < 10
         assert beside.standing() is IndexState.LEFT_ALONE
     beside.close()

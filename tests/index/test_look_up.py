@@ -118,7 +118,7 @@ def test_the_index_finds_every_digest_where_reading_all_rounds_finds_it(
         assert history.occurrences(digest, 0, 100) == places
         found += len(places)
     assert found == len(rows), "there is none that only one of them knows"
-    assert true.kept.digests.rounds == true.newest(), "final rounds are read through once"
+    assert true.cache.digests.rounds == true.newest(), "final rounds are read through once"
 
 
 def test_a_digest_that_stands_everywhere_is_told_page_by_page(

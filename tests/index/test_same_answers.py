@@ -18,7 +18,7 @@ from ledger.history.participation import participations
 from ledger.history.queries import UNBOUNDED, RoundQuery, Span
 from ledger.history.serialise.clients import client_rounds_page, clients_page
 from ledger.history.serialise.rounds import full_round, rounds_page
-from ledger.history.serialise.values import RoundView
+from ledger.history.serialise.values import DocumentedRound
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.index.database import Database
 from ledger.index.errors import NotIndexedError
@@ -74,7 +74,9 @@ def test_rounds_come_back_as_the_chain_tells_them(
         assert true is not None
         assert own == true
         assert own.participants == true.participants, "who trains is remembered, not drawn"
-        assert full_round(RoundView.of(history, own)) == full_round(RoundView.of(recorded, true))
+        assert full_round(DocumentedRound.of(history, own)) == full_round(
+            DocumentedRound.of(recorded, true)
+        )
 
 
 def test_there_is_no_round_that_has_not_opened(history: IndexedHistory) -> None:

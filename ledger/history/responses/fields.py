@@ -163,7 +163,7 @@ NextCursor = Annotated[
 ]
 
 
-class Page(Response):
+class ListPage(Response):
     """What every page of a list ends with."""
 
     next_cursor: NextCursor

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.history.serialise.parts import incident_entry, refusal, vote_name
-from ledger.history.serialise.values import RoundView, code_of, to_hex
+from ledger.history.serialise.values import DocumentedRound, code_of, to_hex
 from ledger.protocol.types import Scores
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def evidence_page(
     """Return the evidence in the rounds of a page, against one client or against all."""
     rounds = [history.round(line.round) or line for line in page.rounds]
     entries = [
-        entry for round_ in rounds for entry in round_evidence(RoundView.of(history, round_))
+        entry for round_ in rounds for entry in round_evidence(DocumentedRound.of(history, round_))
     ]
     return {
         "evidence": [entry for entry in entries if client is None or entry["client"] == client],
@@ -39,7 +39,7 @@ def evidence_page(
     }
 
 
-def round_evidence(view: RoundView) -> list[EvidenceEntry]:
+def round_evidence(view: DocumentedRound) -> list[EvidenceEntry]:
     """Return the evidence in one round: bans, then refused scores, then incidents."""
     bans = zip(view.round.banned, view.round.bans, strict=True)
     record = view.documents.record
@@ -50,7 +50,7 @@ def round_evidence(view: RoundView) -> list[EvidenceEntry]:
     ]
 
 
-def _ban(view: RoundView, client: ClientId, recorded: RecordedEvent) -> EvidenceEntry:
+def _ban(view: DocumentedRound, client: ClientId, recorded: RecordedEvent) -> EvidenceEntry:
     report = view.history.ban_report(recorded)
     ban: Ban = {
         "block": recorded.block_number,
@@ -70,7 +70,7 @@ def _ban(view: RoundView, client: ClientId, recorded: RecordedEvent) -> Evidence
     }
 
 
-def _refused_scores(view: RoundView, entry: RefusedScores) -> EvidenceEntry:
+def _refused_scores(view: DocumentedRound, entry: RefusedScores) -> EvidenceEntry:
     return {
         "round": view.round.round,
         "ban": None,
@@ -85,7 +85,7 @@ def _refused_scores(view: RoundView, entry: RefusedScores) -> EvidenceEntry:
     }
 
 
-def _incident(view: RoundView, incident: Incident) -> EvidenceEntry:
+def _incident(view: DocumentedRound, incident: Incident) -> EvidenceEntry:
     return {
         "round": view.round.round,
         "ban": None,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ledger.history.responses import rounds as responses
     from ledger.history.responses.fields import VoteName
     from ledger.history.round import Round
-    from ledger.history.serialise.values import RoundView
+    from ledger.history.serialise.values import DocumentedRound
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.ledger_state import RoundDecided, SubmittedCertificate
@@ -52,7 +52,7 @@ def commitments(round_: Round) -> list[responses.CommitmentEntry]:
     ]
 
 
-def updates(view: RoundView) -> responses.RoundUpdates:
+def updates(view: DocumentedRound) -> responses.RoundUpdates:
     """Return every sampled trainer, ascending, and what became of its update."""
     entries = [_update(part) for part in trainers_of(view.round, view.documents)]
     return {**view.heading(), "updates": entries, "record": view.record()}
@@ -81,7 +81,7 @@ def ranking_entry(part: Participation) -> responses.Placed:
     }
 
 
-def committee(view: RoundView) -> responses.RoundCommittee:
+def committee(view: DocumentedRound) -> responses.RoundCommittee:
     """Return the members by their places, with what they did, and the next committee."""
     following = view.round.end.next_committee if view.round.end else ()
     return {
@@ -98,7 +98,7 @@ def committee(view: RoundView) -> responses.RoundCommittee:
     }
 
 
-def _member(view: RoundView, place: int, part: Participation) -> responses.CommitteeMember:
+def _member(view: DocumentedRound, place: int, part: Participation) -> responses.CommitteeMember:
     return {
         "place": place,
         "client": part.client,
@@ -136,7 +136,7 @@ def refusal(entry: RefusedScores) -> responses.Refusal:
     return {"reason": code_of(entry.reason), "named": entry.client if is_false else None}
 
 
-def aggregation(view: RoundView) -> responses.RoundAggregation:
+def aggregation(view: DocumentedRound) -> responses.RoundAggregation:
     """Return what was aggregated; all empty unless the round is decided."""
     body = aggregation_body(view)
     return {
@@ -155,7 +155,7 @@ def aggregation(view: RoundView) -> responses.RoundAggregation:
     }
 
 
-def aggregation_body(view: RoundView) -> responses.AggregationBody:
+def aggregation_body(view: DocumentedRound) -> responses.AggregationBody:
     """Return what was aggregated, without the round's heading and record."""
     decided, form = view.round.decided, view.history.fixed.form
     preimage = None if decided is None else decided.opening()
@@ -178,7 +178,9 @@ def aggregation_body(view: RoundView) -> responses.AggregationBody:
     }
 
 
-def _accepted(view: RoundView, accepted: tuple[ClientId, ...]) -> list[responses.AcceptedUpdate]:
+def _accepted(
+    view: DocumentedRound, accepted: tuple[ClientId, ...]
+) -> list[responses.AcceptedUpdate]:
     """Return S_a in ranking order, with p_k = n_k / Σ n_k, exactly and as a float64."""
     samples = [view.round.registry[client].samples for client in accepted]
     total = sum(samples)
@@ -194,14 +196,16 @@ def _accepted(view: RoundView, accepted: tuple[ClientId, ...]) -> list[responses
     ]
 
 
-def scores(view: RoundView, *, with_vectors: bool = False) -> tuple[responses.RoundScores, bool]:
+def scores(
+    view: DocumentedRound, *, with_vectors: bool = False
+) -> tuple[responses.RoundScores, bool]:
     """Return the signed score claims, and whether every blob that they show was available."""
     body, is_complete = scores_body(view, with_vectors=with_vectors)
     return {**view.heading(), **body, "record": view.record()}, is_complete
 
 
 def scores_body(
-    view: RoundView, *, with_vectors: bool = False
+    view: DocumentedRound, *, with_vectors: bool = False
 ) -> tuple[responses.ScoresBody, bool]:
     """Return the signed score claims without the round's heading; see `scores`."""
     record, decided = view.documents.record, view.round.decided
@@ -281,7 +285,7 @@ def _distances(
     ]
 
 
-def votes(view: RoundView) -> responses.RoundVotes:
+def votes(view: DocumentedRound) -> responses.RoundVotes:
     """Return both certificates of a round and its incidents.
 
     Returns:
@@ -294,7 +298,7 @@ def votes(view: RoundView) -> responses.RoundVotes:
     return {**view.heading(), **votes_body(view)}
 
 
-def votes_body(view: RoundView) -> responses.VotesBody:
+def votes_body(view: DocumentedRound) -> responses.VotesBody:
     """Return certificates and incidents without the round's heading; see `votes`."""
     incidents = view.documents.reported_incidents
     return {
@@ -306,7 +310,7 @@ def votes_body(view: RoundView) -> responses.VotesBody:
     }
 
 
-def _certificates(view: RoundView) -> list[responses.Certificate] | None:
+def _certificates(view: DocumentedRound) -> list[responses.Certificate] | None:
     decided = view.round.decided
     if decided is None:
         return []
@@ -320,7 +324,7 @@ def _certificates(view: RoundView) -> list[responses.Certificate] | None:
 
 
 def _certificate(
-    view: RoundView, phase: Phase, certificate: SubmittedCertificate, decided: RoundDecided
+    view: DocumentedRound, phase: Phase, certificate: SubmittedCertificate, decided: RoundDecided
 ) -> responses.Certificate:
     members = view.round.committee
     primary = primary_seat(view.round.seed, phase, certificate.view, len(members))

@@ -14,7 +14,7 @@ from ledger.history.serialise.parts import (
     updates,
     votes_body,
 )
-from ledger.history.serialise.values import RoundView, end_block, to_hex, to_hex_or_none
+from ledger.history.serialise.values import DocumentedRound, end_block, to_hex, to_hex_or_none
 
 if TYPE_CHECKING:
     from ledger.history.queries import RoundPage
@@ -54,7 +54,7 @@ def round_summary(history: HistorySource, round_: Round) -> RoundSummary:
     }
 
 
-def round_numbers(view: RoundView) -> RoundNumbers:
+def round_numbers(view: DocumentedRound) -> RoundNumbers:
     """Return a round in numbers."""
     round_, history = view.round, view.history
     decided, end = round_.decided, round_.end
@@ -81,7 +81,7 @@ def round_numbers(view: RoundView) -> RoundNumbers:
     }
 
 
-def full_round(view: RoundView) -> FullRound:
+def full_round(view: DocumentedRound) -> FullRound:
     """Return a round with all its parts but the score vectors."""
     scores, _ = scores_body(view)
     members = committee(view)
@@ -99,7 +99,7 @@ def full_round(view: RoundView) -> FullRound:
     }
 
 
-def explanation(view: RoundView) -> Explanation:
+def explanation(view: DocumentedRound) -> Explanation:
     """Return a round in plain words."""
     document = read_run(view.history.blobs, view.history.fixed.config)
     missing = missing_payloads(view.documents, view.history.blobs)
@@ -108,6 +108,6 @@ def explanation(view: RoundView) -> Explanation:
     return {**view.heading(), "sentences": sentences}
 
 
-def _with_activity(history: HistorySource, line: Round) -> RoundView:
+def _with_activity(history: HistorySource, line: Round) -> DocumentedRound:
     """Return a round of a list with its commitments and bans."""
-    return RoundView.of(history, history.round(line.round) or line)
+    return DocumentedRound.of(history, history.round(line.round) or line)

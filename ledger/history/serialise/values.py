@@ -30,7 +30,7 @@ _LAST_SECOND = 253_402_300_799
 
 
 @dataclass(frozen=True, slots=True)
-class RoundView:
+class DocumentedRound:
     """One round with its documents, and the history that they come from."""
 
     history: HistorySource
@@ -38,9 +38,9 @@ class RoundView:
     documents: Documents
 
     @staticmethod
-    def of(history: HistorySource, round_: Round) -> RoundView:
+    def of(history: HistorySource, round_: Round) -> DocumentedRound:
         """Return a round with its documents."""
-        return RoundView(history, round_, history.documents(round_))
+        return DocumentedRound(history, round_, history.documents(round_))
 
     @property
     def has_record(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.history.chain_history import ChainHistory
 from ledger.history.serialise.rounds import full_round
-from ledger.history.serialise.values import RoundView
+from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol import encoding, merkle
 from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import ROUNDS, read, rounds_that_are
@@ -80,7 +80,7 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(page: Page, hon
     for number in range(1, fixed.rounds + 1):
         one = history.round(number)
         assert one is not None
-        told = full_round(RoundView.of(history, one))
+        told = full_round(DocumentedRound.of(history, one))
         checks = page.evaluate(CHECKED, [told, before, contract])
         wrong = [one for one in checks if one["outcome"] != "matches"]
         assert wrong == [], f"round {number}"
