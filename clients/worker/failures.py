@@ -1,8 +1,8 @@
-"""What goes wrong round a worker: said once, counted, and tried again with patience.
+"""Failures of a worker: logged once, counted, and retried after growing, spread pauses.
 
-A node that does not answer, a full disk, an account without funds: none of them ends a worker, and
-none keeps it from what it can still do. Each part of its work is tried again on its own, after
-pauses that grow and that chance spreads, so that many workers do not all come back at once.
+A silent node, a full disk, an account without funds: none of them ends a worker, and none keeps it
+from what it can still do. Each part of its work is retried on its own, so that many workers do not
+come back at the same time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
+from ledger.io.retry import Backoff
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
@@ -25,11 +26,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-FIRST_PAUSE_SECONDS = 0.25
-
 
 class WorkPart(StrEnum):
-    """A part of a worker's work that is tried again on its own."""
+    """A part of a worker's work that is retried on its own."""
 
     CHAIN = "chain"
     MODEL = "model"
@@ -39,25 +38,25 @@ class WorkPart(StrEnum):
     MEASURING = "measuring"
 
 
-LONGEST_PAUSE_SECONDS = {
-    WorkPart.CHAIN: 4.0,
-    WorkPart.MODEL: 4.0,
-    WorkPart.TRAINING: 15.0,
-    WorkPart.SENDING: 30.0,
-    WorkPart.VOTING: 4.0,
-    WorkPart.MEASURING: 30.0,
+# Votes are due in seconds, and funds are not: polling soon costs nothing.
+BACKOFF = {
+    WorkPart.CHAIN: Backoff(0.25, longest_seconds=4),
+    WorkPart.MODEL: Backoff(0.25, longest_seconds=4),
+    WorkPart.TRAINING: Backoff(0.25, longest_seconds=15),
+    WorkPart.SENDING: Backoff(0.25, longest_seconds=30),
+    WorkPart.VOTING: Backoff(0.25, longest_seconds=4),
+    WorkPart.MEASURING: Backoff(0.25, longest_seconds=30),
 }
-"""Votes are due in seconds, and funds are not: what is looked at again soon costs nothing."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OngoingFailure:
-    """Something that has gone wrong and has not gone well since.
+    """A failure without a success since.
 
     Attributes:
-        sentence: what was said of it last.
-        times: how often in a row.
-        until: when it is tried again, by the steady clock.
+        sentence: of the newest error.
+        times: failures in a row.
+        until: time of the next attempt, by the steady clock.
     """
 
     sentence: str
@@ -67,79 +66,56 @@ class OngoingFailure:
 
 @dataclass(slots=True)
 class FailureTracker:
-    """What a worker has to be patient with.
+    """Failures by part of the work, and when each part is due again.
 
     Attributes:
-        chance: spreads the pauses.
-        present: by part.
-        counts: failures so far, by part.
-        last: the newest sentence, None if nothing has ever gone wrong.
+        rng: spreads the pauses.
+        ongoing: failures without a success since.
+        counts: failures so far.
+        last: the newest sentence; None if nothing has ever failed.
     """
 
-    chance: Random
-    present: dict[WorkPart, OngoingFailure] = field(default_factory=dict)
+    rng: Random
+    ongoing: dict[WorkPart, OngoingFailure] = field(default_factory=dict)
     counts: Counter[WorkPart] = field(default_factory=Counter)
     last: str | None = None
 
     def is_waiting(self, part: WorkPart, moment: Moment) -> bool:
-        """Say whether a part is not to be tried again yet.
-
-        Args:
-            part: of the work.
-            moment: now.
-        """
-        trouble = self.present.get(part)
-        return trouble is not None and moment.steady < trouble.until
+        """Return whether a part is not due yet."""
+        failure = self.ongoing.get(part)
+        return failure is not None and moment.steady < failure.until
 
     def attempt(self, part: WorkPart, moment: Moment, task: Callable[[], T]) -> T | None:
-        """Return what a task comes to, None if it fails or is not to be tried again yet.
-
-        Args:
-            part: of the work.
-            moment: now.
-            task: what is to be done.
-        """
+        """Return a task's result; None if it fails or is not due yet."""
         if self.is_waiting(part, moment):
             return None
         try:
-            done = task()
+            result = task()
         except (CmflError, OSError) as error:
-            self.failed(part, moment, error)
+            self.record_failure(part, moment, error)
             return None
-        self.went_well(part)
-        return done
+        self.record_success(part)
+        return result
 
-    def failed(self, part: WorkPart, moment: Moment, error: Exception) -> None:
-        """Take note of a failure.
-
-        Args:
-            part: of the work.
-            moment: now.
-            error: what went wrong.
-        """
+    def record_failure(self, part: WorkPart, moment: Moment, error: Exception) -> None:
+        """Count a failure, log it if it is new, and set the next attempt."""
         sentence = str(error)[:500]
-        known = self.present.get(part)
-        times = 1 if known is None else known.times + 1
-        most = LONGEST_PAUSE_SECONDS[part]
-        pause = min(most, FIRST_PAUSE_SECONDS * 2 ** min(times - 1, 16))
-        until = moment.steady + pause * self.chance.uniform(0.5, 1.0)
-        self.present[part] = OngoingFailure(sentence, times, until)
+        before = self.ongoing.get(part)
+        times = 1 if before is None else before.times + 1
+        until = moment.steady + BACKOFF[part].pause(times) * self.rng.uniform(0.5, 1.0)
+        self.ongoing[part] = OngoingFailure(sentence, times, until)
         self.counts[part] += 1
         self.last = f"{part}: {sentence}"
-        if known is None or known.sentence != sentence:
+        if before is None or before.sentence != sentence:
             _log.warning("%s: %s", part, sentence, extra={"part": str(part)})
 
-    def went_well(self, part: WorkPart) -> None:
-        """Take note that a part works.
-
-        Args:
-            part: of the work.
-        """
-        trouble = self.present.pop(part, None)
-        if trouble is not None:
+    def record_success(self, part: WorkPart) -> None:
+        """End a part's failure, if there is one, and log that it works again."""
+        failure = self.ongoing.pop(part, None)
+        if failure is not None:
             _log.warning(
                 "%s: works again after %d failures",
                 part,
-                trouble.times,
-                extra={"part": str(part), "failures": trouble.times},
+                failure.times,
+                extra={"part": str(part), "failures": failure.times},
             )

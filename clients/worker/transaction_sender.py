@@ -27,15 +27,15 @@ _log = logging.getLogger(__name__)
 class TransactionSender:
     """Has transactions sent."""
 
-    def __init__(self, executor: Executor, troubles: FailureTracker) -> None:
+    def __init__(self, executor: Executor, failures: FailureTracker) -> None:
         """Take up where they are sent.
 
         Args:
             executor: of one thread.
-            troubles: what goes wrong is told to.
+            failures: what goes wrong is told to.
         """
         self._executor = executor
-        self._troubles = troubles
+        self._failures = failures
         self._running: tuple[str, Future[bool]] | None = None
         self._block: bytes | None = None
         self._tried: list[object] = []
@@ -56,7 +56,7 @@ class TransactionSender:
             about: the hash of the chain's newest block, and what is sent: the same is not sent
                 again at the same block, unless it has failed. None for what always is.
         """
-        if self._running is not None or self._troubles.is_waiting(WorkPart.SENDING, moment):
+        if self._running is not None or self._failures.is_waiting(WorkPart.SENDING, moment):
             return
         if about is not None:
             block, sent = about
@@ -80,9 +80,9 @@ class TransactionSender:
             has_effect = running.result()
         except (CmflError, OSError) as error:
             self._tried = []
-            self._troubles.failed(WorkPart.SENDING, moment, error)
+            self._failures.record_failure(WorkPart.SENDING, moment, error)
             return False
-        self._troubles.went_well(WorkPart.SENDING)
+        self._failures.record_success(WorkPart.SENDING)
         if has_effect:
             _log.info("the chain took %s", what, extra={"sent": what})
         return has_effect

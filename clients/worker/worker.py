@@ -72,7 +72,7 @@ class Worker:
 
     Attributes:
         hosting: its clients.
-        troubles: what it has to be patient with.
+        failures: what it has to be patient with.
         chain: the open round as the final blocks have it; None before the first look, and after
             the last round.
         seats: its clients in that round.
@@ -85,7 +85,7 @@ class Worker:
         self,
         context: ActorContext,
         hosting: HostedClients,
-        troubles: FailureTracker,
+        failures: FailureTracker,
         on_round: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Take up where chain, mailbox, journal and disk stand.
@@ -93,12 +93,12 @@ class Worker:
         Args:
             context: what its clients act on; the mailbox is shared.
             hosting: its clients.
-            troubles: what goes wrong is told to.
+            failures: what goes wrong is told to.
             on_round: called with the number of a round before anything is said in it.
         """
         self._context = context
         self.hosting = hosting
-        self.troubles = troubles
+        self.failures = failures
         self._on_round = on_round
         self._published = PublishedBlobs()
         self._driver = Driver(context, self._published, mines=False)
@@ -106,7 +106,7 @@ class Worker:
         self._observer = Observer(context, self._published, lineage=self._lineage)
         self._judge = JudgementCache(hosting.engine.distances)
         self._training = RoundTraining(hosting.engine, hosting.own, hosting.training)
-        self._sending = TransactionSender(hosting.sending, troubles)
+        self._sending = TransactionSender(hosting.sending, failures)
         self._clock = ChainClock()
         self._assigned: TrainingAssignment | None = None
         self._in_course: int | None = None
@@ -147,7 +147,7 @@ class Worker:
             more.
         """
         has_effect = self._sending.collect(moment)
-        after_poll = self.troubles.attempt(WorkPart.CHAIN, moment, partial(self._look, moment))
+        after_poll = self.failures.attempt(WorkPart.CHAIN, moment, partial(self._look, moment))
         chain, seats = self.chain, self.seats
         if after_poll is None or chain is None or seats is None:
             return None
@@ -156,7 +156,7 @@ class Worker:
         due: list[float | None] = []
         if inputs is not None and seats.active:
             voting = partial(self._vote, chain, seats, inputs, moment)
-            voted = self.troubles.attempt(WorkPart.VOTING, moment, voting)
+            voted = self.failures.attempt(WorkPart.VOTING, moment, voting)
             if voted is not None:
                 has_effect |= voted.has_effect
                 due.append(voted.next_time)
@@ -227,17 +227,17 @@ class Worker:
     def _commit(self, chain: ChainView, seats: RoundParticipants, moment: Moment) -> None:
         if seats.active:
             training = partial(self._train, chain, seats, moment)
-            self.troubles.attempt(WorkPart.TRAINING, moment, training)
+            self.failures.attempt(WorkPart.TRAINING, moment, training)
         actions = seats.commit(chain, self._training.held)
         # Having nothing to commit to says nothing of whether voting works.
         if actions:
-            self.troubles.attempt(WorkPart.VOTING, moment, partial(self._apply, actions, moment))
+            self.failures.attempt(WorkPart.VOTING, moment, partial(self._apply, actions, moment))
 
     def _train(
         self, chain: ChainView, seats: RoundParticipants, moment: Moment
     ) -> Mapping[ClientId, Payload] | None:
         if self._assigned is None:
-            model = self.troubles.attempt(
+            model = self.failures.attempt(
                 WorkPart.MODEL, moment, partial(self._observer.model, chain.final_block)
             )
             if model is None:
@@ -326,7 +326,7 @@ class Worker:
         if self._assigned is not None and not self._training.is_busy:
             model = self._assigned.model
             measuring = partial(self.measuring.look, chain.round, model)
-            self.troubles.attempt(WorkPart.MEASURING, moment, measuring)
+            self.failures.attempt(WorkPart.MEASURING, moment, measuring)
 
     def present(self) -> Mapping[ClientId, VotingPosition]:
         """Return where each of its members was when it last acted, once the inputs are closed."""

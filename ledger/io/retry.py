@@ -1,4 +1,4 @@
-"""How often and how long something is asked again that has failed for a moment."""
+"""Retries: growing pauses between attempts, under one overall deadline."""
 
 from __future__ import annotations
 
@@ -14,52 +14,89 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Asks again, a few times and not for long.
+class Backoff:
+    """Pauses that grow with each failure in a row.
 
     Attributes:
-        waits: seconds before the second attempt, the third and so on.
-        most_seconds: no attempt begins later than so many seconds after the first.
-        sleep: waits so many seconds.
+        first_seconds: after the first failure.
+        factor: by which each pause is longer than the one before.
+        longest_seconds: bound of all pauses.
+    """
+
+    first_seconds: float
+    factor: float = 2.0
+    longest_seconds: float = math.inf
+
+    def pause(self, failures: int) -> float:
+        """Return the pause after so many failures in a row, 1 at least, in seconds."""
+        # Beyond that every bound is reached, and a float would overflow.
+        return min(self.longest_seconds, self.first_seconds * self.factor ** min(failures - 1, 64))
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how long something is attempted that failed for a moment.
+
+    Attributes:
+        backoff: the pauses.
+        attempts: how many at most; None for as many as the deadline allows.
+        deadline_seconds: no attempt begins later than this after the first one.
+        sleep: waits for a number of seconds.
         clock: seconds that only go forward.
     """
 
-    waits: tuple[float, ...]
-    most_seconds: float = math.inf
+    backoff: Backoff
+    attempts: int | None = None
+    deadline_seconds: float = math.inf
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
-    def ask(
+    def call(
         self,
-        once: Callable[[], T],
-        passes: Callable[[Exception], bool],
-        is_passing: Callable[[T], bool] = lambda _: False,
-        least_wait: Callable[[Exception], float] = lambda _: 0.0,
+        attempt: Callable[[], T],
+        is_transient: Callable[[Exception], bool],
+        *,
+        is_transient_result: Callable[[T], bool] = lambda _: False,
+        least_pause: Callable[[Exception], float] = lambda _: 0.0,
     ) -> T:
-        """Return the first answer that is worth having, or what the last attempt comes to.
+        """Return the first lasting result, or the result of the last attempt.
 
         Args:
-            once: one attempt; it may be carried out twice.
-            passes: says whether a failure may be over when it is asked again.
-            is_passing: says the same of an answer.
-            least_wait: seconds that a failure asks to be left alone; where that is longer than may
-                be waited, the failure stands.
+            attempt: may be carried out several times.
+            is_transient: whether an error may be gone at the next attempt.
+            is_transient_result: the same for a result.
+            least_pause: seconds to wait after an error, if more than the backoff's pause.
 
         Raises:
-            Exception: what `once` raises, where it does not pass or the last attempt raises it.
+            Exception: what `attempt` raises, if it is not transient or no attempt is left.
         """
-        end = self.clock() + self.most_seconds
-        for wait in self.waits:
+        end, failures = self.clock() + self.deadline_seconds, 0
+        while True:
+            failures += 1
+            pause = math.inf if failures == self.attempts else self.backoff.pause(failures)
             try:
-                answer = once()
+                result = attempt()
             except Exception as error:
-                pause = max(wait, least_wait(error)) if passes(error) else math.inf
-                # Who let us wait for all of the time has had it.
-                if self.clock() + pause >= end:
+                pause = max(pause, least_pause(error)) if is_transient(error) else math.inf
+                # A caller who waited for the whole time is not kept waiting again.
+                if math.isinf(pause) or self.clock() + pause >= end:
                     raise
             else:
-                pause = wait
-                if not is_passing(answer) or self.clock() + pause >= end:
-                    return answer
+                is_last = math.isinf(pause) or self.clock() + pause >= end
+                if is_last or not is_transient_result(result):
+                    return result
             self.sleep(pause)
-        return once()
+
+    def poll(self, probe: Callable[[], T | None]) -> T | None:
+        """Return the first result that is not None; None once the deadline has passed.
+
+        Args:
+            probe: looks once; what it raises ends the polling.
+        """
+        end, failures = self.clock() + self.deadline_seconds, 0
+        while (result := probe()) is None:
+            failures += 1
+            if self.clock() > end or failures == self.attempts:
+                return None
+            self.sleep(self.backoff.pause(failures))
+        return result

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
-from ledger.io.retry import RetryPolicy
+from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.storage.mail_page import MAIL_FOLDER, MAX_PAGE_BYTES, decode_page
@@ -34,10 +34,10 @@ T = TypeVar("T")
 SILENCE_SECONDS = 10.0
 """How long a store server may be silent: it has nothing to compute."""
 
-STORE_RETRY = RetryPolicy((0.2, 1.0), most_seconds=SILENCE_SECONDS)
+STORE_RETRY = RetryPolicy(Backoff(0.2, 5), attempts=3, deadline_seconds=SILENCE_SECONDS)
 """Does not retry after a full time-out: other requests are waiting."""
 
-NO_RETRY = RetryPolicy(())
+NO_RETRY = RetryPolicy(Backoff(0.0), attempts=1)
 
 TRANSIENT = {
     HTTPStatus.REQUEST_TIMEOUT,
@@ -173,8 +173,10 @@ class HttpObjects:
                 errno.EIO, f"{shown} gave no whole answer {self._max_failures} times in a row"
             )
         try:
-            answer = self._retry.ask(
-                request, _is_transient, lambda got: status_of(got) in TRANSIENT
+            answer = self._retry.call(
+                request,
+                _is_transient,
+                is_transient_result=lambda response: status_of(response) in TRANSIENT,
             )
         except HttpFailureError as error:
             self._failures += 1

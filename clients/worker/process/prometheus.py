@@ -29,7 +29,7 @@ class WorkerMetrics:
         """Take up what is read.
 
         Args:
-            worker: whose chain and troubles are told.
+            worker: whose chain and failures are told.
             counts: of its doings.
             wall: Unix seconds now.
         """
@@ -57,7 +57,7 @@ class WorkerMetrics:
             yield CounterMetricFamily(f"cmfl_worker_{name}", about, value=value)
         errors = CounterMetricFamily("cmfl_worker_errors", "Failures.", labels=["part"])
         for part in WorkPart:
-            errors.add_metric([str(part)], worker.troubles.counts[part])
+            errors.add_metric([str(part)], worker.failures.counts[part])
         yield errors
         newest, chain = worker.newest_block, worker.chain
         for name, about, level in (

@@ -1,4 +1,4 @@
-"""A worker that has begun and is not open yet: what it waits for, and what it says meanwhile."""
+"""Startup of a worker: it waits for node and blobs, and reports what it waits for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clients.worker.process.worker_status import FORMAT, StatusFile, WorkerState
 from ledger.chain.ports import NotServedError
+from ledger.io.retry import Backoff
 from ledger.protocol.errors import BlobMissingError, BlobUnreachableError
 
 if TYPE_CHECKING:
@@ -19,28 +20,27 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-FIRST_PAUSE_SECONDS = 0.25
-LONGEST_PAUSE_SECONDS = 8.0
+BACKOFF = Backoff(0.25, longest_seconds=8)
 STARTING = "starting"
-"""What a trouble is called that keeps a worker from beginning."""
+"""Name of a failure that keeps a worker from starting."""
+
+_STEP_SECONDS = 0.25
 
 
 class Startup:
-    """Waits for what a worker needs to begin with: a node and blobs, which may be late.
+    """Waits for node and blobs, which may be late.
 
-    Until then there is no round to finish, so that whoever asks it to leave need not wait for one.
+    There is no round to finish yet, so that `cmfl leave` ends the worker at once.
+
+    Args:
+        folder: of the worker, locked by this process.
+        wait: waits for a number of seconds; returns whether the worker is to end at once.
+        wall: Unix seconds now.
     """
 
     def __init__(
         self, folder: WorkerFolder, wait: Callable[[float], bool], wall: Callable[[], float]
     ) -> None:
-        """Take up what there is before there is a worker.
-
-        Args:
-            folder: of the worker, which is held.
-            wait: waits for so many seconds, and says whether the worker is to end at once.
-            wall: Unix seconds now.
-        """
         self._folder = folder
         self._wait = wait
         self._wall = wall
@@ -48,37 +48,30 @@ class Startup:
         self._says = ""
         self._times = 0
 
-    def retry_until_ready(
-        self, task: Callable[[], T], longest: float = LONGEST_PAUSE_SECONDS
-    ) -> T | None:
-        """Return what a task comes to, once what it needs is there; None if the worker is to end.
-
-        Args:
-            task: needs a node and blobs, which may still be starting.
-            longest: pause between two tries, in seconds.
-        """
-        pause = FIRST_PAUSE_SECONDS
+    def retry_until_ready(self, task: Callable[[], T], backoff: Backoff = BACKOFF) -> T | None:
+        """Return a task's result once node and blobs answer; None if the worker is to end."""
+        failures = 0
         while True:
             try:
                 return task()
             except (NotServedError, BlobMissingError, BlobUnreachableError) as error:
-                self._take_note(str(error))
-            if self._is_told_within(pause):
+                self._record_failure(str(error))
+            failures += 1
+            if self._should_end_within(backoff.pause(failures)):
                 self._end()
                 return None
-            pause = min(longest, 2 * pause)
 
-    def _is_told_within(self, seconds: float) -> bool:
-        """Wait, and say whether the worker is to end, by a signal or because it is to leave."""
-        until = 0.0
-        while until < seconds:
-            step = min(FIRST_PAUSE_SECONDS, seconds - until)
+    def _should_end_within(self, seconds: float) -> bool:
+        """Wait; return whether a signal or `cmfl leave` asks the worker to end."""
+        waited = 0.0
+        while waited < seconds:
+            step = min(_STEP_SECONDS, seconds - waited)
             if self._wait(step) or self._folder.leave.exists():
                 return True
-            until += step
+            waited += step
         return False
 
-    def _take_note(self, sentence: str) -> None:
+    def _record_failure(self, sentence: str) -> None:
         self._times += 1
         if sentence != self._says:
             self._says = sentence
@@ -94,13 +87,13 @@ class Startup:
 
 
 def status_before(stand: WorkerState, pid: int, says: str = "", times: int = 0) -> dict[str, Any]:
-    """Return what a worker says of itself before it knows of any round.
+    """Return the status of a worker that knows no round yet.
 
     Args:
-        stand: what it is at.
+        stand: starting or ended.
         pid: of its process.
-        says: what it waits for; nothing if it has not met anything.
-        times: how often it has looked for that.
+        says: what it waits for; empty for nothing.
+        times: failures so far.
     """
     return {
         "format": FORMAT,

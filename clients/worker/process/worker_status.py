@@ -71,10 +71,10 @@ def worker_status(
         "model": None if final is None else f"0x{final.model.hex()}",
         "block": None if newest is None else newest.number,
         "final_block": None if chain is None else chain.final_block,
-        "last_error": worker.troubles.last,
+        "last_error": worker.failures.last,
         "troubles": {
-            str(part): {"says": trouble.sentence, "times": trouble.times}
-            for part, trouble in sorted(worker.troubles.present.items())
+            str(part): {"says": failure.sentence, "times": failure.times}
+            for part, failure in sorted(worker.failures.ongoing.items())
         },
         "own_measurement": None
         if measured is None
@@ -86,7 +86,7 @@ def worker_status(
             "views": counts.views,
             "bytes_put": counts.bytes_put,
             "bytes_got": counts.bytes_got,
-            "errors": {str(part): n for part, n in sorted(worker.troubles.counts.items())},
+            "errors": {str(part): n for part, n in sorted(worker.failures.counts.items())},
         },
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +12,7 @@ from ledger.chain.rpc.account import SendingAccount
 from ledger.chain.rpc.in_flight import UnsignedTransaction
 from ledger.chain.rpc.sending_node import SendingNode
 from ledger.chain.rpc.transaction_manager import TransactionManager
+from ledger.io.retry import Backoff, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,16 +69,15 @@ class RpcChain(SendingNode):
         return self._received(self.submit(to, data, gas, value=value))
 
     def _received(self, pending: InFlightTransaction) -> Receipt:
-        pause = self._first_pause()
-        while True:
+        def poll() -> Receipt | None:
             try:
-                receipt = pending.poll()
+                return pending.poll()
             except NotServedError:
-                receipt = None  # retry until the time-out
-            if receipt is not None:
-                return receipt
-            self._sleep(pause)
-            pause = self._longer(pause)
+                return None  # until its own time-out
+
+        receipt = self._polling(math.inf).poll(poll)
+        assert receipt is not None, "there is no deadline"
+        return receipt
 
     def submit(
         self, to: str | None, data: bytes, gas: int, *, value: int = 0
@@ -107,22 +108,15 @@ class RpcChain(SendingNode):
         offer = fees.new_fees(market.base_fee, market.tip, self._manager.caps)
         return 0 if offer is None else gas * offer.fee
 
-    def _first_pause(self) -> float:
-        return min(_FIRST_PAUSE_SECONDS, self._settings.poll_seconds)
-
-    def _longer(self, pause: float) -> float:
-        return min(pause * 1.5, self._settings.poll_seconds)
+    def _polling(self, seconds: float) -> RetryPolicy:
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, 1.5, self._settings.poll_seconds)
+        return RetryPolicy(backoff, deadline_seconds=seconds, sleep=self._sleep, clock=self._clock)
 
     def _wait_for(self, what: str, poll: Callable[[], T | None]) -> T:
-        deadline = self._clock() + self._settings.receipt_timeout_seconds
-        pause = self._first_pause()
-        while (result := poll()) is None:
-            if self._clock() > deadline:
-                raise TransactionTimeoutError(
-                    f"{what} within {self._settings.receipt_timeout_seconds:g} s"
-                )
-            self._sleep(pause)
-            pause = self._longer(pause)
+        seconds = self._settings.receipt_timeout_seconds
+        result = self._polling(seconds).poll(poll)
+        if result is None:
+            raise TransactionTimeoutError(f"{what} within {seconds:g} s")
         return result
 
     def _confirmed(self, transaction_hash: bytes) -> Receipt:

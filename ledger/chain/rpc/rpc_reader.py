@@ -32,7 +32,7 @@ from ledger.chain.rpc.http_transport import (
     MomentaryFailureError,
 )
 from ledger.chain.rpc.log_ranges import log_parts, log_request, read_logs
-from ledger.io.retry import RetryPolicy
+from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -120,18 +120,18 @@ class RpcReader:
             url, self._settings.request_timeout_seconds, self._settings.max_answer_bytes
         )
         # No retries before the first answer: the address is probably wrong.
-        self._patience = self._patience_of(retries=0)
+        self._retry = self._retry_policy(retries=0)
         try:
             self._verify_identity(chain_id, genesis_hash)
         except ChainError:
             self._node.close()
             raise
-        self._patience = self._patience_of(self._settings.retries)
+        self._retry = self._retry_policy(self._settings.retries)
 
-    def _patience_of(self, retries: int) -> RetryPolicy:
-        waits = (self._settings.retry_pause_seconds * _PAUSE_GROWTH**n for n in range(retries))
-        most = self._settings.request_timeout_seconds
-        return RetryPolicy(tuple(waits), most, self._sleep, self._clock)
+    def _retry_policy(self, retries: int) -> RetryPolicy:
+        backoff = Backoff(self._settings.retry_pause_seconds, _PAUSE_GROWTH)
+        deadline = self._settings.request_timeout_seconds
+        return RetryPolicy(backoff, retries + 1, deadline, self._sleep, self._clock)
 
     def _verify_identity(self, chain_id: int, genesis_hash: bytes | None) -> None:
         actual = self._ask(wire.quantity, "eth_chainId")
@@ -164,8 +164,8 @@ class RpcReader:
             MalformedAnswerError: the result cannot be parsed; names node and method.
         """
         # Idempotent: a read, or a signed transaction, which its nonce protects from duplication.
-        answer = self._patience.ask(
-            lambda: self._node.ask(method, *parameters), _is_momentary, least_wait=_least_wait
+        answer = self._retry.call(
+            lambda: self._node.ask(method, *parameters), _is_momentary, least_pause=_least_wait
         )
         try:
             return read(answer)

@@ -17,6 +17,7 @@ from ledger.chain.rpc import fees
 from ledger.chain.rpc.fees import Fees
 from ledger.chain.rpc.in_flight import InFlightTransaction, SendingContext, UnsignedTransaction
 from ledger.chain.rpc.rejections import Rejection, RejectionReason
+from ledger.io.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +92,8 @@ class TransactionManager:
         """
         # One at a time: the next nonce is known only after the node has accepted the previous one.
         with self._lock:
-            pause, attempts, used = _FIRST_PAUSE_SECONDS, Counter[int](), -1
+            backoff = Backoff(_FIRST_PAUSE_SECONDS, longest_seconds=self._settings.poll_seconds)
+            attempts, used = Counter[int](), -1
             while True:
                 nonce, outcome = self._try(
                     UnsignedTransaction(self._next_nonce(used), to, data, gas, value)
@@ -110,8 +112,7 @@ class TransactionManager:
                     used = nonce
                 # Another process with this key was faster. The node has certainly not accepted our
                 # transaction, so another nonce cannot send it twice.
-                self._sleep(pause)
-                pause = min(2 * pause, self._settings.poll_seconds)
+                self._sleep(backoff.pause(attempts.total()))
 
     def submit_as(self, unsigned: UnsignedTransaction, *, again: bool) -> InFlightTransaction:
         """Send a transaction with the given nonce and no other.

@@ -12,7 +12,7 @@ import torch
 
 from clients.worker.chain_clock import Moment
 from clients.worker.executors import ImmediateExecutor, SingleThreadExecutor, TaskInterrupt
-from clients.worker.failures import LONGEST_PAUSE_SECONDS, FailureTracker, WorkPart
+from clients.worker.failures import BACKOFF, FailureTracker, WorkPart
 from clients.worker.transaction_sender import TransactionSender
 from ledger.protocol.errors import ChainError
 
@@ -26,37 +26,37 @@ def at(steady: float) -> Moment:
 
 
 def test_a_failure_is_said_once_and_that_it_is_over_too(caplog: pytest.LogCaptureFixture) -> None:
-    troubles = FailureTracker(Random(1))
+    failures = FailureTracker(Random(1))
     with caplog.at_level(logging.WARNING):
         for second in range(0, 100, 10):
-            assert troubles.attempt(WorkPart.CHAIN, at(second), failing) is None
-        assert troubles.attempt(WorkPart.CHAIN, at(200), lambda: True)
+            assert failures.attempt(WorkPart.CHAIN, at(second), failing) is None
+        assert failures.attempt(WorkPart.CHAIN, at(200), lambda: True)
     assert [record.getMessage() for record in caplog.records] == [
         "chain: the node does not answer",
         "chain: works again after 10 failures",
     ]
-    assert troubles.counts[WorkPart.CHAIN] == 10
-    assert troubles.present == {}
+    assert failures.counts[WorkPart.CHAIN] == 10
+    assert failures.ongoing == {}
 
 
 def test_pauses_grow_are_spread_and_are_bounded() -> None:
-    troubles, steady = FailureTracker(Random(1)), 0.0
+    failures, steady = FailureTracker(Random(1)), 0.0
     pauses = []
     for _ in range(12):
-        troubles.failed(WorkPart.CHAIN, at(steady), ChainError("no"))
-        pauses.append(troubles.present[WorkPart.CHAIN].until - steady)
-        steady = troubles.present[WorkPart.CHAIN].until
+        failures.record_failure(WorkPart.CHAIN, at(steady), ChainError("no"))
+        pauses.append(failures.ongoing[WorkPart.CHAIN].until - steady)
+        steady = failures.ongoing[WorkPart.CHAIN].until
     assert 0.125 <= pauses[0] <= 0.25
-    assert max(pauses) <= LONGEST_PAUSE_SECONDS[WorkPart.CHAIN]
+    assert max(pauses) <= BACKOFF[WorkPart.CHAIN].longest_seconds
     assert len(set(pauses)) == len(pauses), "chance spreads them"
 
 
 def test_what_has_failed_is_not_tried_before_its_time_and_nothing_else_waits() -> None:
-    troubles = FailureTracker(Random(1))
-    troubles.attempt(WorkPart.SENDING, at(0), failing)
-    assert troubles.attempt(WorkPart.SENDING, at(0.01), lambda: True) is None
-    assert troubles.attempt(WorkPart.VOTING, at(0.01), lambda: True)
-    assert troubles.attempt(WorkPart.SENDING, at(9), lambda: True)
+    failures = FailureTracker(Random(1))
+    failures.attempt(WorkPart.SENDING, at(0), failing)
+    assert failures.attempt(WorkPart.SENDING, at(0.01), lambda: True) is None
+    assert failures.attempt(WorkPart.VOTING, at(0.01), lambda: True)
+    assert failures.attempt(WorkPart.SENDING, at(9), lambda: True)
 
 
 def test_a_fault_of_ours_is_no_trouble() -> None:
@@ -107,11 +107,11 @@ def test_a_thread_without_work_ends_where_its_process_does() -> None:
 
 
 def test_a_failed_batch_is_a_trouble_of_sending_alone() -> None:
-    troubles = FailureTracker(Random(1))
-    sending = TransactionSender(ImmediateExecutor(), troubles)
+    failures = FailureTracker(Random(1))
+    sending = TransactionSender(ImmediateExecutor(), failures)
     sending.offer(at(0), "it", failing)
     assert not sending.collect(at(0))
-    assert set(troubles.present) == {WorkPart.SENDING}
+    assert set(failures.ongoing) == {WorkPart.SENDING}
     sending.offer(at(0.001), "it", lambda: True)
     assert not sending.collect(at(0.001)), "not before its time"
     sending.offer(at(9), "it", lambda: True)

@@ -12,6 +12,7 @@ from clients.worker.process.startup import Startup, status_before
 from clients.worker.process.worker_folder import WorkerFolder
 from clients.worker.process.worker_status import WorkerState, read_status, worker_status
 from ledger.chain.ports import NotServedError
+from ledger.io.retry import Backoff
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.worker.together import Together, hosted_by
 
@@ -41,7 +42,7 @@ def test_what_it_waits_for_is_in_its_status(tmp_path: Path) -> None:
         return False
 
     starting = Startup(folder, wait, lambda: 7.0)
-    assert starting.retry_until_ready(Node(3).answer, longest=0.5) == "there"
+    assert starting.retry_until_ready(Node(3).answer, Backoff(0.25, longest_seconds=0.5)) == "there"
     assert sum(waited) == pytest.approx(0.25 + 0.5 + 0.5)
     said = read_status(folder.status)
     assert (said["stand"], said["pid"], said["round"]) == ("starting", os.getpid(), None)

@@ -119,7 +119,7 @@ def test_a_client_that_cannot_be_trained_keeps_no_other_of_its_worker_from_the_r
     assert lonely not in event.accepted
     committed = {mined.client for mined in ledger.commitments(1)}
     assert committed == seats.expected - {lonely}
-    said = together.worker(0).troubles.last
+    said = together.worker(0).failures.last
     assert said is not None
     assert "a batch of one sample" in said
 
@@ -245,7 +245,7 @@ def test_a_journal_that_cannot_be_written_ends_no_worker_and_is_told_with_pauses
             worker_status(together.worker(seat), counts, WorkerState.RUNNING, "0xabc")
             together.pass_time(0.25)
     assert len([one for one in caplog.messages if one.startswith("voting")]) == 1, "said once"
-    assert 2 < together.worker(seat).troubles.present[WorkPart.VOTING].times < 15, "after pauses"
+    assert 2 < together.worker(seat).failures.ongoing[WorkPart.VOTING].times < 15, "after pauses"
     assert not together.decided
     journal.is_full = False
     together.play()
@@ -371,13 +371,13 @@ def test_a_store_that_does_not_answer_is_told_once_and_waited_for(tmp_path: Path
         together.step(0)
         together.pass_time(5)
     worker = together.worker(0)
-    assert worker.troubles.present[WorkPart.MODEL].times > 1
-    assert worker.troubles.last is not None
-    assert "the store does not answer" in worker.troubles.last
+    assert worker.failures.ongoing[WorkPart.MODEL].times > 1
+    assert worker.failures.last is not None
+    assert "the store does not answer" in worker.failures.last
     together.blobs.is_down = False
     together.pass_time(60)
     together.step(0)
-    assert WorkPart.MODEL not in worker.troubles.present
+    assert WorkPart.MODEL not in worker.failures.ongoing
 
 
 def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +391,7 @@ def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(together.ledger, "decide", unfunded)
     for _ in range(20):
         together.play(1)
-    assert together.worker(0).troubles.present[WorkPart.SENDING].times > 1
+    assert together.worker(0).failures.ongoing[WorkPart.SENDING].times > 1
     replies = together.board.listed(together.ledger.domain, 1, EnvelopeKind.REPLY)
     assert len(replies) >= ROOMY.replies
     assert together.ledger.state().stage is LedgerStage.OPEN
