@@ -22,8 +22,8 @@ from clients.runs.preparation import open_measure, prepare
 from clients.simulation import SimulatedActors, Simulation
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import MemoryJournal
-from ledger.audit.codes import StepOutcome
 from ledger.audit.engine import audit
+from ledger.audit.report import StepOutcome
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.consensus import primary_seat

@@ -65,7 +65,7 @@ def audit(
     be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
     again, and the report says so.
     """
-    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
     if report is not None:

@@ -222,7 +222,7 @@ def audit(
 
 def _tell(found: RepeatedCell, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
-    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
     if as_json:
@@ -320,7 +320,7 @@ def _run(
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from clients.experiments.execution.runner import run_experiment as run_all
-    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report import AuditOutcome
 
     with progress(
         TextColumn("{task.description}", markup=False),
@@ -354,7 +354,7 @@ def _run(
 
 
 def _code(results: Iterable[dict[str, Any]]) -> int:
-    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report import AuditOutcome
 
     verdicts = {verdict for result in results for verdict in result["verdicts"]}
     if AuditOutcome.FAILED in verdicts:

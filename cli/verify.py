@@ -163,8 +163,8 @@ def _show_steps(steps: tuple[VerificationStep, ...]) -> None:
 
 def _end(result: Verification | RoundVerification, *, json: bool) -> NoReturn:
     """Print what is not proven, or all as JSON, and end with the verdict's exit code."""
-    from ledger.audit.codes import AuditOutcome
     from ledger.audit.proofs.sentences import CAVEATS
+    from ledger.audit.report import AuditOutcome
 
     if json:
         print_json(result.as_dict())

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.schemas.base import Schema
-from ledger.audit.codes import AuditOutcome, Step, StepOutcome
+from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.history.responses.fields import (
     BlockNumber,
     Client,
@@ -74,7 +74,7 @@ class VerificationPermission(StrEnum):
 class StepStanding(Schema):
     """One of the ten steps, as far as an audit has come."""
 
-    number: Annotated[int, Field(ge=1, le=len(Step), examples=[1])]
+    number: Annotated[int, Field(ge=1, le=len(AuditStep), examples=[1])]
     outcome: Annotated[
         StepOutcome | None,
         Field(
@@ -91,7 +91,7 @@ class VerificationProgress(Schema):
 
     done: Annotated[Count, Field(description="rounds that all steps have seen")]
     total: Annotated[Count, Field(description="rounds that have ended")]
-    steps: Annotated[tuple[StepStanding, ...], Field(max_length=len(Step))]
+    steps: Annotated[tuple[StepStanding, ...], Field(max_length=len(AuditStep))]
 
 
 class Verdict(Schema):

@@ -11,6 +11,7 @@ from cli.console import print_line, print_prose, print_table
 from cli.demo.runs import ATTACKED
 from cli.exit_codes import FAILED, INCOMPLETE
 from cli.target import Target
+from ledger.audit.checks.distances import FALSE_SCORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,9 +29,7 @@ def round_to_show(report: AuditReport) -> int:
     Args:
         report: of the audit of the run that is shown.
     """
-    from ledger.audit.codes import FindingKind
-
-    caught = [f.round for f in report.findings if f.kind is FindingKind.FALSE_SCORES]
+    caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
     return max((number for number in caught if number is not None), default=1)
 
 
@@ -116,7 +115,7 @@ def show_audits(reports: dict[str, AuditReport]) -> None:
     Args:
         reports: by run.
     """
-    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
     print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
@@ -135,7 +134,7 @@ def require_passed(reports: Iterable[AuditReport]) -> None:
     Raises:
         typer.Exit: not everything was checked and is true.
     """
-    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report import AuditOutcome
 
     found = {report.outcome for report in reports}
     if AuditOutcome.FAILED in found:

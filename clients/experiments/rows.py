@@ -20,7 +20,7 @@ from clients.experiments.measurements import (  # noqa: TC001 - pydantic reads t
     ExtraValues,
     TrafficValues,
 )
-from ledger.audit.codes import AuditOutcome  # noqa: TC001 - pydantic reads the types of rows
+from ledger.audit.report import AuditOutcome  # noqa: TC001 - pydantic reads the types of rows
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 

@@ -10,7 +10,7 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.audit.codes import Step, StepOutcome
+    from ledger.audit.report import AuditStep, StepOutcome
     from ledger.protocol.rules.distance import Distances
     from ledger.storage.blobs import BlobReader
 
@@ -31,7 +31,7 @@ class StepProgress:
         missing_count: how many things could not be checked so far.
     """
 
-    number: Step
+    number: AuditStep
     outcome: StepOutcome | None
     contradictions: int
     missing_count: int

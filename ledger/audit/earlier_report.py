@@ -12,9 +12,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.codes import AuditOutcome, Step, StepOutcome
-from ledger.audit.report import REPORT_VERSION, TrustedEarlierAudit
-from ledger.audit.sentences import hexed, plain
+from ledger.audit.formatting import plain, to_hex
+from ledger.audit.report import (
+    REPORT_VERSION,
+    AuditOutcome,
+    AuditStep,
+    StepOutcome,
+    TrustedEarlierAudit,
+)
 from ledger.io.json import parse_json
 from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
@@ -80,7 +85,7 @@ class EarlierAudit:
         chain = ledger.chain
         for name, told, found in (
             ("chain id", str(self.chain_id), str(chain.chain_id)),
-            ("genesis block", hexed(self.genesis_hash), hexed(chain.genesis_hash)),
+            ("genesis block", to_hex(self.genesis_hash), to_hex(chain.genesis_hash)),
             ("contract", self.address, ledger.address),
         ):
             if told != found:
@@ -93,16 +98,16 @@ class EarlierAudit:
                 f"strict audit builds on none that has any"
             )
 
-    def built_on(self, rounds: int, *, is_found: bool) -> TrustedEarlierAudit:
+    def built_on(self, rounds: int, *, found: bool) -> TrustedEarlierAudit:
         """Return what a new report says of this one.
 
         Args:
             rounds: how many it takes from this one.
-            is_found: whether the run was found to stand where this one ended.
+            found: whether the run was found to stand where this one ended.
         """
-        report, head = hexed(self.report), hexed(self.head)
-        block = self.block, hexed(self.block_hash)
-        return TrustedEarlierAudit(report, head, *block, rounds, self.audits, is_found)
+        report, head = to_hex(self.report), to_hex(self.head)
+        block = self.block, to_hex(self.block_hash)
+        return TrustedEarlierAudit(report, head, *block, rounds, self.audits, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +186,9 @@ def _require_passed(whole: _Fields) -> None:
     if whole.value("kept_head") is not None:
         whole.fields("kept_head").require("found", expected=True)
     steps = whole.value("steps")
-    if not isinstance(steps, list) or len(steps) != len(Step):
-        raise EarlierReportError(f"the earlier report: steps must be a list of {len(Step)}")
-    for number, step in zip(Step, steps, strict=True):
+    if not isinstance(steps, list) or len(steps) != len(AuditStep):
+        raise EarlierReportError(f"the earlier report: steps must be a list of {len(AuditStep)}")
+    for number, step in zip(AuditStep, steps, strict=True):
         said = _Fields(step, f"step {int(number)}, ")
         said.require("number", expected=int(number))
         said.require("outcome", expected=str(StepOutcome.PASSED))

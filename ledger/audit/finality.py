@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from ledger.audit.codes import Need
+from ledger.audit.checks.common import REORGANISED
+from ledger.audit.checks.head_chain import HEAD_BLOCK_UNAVAILABLE
 from ledger.audit.observations import Unavailable
 from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.errors import ChainError
@@ -78,10 +79,10 @@ class ChainAnchor:
         except ChainDamagedError:
             return
         except ChainError as error:
-            yield Unavailable(self.head.number, Need.HEAD_BLOCK, detail=str(error))
+            yield Unavailable(self.head.number, HEAD_BLOCK_UNAVAILABLE, detail=str(error))
             return
         if again.hash != self.head.hash:
-            yield Unavailable(self.head.number, Need.REORGANISED)
+            yield Unavailable(self.head.number, REORGANISED)
 
     def holds(self, chain: ChainReader) -> bool:
         """Say whether what was final still is there.

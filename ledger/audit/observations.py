@@ -1,28 +1,29 @@
-"""What an audit reads and recomputes, as typed observations: they say what is, and judge nothing.
+"""Typed observations: the values that an audit reads and recomputes, without a judgement.
 
-Each names the newest block that it rests on. The steps make of them what a report holds;
-`steps/belonging.py` says to which step an observation of the replay belongs.
+Each names the newest block that it rests on. The checks turn them into the results of a report.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
+from ledger.protocol.encoding import INFINITY_BITS, word_client
+
 if TYPE_CHECKING:
-    from ledger.audit.codes import Fact, Need
     from ledger.audit.evidence.archive import UnavailableBlob
     from ledger.audit.evidence.incidents import Accusations
     from ledger.audit.evidence.model_chain import ModelStep
     from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.replay.round import ReplayedRound
+    from ledger.audit.report import Fact, Need
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.protocol.closing import RoundClosing
+    from ledger.protocol.closing import MinedCommitment, RoundClosing
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.errors import Refusal
     from ledger.protocol.inputs import Participants
-    from ledger.protocol.ledger_state import Deployment, Event, LedgerState
+    from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
     from ledger.protocol.types import ClientId, Digest, Domain
 
 
@@ -185,7 +186,47 @@ class ReplayedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedRound:
+class ReplayedRound:
+    """A round that has ended, as its transactions made it.
+
+    Attributes:
+        round: t.
+        known: whether seed, committee and model are those that the round opened with; false
+            where the record of the round before is missing.
+        before: the contract's state just before the round ended, bans included.
+        commitments: all that the chain holds of the round, in its order.
+        block: number of the block in which it ended.
+        decided: the decision, if there is one.
+        transaction: hash of the transaction that ended the round.
+    """
+
+    round: int
+    known: bool
+    before: LedgerState
+    commitments: tuple[MinedCommitment, ...]
+    block: int
+    decided: RoundDecided | None
+    transaction: bytes
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether a decision's numbers are in range; a believed event may hold anything."""
+        event, sizes = self.decided, self.before.deployment
+        if event is None:
+            return True
+        ranked = [word_client(word) for word in event.ranking]
+        clients = [*ranked, *event.accepted, *event.next_committee]
+        return (
+            all(0 <= word < INFINITY_BITS << 32 for word in event.ranking)
+            and all(client < sizes.clients for client in clients)
+            and all(one < other for one, other in pairwise(event.ranking))
+            and len(set(ranked)) == len(ranked)
+            and sizes.members <= len(ranked) <= sizes.trainers
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRound:
     """A round that has ended.
 
     Attributes:
@@ -222,13 +263,13 @@ class DecidedRound:
 
     Attributes:
         block: that decided it.
-        found: what could be read.
+        evidence: what could be read of it.
         model: how the model went on.
         accusations: what the incidents document says, and what of it holds.
     """
 
     block: int
-    found: RoundEvidence
+    evidence: RoundEvidence
     model: ModelStep
     accusations: Accusations
 
@@ -306,7 +347,7 @@ Observation: TypeAlias = (
     | EventKindMismatch
     | EventFieldMismatch
     | ReplayedEvent
-    | WatchedRound
+    | EndedRound
     | ClosedRound
     | DecidedRound
     | AppearedPayload

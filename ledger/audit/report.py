@@ -1,25 +1,21 @@
-"""What an audit found, as plain data: ten steps with their outcomes, and who was caught at what.
+"""The report of an audit as plain data: ten steps with their outcomes, and findings.
 
-Codes and numbers are compared, sentences are made from them when they are read: `readable` makes
-lines of them for people, `as_dict` data for programs.
+A check's codes and sentences stand in its own file under `checks/`; here are their types. Programs
+compare codes; sentences are made when they are read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ledger.audit import sentences
-from ledger.audit.codes import (
-    REMARKS,
-    AuditCount,
-    AuditOutcome,
-    BlobKind,
-    Fact,
-    FindingKind,
-    Need,
-    Step,
-    StepOutcome,
+from ledger.audit.formatting import (
+    bounded,
+    plain,
+    reason_text,
+    subject_prefix,
+    vote_slot_text,
 )
 
 if TYPE_CHECKING:
@@ -30,22 +26,122 @@ if TYPE_CHECKING:
 
 REPORT_VERSION = 3
 MAX_NAMED = 50
-"""Missing things that a step names; of the others only the number is kept."""
+"""Missing inputs that a step names; of the others only the number is kept."""
 MAX_FINDINGS = 10_000
 """Findings that are kept; of the others only the number by kind is."""
 
 
+class AuditStep(IntEnum):
+    """The ten steps of an audit."""
+
+    DEPLOYMENT = 1
+    HEAD = 2
+    CERTIFICATES = 3
+    SAMPLING = 4
+    BLOBS = 5
+    DISTANCES = 6
+    MEANS = 7
+    RANKING = 8
+    MODEL = 9
+    COMPLETENESS = 10
+
+
+class StepOutcome(StrEnum):
+    """The outcome of one step."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_CHECKABLE = "not checkable"
+
+
+class AuditOutcome(StrEnum):
+    """The outcome of an audit."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCOMPLETE = "incomplete"
+
+
+class BlobKind(StrEnum):
+    """The expected content of a blob."""
+
+    CONFIGURATION = "configuration"
+    RECORD = "record"
+    INCIDENTS = "incidents document"
+    PAYLOAD = "payload"
+    VECTOR = "score vector"
+    MODEL = "model"
+
+
 @dataclass(frozen=True, slots=True)
-class Contradiction:
-    """Where the record and the truth part.
+class Fact:
+    """A statement of the record that a check can contradict.
 
     Attributes:
-        fact: what is contradicted.
+        code: in reports.
+        recorded: the statement, with `subject`, `recorded` and `true` filled in.
+        true: the contradiction, likewise.
+        step: the check that fails where two answers of the chain disagree about it.
+        is_recorded: whether the run's record states it; else the auditor kept it from before.
+    """
+
+    code: str
+    recorded: str
+    true: str
+    step: AuditStep = AuditStep.HEAD
+    is_recorded: bool = True
+
+    def __str__(self) -> str:
+        return self.code
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An input that is missing, so that something cannot be checked.
+
+    Attributes:
+        code: in reports.
+        sentence: with `subject` and `detail` filled in.
+        steps: the checks that are left open where the chain does not serve it.
+    """
+
+    code: str
+    sentence: str
+    steps: tuple[AuditStep, ...] = (AuditStep.HEAD,)
+
+    def __str__(self) -> str:
+        return self.code
+
+
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """A kind of misbehaviour or misfortune that a run's record names.
+
+    Attributes:
+        code: in reports.
+        sentence: with `reason`, `statements`, `named` and `slot` filled in.
+        is_remark: whether nobody can tell it true or false; it is then against nobody.
+    """
+
+    code: str
+    sentence: str
+    is_remark: bool = False
+
+    def __str__(self) -> str:
+        return self.code
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A difference between the record and the truth.
+
+    Attributes:
+        fact: the statement that is contradicted.
         round: t; None where it concerns no round.
         clients: clients or members whom it concerns.
-        subject: of what exactly: a field's name, a hash, a block.
+        subject: a field's name, a hash, a block.
         recorded: the recorded value, if there is one.
-        true: the true value, or the error that stands for it.
+        true: the true value, or the error in its place.
     """
 
     fact: Fact
@@ -57,10 +153,15 @@ class Contradiction:
 
     @property
     def sentence(self) -> str:
-        """All of it as one sentence."""
-        said, so = sentences.recorded_and_true(self.fact, self.subject, self.recorded, self.true)
-        who = "" if self.fact in sentences.KEPT else "the record says that "
-        return f"{sentences.whom(self.round, self.clients)}{who}{said}; in truth {so}"
+        """The contradiction as one sentence."""
+        values = {
+            "subject": plain(self.subject),
+            "recorded": plain(self.recorded),
+            "true": plain(self.true),
+        }
+        recorded, true = (text.format(**values) for text in (self.fact.recorded, self.fact.true))
+        source = "the record says that " if self.fact.is_recorded else ""
+        return f"{subject_prefix(self.round, self.clients)}{source}{recorded}; in truth {true}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -68,23 +169,23 @@ class Contradiction:
             "fact": str(self.fact),
             "round": self.round,
             "clients": list(self.clients),
-            "subject": sentences.bounded(self.subject),
-            "recorded": sentences.bounded(self.recorded),
-            "true": sentences.bounded(self.true),
+            "subject": bounded(self.subject),
+            "recorded": bounded(self.recorded),
+            "true": bounded(self.true),
             "sentence": self.sentence,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class MissingInput:
-    """What could not be checked, or for want of what.
+    """Something that could not be checked for want of an input.
 
     Attributes:
-        need: what is missing.
+        need: the input.
         round: t; None where it concerns no round.
-        clients: whose it is.
-        subject: the kind of blob, where one is missing.
-        detail: the digest of a blob, the hash of a transaction, or what a node or store said.
+        clients: its owners.
+        subject: the kind of a missing blob.
+        detail: the digest of a blob, the hash of a transaction, or a node's or store's message.
     """
 
     need: Need
@@ -95,9 +196,9 @@ class MissingInput:
 
     @property
     def sentence(self) -> str:
-        """All of it as one sentence."""
-        what = sentences.missing(self.need, self.subject, self.detail)
-        return f"{sentences.whom(self.round, self.clients)}{what}"
+        """The missing input as one sentence."""
+        text = self.need.sentence.format(subject=self.subject or "", detail=plain(self.detail))
+        return f"{subject_prefix(self.round, self.clients)}{text.removesuffix(': ')}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -106,7 +207,7 @@ class MissingInput:
             "round": self.round,
             "clients": list(self.clients),
             "subject": None if self.subject is None else str(self.subject),
-            "detail": sentences.bounded(self.detail),
+            "detail": bounded(self.detail),
             "sentence": self.sentence,
         }
 
@@ -116,16 +217,16 @@ class StepReport:
     """One of the ten steps over the whole run.
 
     Attributes:
-        number: which.
-        title: what is checked.
-        outcome: how it ended.
+        number: of the step.
+        title: subject of the check.
+        outcome: passed, failed or not checkable.
         contradiction: the first one, if it failed.
-        contradictions: how many there are.
-        missing: the first things that could not be checked.
-        missing_count: how many things could not be checked.
+        contradictions: their number.
+        missing: the first missing inputs.
+        missing_count: their number.
     """
 
-    number: Step
+    number: AuditStep
     title: str
     outcome: StepOutcome
     contradiction: Contradiction | None
@@ -149,7 +250,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class VoteSlot:
-    """Where a vote was signed; the phase may be one that does not exist."""
+    """The slot of a signed vote; the phase may be one that does not exist."""
 
     round: int
     phase: Phase | int
@@ -161,14 +262,14 @@ class Finding:
     """Misbehaviour or misfortune that the record names; it does not make the audit fail.
 
     Attributes:
-        kind: what happened.
+        kind: of the finding.
         round: t; None where it concerns the whole run.
-        clients: who.
+        clients: those whom it concerns.
         evidence: 0x-hex digests that prove it: of blobs, signed messages or transactions.
         proven: whether the evidence proves it; silence, for one, cannot be proven.
-        reason: why something was left out, or what was signed twice.
+        reason: of an exclusion, or the kind of statement that was signed twice.
         named: the client whose distance is false.
-        place: in which view.
+        place: the slot of the vote.
     """
 
     kind: FindingKind
@@ -182,12 +283,13 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """What happened, in words."""
-        place, reason = self.place, sentences.why(self.reason)
-        at = "" if place is None else sentences.where(place.round, int(place.phase), place.view)
-        named = "" if self.named is None else str(self.named)
-        return sentences.happened(
-            self.kind, reason=reason, named=named, place=at, statements=reason
+        """The finding in words."""
+        place, reason = self.place, reason_text(self.reason)
+        return self.kind.sentence.format(
+            reason=reason,
+            statements=reason or "statements",
+            named="" if self.named is None else str(self.named),
+            slot="" if place is None else vote_slot_text(place.round, int(place.phase), place.view),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -210,25 +312,32 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CountIncrement:
-    """So much more of something that an audit counts."""
+    """An addition to one of the report's counts."""
 
-    count: AuditCount
+    count: str
     number: int
 
 
 StepResult: TypeAlias = Contradiction | MissingInput | Finding | CountIncrement
-"""What a step can say."""
+"""A result of one check."""
+
+_HEADS = {
+    "": "before round 1",
+    "RoundDecided": "after round {round}",
+    "RoundAbandoned": "after round {round}, which was abandoned",
+    "ClientBanned": "after a ban in round {round}",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class KeptHeadReport:
-    """The head that an auditor had kept, and where the run has it.
+    """The position of a head that the auditor kept.
 
     Attributes:
         head: 0x-hex.
         found: whether the run passes through it.
-        round: in which round; 0 for the head that the run starts with, None if it was not found.
-        event: what made it; empty for the head that the run starts with, or if it was not found.
+        round: of the head; 0 for the head that the run starts with, None if it was not found.
+        event: that made it; empty for the head that the run starts with, or if it was not found.
     """
 
     head: str
@@ -238,8 +347,11 @@ class KeptHeadReport:
 
     @property
     def sentence(self) -> str:
-        """All of it as one sentence."""
-        return sentences.kept_head(self.head, self.round, self.event)
+        """The position as one sentence."""
+        if self.round is None:
+            return f"The run was not found to pass through the head that you kept, {self.head}."
+        position = _HEADS[self.event].format(round=self.round)
+        return f"The run passes through the head that you kept, {self.head}, {position}."
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -258,12 +370,12 @@ class TrustedEarlierAudit:
 
     Attributes:
         report: sha256 of its report's bytes, 0x-hex.
-        head: of the ledger, as it ended, 0x-hex.
+        head: of the ledger at its end, 0x-hex.
         block: number of the newest block that it read.
         block_hash: of that block, 0x-hex.
         rounds: whose records, blobs, distances and models are taken from it: 1 to this one.
-        audits: how many audits stand behind it, its own among them.
-        found: whether the run was found to stand where it ended.
+        audits: number of audits behind it, its own included.
+        found: whether the run passes through the block and head of its end.
     """
 
     report: str
@@ -276,9 +388,19 @@ class TrustedEarlierAudit:
 
     @property
     def sentence(self) -> str:
-        """All of it as one sentence."""
-        return sentences.built_on(
-            self.rounds, self.audits, self.head, self.report, is_found=self.found
+        """The use of the earlier audit in words."""
+        if not self.found:
+            return f"The run was not found to stand at {self.head}, where the earlier audit ended."
+        by = (
+            "an earlier audit, which"
+            if self.audits == 1
+            else f"{self.audits} earlier audits, which"
+        )
+        rounds = {0: "No round", 1: "Round 1"}.get(self.rounds, f"Rounds 1 to {self.rounds}")
+        return (
+            f"{rounds} by {by} this one trusts: sha256 of its report {self.report}, head "
+            f"{self.head}. Their transactions were replayed again; their records, blobs, distances "
+            f"and models were not read."
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -301,16 +423,17 @@ class AuditReport:
 
     Attributes:
         version: of this report's format.
-        deployment: which contract on which chain, and where it stands; the block and the head
-            that all of the report is as of.
-        rounds: how many rounds have ended, all of them audited: those that `built_on` names by
-            an earlier audit.
+        deployment: the contract, its chain and its state; all of the report is as of that block
+            and head.
+        rounds: number of ended rounds, all of them audited: those of `built_on` by an earlier
+            audit.
         steps: the ten steps in order.
-        findings: who was caught at what, in the order of rounds.
+        findings: in the order of rounds.
         finding_counts: number of findings by kind, those not kept too.
-        counts: what was read and recomputed.
-        kept: what became of the head that the auditor had kept; None if none was given.
-        strict: whether what can be told neither true nor false leaves the audit incomplete.
+        remarks: number of findings that nobody can tell true or false.
+        counts: numbers of inputs that were read and recomputed.
+        kept: the position of the head that the auditor had kept; None if none was given.
+        strict: whether a remark leaves the audit incomplete.
         built_on: the earlier audit that was trusted for the first rounds; None if none was.
     """
 
@@ -320,6 +443,7 @@ class AuditReport:
     steps: tuple[StepReport, ...]
     findings: tuple[Finding, ...]
     finding_counts: Mapping[str, int]
+    remarks: int
     counts: Mapping[str, int]
     kept: KeptHeadReport | None = None
     strict: bool = False
@@ -328,18 +452,13 @@ class AuditReport:
     @property
     def outcome(self) -> AuditOutcome:
         """Failed if a step failed, else incomplete if something could not be checked."""
-        found = {step.outcome for step in self.steps}
-        if StepOutcome.FAILED in found:
+        outcomes = {step.outcome for step in self.steps}
+        if StepOutcome.FAILED in outcomes:
             return AuditOutcome.FAILED
-        is_open = StepOutcome.NOT_CHECKABLE in found or (self.strict and self.remarks > 0)
+        is_open = StepOutcome.NOT_CHECKABLE in outcomes or (self.strict and self.remarks > 0)
         return AuditOutcome.INCOMPLETE if is_open else AuditOutcome.PASSED
 
-    @property
-    def remarks(self) -> int:
-        """How many findings can be told neither true nor false, by anyone."""
-        return sum(self.finding_counts.get(str(kind), 0) for kind in REMARKS)
-
-    def step(self, number: Step) -> StepReport:
+    def step(self, number: AuditStep) -> StepReport:
         """Return one of the ten steps."""
         return self.steps[number - 1]
 

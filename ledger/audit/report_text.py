@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import REMARKS, AuditOutcome, FindingKind, StepOutcome
-from ledger.audit.report import MAX_NAMED
-from ledger.audit.sentences import whom
+from ledger.audit.checks.completeness import INCIDENTS_MISSING, PAYLOAD_APPEARED
+from ledger.audit.formatting import subject_prefix
+from ledger.audit.report import MAX_NAMED, AuditOutcome, StepOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
     from ledger.audit.report import AuditReport, Finding, StepReport
+
+_REMARKS = {INCIDENTS_MISSING.code, PAYLOAD_APPEARED.code}
 
 
 def readable(report: AuditReport) -> list[str]:
@@ -37,10 +37,8 @@ def readable(report: AuditReport) -> list[str]:
         lines += [report.built_on.sentence, ""]
     for step in report.steps:
         lines += step_lines(step)
-    lines += _finding_lines(
-        report, "Who was caught at what, or failed to deliver:", set(FindingKind) - REMARKS
-    )
-    lines += _finding_lines(report, "What nobody can tell true or false any more:", REMARKS)
+    lines += _finding_lines(report, "Who was caught at what, or failed to deliver:", remarks=False)
+    lines += _finding_lines(report, "What nobody can tell true or false any more:", remarks=True)
     if facts["final_head"]:
         lines += ["", f"To keep: cmfl audit --head {facts['final_head']}"]
     else:
@@ -65,17 +63,22 @@ def step_lines(step: StepReport) -> list[str]:
     return lines
 
 
-def _finding_lines(report: AuditReport, title: str, kinds: AbstractSet[FindingKind]) -> list[str]:
-    """Return the first findings of some kinds under a title, and how many more there are."""
-    counts = {kind: n for kind in sorted(kinds) if (n := report.finding_counts.get(str(kind), 0))}
+def _finding_lines(report: AuditReport, title: str, *, remarks: bool) -> list[str]:
+    """Return the first remarks, or other findings, under a title, and the number of the rest."""
+    counts = {
+        code: count
+        for code, count in sorted(report.finding_counts.items())
+        if (code in _REMARKS) is remarks and count
+    }
     if not counts:
         return []
-    found = [finding for finding in report.findings if finding.kind in kinds][:MAX_NAMED]
-    lines = ["", title, *(f"  {finding_line(finding)}" for finding in found)]
-    rest = sum(counts.values()) - len(found)
+    named = [finding for finding in report.findings if finding.kind.is_remark is remarks]
+    named = named[:MAX_NAMED]
+    lines = ["", title, *(f"  {finding_line(finding)}" for finding in named)]
+    rest = sum(counts.values()) - len(named)
     if rest > 0:
-        named = ", ".join(f"{n} {kind}" for kind, n in counts.items())
-        lines.append(f"  ... and {rest} more; in all {named}")
+        by_kind = ", ".join(f"{count} {code}" for code, count in counts.items())
+        lines.append(f"  ... and {rest} more; in all {by_kind}")
     return lines
 
 
@@ -87,7 +90,7 @@ def finding_line(finding: Finding) -> str:
     """
     evidence = f" ({' '.join(finding.evidence)})"
     return (
-        f"{whom(finding.round, finding.clients) or 'the run: '}{finding.kind}"
+        f"{subject_prefix(finding.round, finding.clients) or 'the run: '}{finding.kind}"
         f"{'' if finding.proven else ' (not proven)'}: {finding.sentence}"
         f"{evidence if finding.evidence else ''}"
     )

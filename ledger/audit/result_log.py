@@ -1,83 +1,119 @@
-"""What an audit has found so far, by step."""
+"""The results of an audit so far: held back until no log can be missing, then kept by step.
+
+A node that leaves one log out makes a right run look wrong: a decision without the commitments that
+it ranks, a head that does not follow. Every head commits to all that was recorded before it. So an
+end of a round or a ban whose head follows from the events so far confirms them; the contract's own
+state confirms the rest. A contradiction that is never confirmed proves nothing of the run, unless
+an event and its own transaction contradict one another: no other event enters that.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ledger.audit.audit_options import AuditProgress, StepProgress
-from ledger.audit.checks.order import CHECKS
-from ledger.audit.codes import Need, Step, StepOutcome
+from ledger.audit.checks.all_checks import CHECKS
+from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
+from ledger.audit.checks.head_chain import EARLIER_HEAD_DIFFERS
+from ledger.audit.observations import (
+    ClosedRound,
+    DecidedRound,
+    Disagreement,
+    EndedRound,
+    EventCountMismatch,
+    EventFieldMismatch,
+    EventKindMismatch,
+    KeptHeadPosition,
+    RefusedCall,
+    StateComparison,
+)
 from ledger.audit.report import (
     MAX_FINDINGS,
     MAX_NAMED,
+    AuditStep,
     Contradiction,
     CountIncrement,
     Finding,
     MissingInput,
+    StepOutcome,
     StepReport,
 )
+from ledger.protocol.ledger_state import RoundAbandoned
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
+
+_FROM_ALL_BEFORE = (
+    *(RefusedCall, EventCountMismatch, EventKindMismatch),
+    *(EndedRound, ClosedRound, DecidedRound, StateComparison),
+)
+_FIELDS_FROM_ALL_BEFORE = frozenset(
+    {"first", "registry", "seed", "committee", "round", "clients", "commitments"}
+    | {"primaries", "next_seed", "head"}
+)
 
 
 @dataclass
 class AuditLog:
-    """Contradictions and missing things by step, findings and counts."""
+    """Contradictions and missing inputs by step, findings and counts."""
 
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     finding_counts: Counter[str] = field(default_factory=Counter)
-    _contradictions: dict[Step, Contradiction] = field(default_factory=dict)
-    _contradiction_counts: Counter[Step] = field(default_factory=Counter)
-    _missing: dict[Step, dict[MissingInput, None]] = field(default_factory=dict)
-    _missing_counts: Counter[Step] = field(default_factory=Counter)
+    remarks: int = 0
+    _contradictions: dict[AuditStep, Contradiction] = field(default_factory=dict)
+    _contradiction_counts: Counter[AuditStep] = field(default_factory=Counter)
+    _missing: dict[AuditStep, dict[MissingInput, None]] = field(default_factory=dict)
+    _missing_counts: Counter[AuditStep] = field(default_factory=Counter)
 
-    def take(self, step: Step, said: StepResult, *, is_final: bool = True) -> None:
-        """Write down what a step says.
+    def take(self, step: AuditStep, result: StepResult, *, is_final: bool = True) -> None:
+        """Add a result; the first contradiction of each step is kept.
 
         Args:
-            step: which.
-            said: what; the first contradiction of each step is kept.
-            is_final: whether nothing that it rests on can be taken back. What can be proves
-                nothing yet: neither against the record nor against anybody.
+            step: the check that gave it.
+            result: the result.
+            is_final: whether nothing that it rests on can be taken back; otherwise it proves
+                nothing yet, neither against the record nor against anybody.
         """
-        match said:
+        match result:
             case Contradiction() if is_final:
                 self._contradiction_counts[step] += 1
-                self._contradictions.setdefault(step, said)
+                self._contradictions.setdefault(step, result)
             case Contradiction():
-                self._lack(step, _unsettled(said))
+                self._add_missing(step, _not_final(result))
             case MissingInput():
-                self._lack(step, said)
+                self._add_missing(step, result)
             case Finding():
-                self._find(said if is_final else replace(said, proven=False))
+                self._add_finding(result if is_final else replace(result, proven=False))
             case CountIncrement(count, number):
                 self.counts[count] += number
 
     def withdraw(self) -> None:
-        """Take every contradiction back: the chain that they were read from did not stay."""
+        """Take every contradiction back: the chain that they were read from has changed."""
         for step, first in self._contradictions.items():
-            self._lack(step, _unsettled(first))
+            self._add_missing(step, _not_final(first))
         self._contradictions.clear()
         self._contradiction_counts.clear()
 
     def progress(self, done: int, total: int) -> AuditProgress:
-        """Return how far the audit has come.
+        """Return the progress of the audit.
 
         Args:
-            done: rounds that all steps have seen.
+            done: rounds that all checks have seen.
             total: rounds that have ended.
         """
-        return AuditProgress(done, total, tuple(self._so_far(step) for step in Step))
+        return AuditProgress(done, total, tuple(map(self._step_progress, AuditStep)))
 
     def steps(self) -> tuple[StepReport, ...]:
-        """Return the ten steps as they stand."""
-        return tuple(self._step(step.NUMBER, step.TITLE) for step in CHECKS)
+        """Return the ten steps so far."""
+        return tuple(self._step_report(check.step, check.title) for check in CHECKS)
 
-    def _lack(self, step: Step, missing: MissingInput) -> None:
+    def _add_missing(self, step: AuditStep, missing: MissingInput) -> None:
         named = self._missing.setdefault(step, {})
         if missing in named:
             return
@@ -85,17 +121,18 @@ class AuditLog:
         if len(named) < MAX_NAMED:
             named[missing] = None
 
-    def _find(self, finding: Finding) -> None:
-        self.finding_counts[finding.kind] += 1
+    def _add_finding(self, finding: Finding) -> None:
+        self.finding_counts[str(finding.kind)] += 1
+        self.remarks += finding.kind.is_remark
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(finding)
 
-    def _outcome(self, step: Step) -> StepOutcome:
+    def _outcome(self, step: AuditStep) -> StepOutcome:
         if self._contradiction_counts[step]:
             return StepOutcome.FAILED
         return StepOutcome.NOT_CHECKABLE if self._missing_counts[step] else StepOutcome.PASSED
 
-    def _so_far(self, step: Step) -> StepProgress:
+    def _step_progress(self, step: AuditStep) -> StepProgress:
         outcome = self._outcome(step)
         return StepProgress(
             number=step,
@@ -104,7 +141,7 @@ class AuditLog:
             missing_count=self._missing_counts[step],
         )
 
-    def _step(self, step: Step, title: str) -> StepReport:
+    def _step_report(self, step: AuditStep, title: str) -> StepReport:
         return StepReport(
             number=step,
             title=title,
@@ -116,7 +153,82 @@ class AuditLog:
         )
 
 
-def _unsettled(contradiction: Contradiction) -> MissingInput:
-    """Return what a contradiction comes to that rests on what may be taken back."""
+@dataclass(frozen=True, slots=True)
+class PendingResult:
+    """A result that waits for its confirmation.
+
+    Attributes:
+        step: the check that gave it.
+        result: the result.
+        block: newest block that it rests on.
+        is_final: whether nothing up to that block can be taken back.
+        rests_on_all_logs: whether a missing log could be its cause.
+    """
+
+    step: AuditStep
+    result: StepResult
+    block: int
+    is_final: bool
+    rests_on_all_logs: bool
+
+    def unconfirmed(self) -> PendingResult:
+        """Return what remains of it where a log may be missing."""
+        match self.result:
+            case Contradiction(fact=fact) as contradiction if self.rests_on_all_logs:
+                at, clients = contradiction.round, contradiction.clients
+                missing = MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
+                return replace(self, result=missing)
+            case Finding() as finding if self.rests_on_all_logs:
+                return replace(self, result=replace(finding, proven=False))
+            case _:
+                return self
+
+
+class UnconfirmedResults:
+    """Results that rest on events that no head has confirmed yet, in their order."""
+
+    def __init__(self) -> None:
+        self._pending: deque[PendingResult] = deque()
+
+    def hold(self, result: PendingResult) -> None:
+        """Add the next result."""
+        self._pending.append(result)
+
+    def confirmed(self, complete_to: int) -> Iterator[PendingResult]:
+        """Yield, and forget, the results that a head has confirmed by now.
+
+        Args:
+            complete_to: the block up to which no log is missing.
+        """
+        while self._pending and self._pending[0].block <= complete_to:
+            yield self._pending.popleft()
+
+    def rest(self, complete_to: int) -> Iterator[PendingResult]:
+        """Yield, and forget, all that is left; unconfirmed where a log may be missing.
+
+        Args:
+            complete_to: the block up to which no log is missing.
+        """
+        while self._pending:
+            pending = self._pending.popleft()
+            yield pending if pending.block <= complete_to else pending.unconfirmed()
+
+
+def rests_on_all_logs(observation: Observation) -> bool:
+    """Say whether a missing log could make an observation what it is."""
+    match observation:
+        case EventFieldMismatch(_, _, kind, name):
+            is_drawn = kind is RoundAbandoned and name == "next_committee"
+            return is_drawn or name in _FIELDS_FROM_ALL_BEFORE
+        case KeptHeadPosition():
+            return observation.round is None
+        case Disagreement():
+            return observation.fact == EARLIER_HEAD_DIFFERS
+        case _:
+            return isinstance(observation, _FROM_ALL_BEFORE)
+
+
+def _not_final(contradiction: Contradiction) -> MissingInput:
+    """Return what a contradiction is worth that rests on a block that may be taken back."""
     at, clients = contradiction.round, contradiction.clients
-    return MissingInput(Need.FINALITY, at, clients, detail=str(contradiction.fact))
+    return MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))

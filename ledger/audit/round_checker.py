@@ -1,30 +1,166 @@
-"""Record, blobs, distances and model of one decided round after the other, in this process."""
+"""Ended rounds: their inputs out of the replay, and the check of a decided round's blobs.
+
+A `RoundTask` and a `CheckedRound` are all that goes between processes. No blob is among them:
+whoever checks a round reads and hashes its blobs itself.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.order import run_checks
-from ledger.audit.codes import Need
+from ledger.audit.checks.all_checks import run_checks
+from ledger.audit.checks.common import RECORD_UNREADABLE, ROUND_BEFORE_UNKNOWN
 from ledger.audit.evidence.archive import Archive
 from ledger.audit.evidence.incidents import read_accusations
-from ledger.audit.evidence.model_chain import ModelChain
+from ledger.audit.evidence.model_chain import ModelChain, ModelDigests
 from ledger.audit.evidence.round_evidence import read_round_evidence
-from ledger.audit.observations import DecidedRound, Unavailable
-from ledger.audit.round_tasks import CheckedRound, MissingPayload
+from ledger.audit.observations import ClosedRound, DecidedRound, EndedRound, Unavailable
+from ledger.protocol.closing import round_closing
+from ledger.protocol.inputs import Inputs, participants_of
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.audit.codes import Step
     from ledger.audit.evidence.archive import UnavailableBlob
     from ledger.audit.evidence.round_evidence import RoundEvidence
-    from ledger.audit.observations import Observation
-    from ledger.audit.report import StepResult
-    from ledger.audit.round_tasks import RoundTask
+    from ledger.audit.observations import Observation, ReplayedRound, RunStart
+    from ledger.audit.report import AuditStep, StepResult
+    from ledger.protocol.closing import RoundClosing
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.inputs import Participants
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.rules.distance import Distances
+    from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTask:
+    """A decided round whose record and blobs are to be checked.
+
+    Attributes:
+        block: that decided it.
+        inputs: those that the chain closed for it.
+        event: the decision.
+        model: digest of w_t, which it began with.
+        origin: digest of w_s, where the displacement of its distances begins; None without one,
+            or if it is not known.
+    """
+
+    block: int
+    inputs: Inputs
+    event: RoundDecided
+    model: Digest
+    origin: Digest | None
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPayload:
+    """A payload that a round's record calls missing.
+
+    Attributes:
+        block: that decided the round.
+        round: t.
+        client: its owner.
+        commitment: that it would open.
+    """
+
+    block: int
+    round: int
+    client: ClientId
+    commitment: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRound:
+    """The results of the ten checks of a decided round.
+
+    Attributes:
+        block: newest block that they rest on.
+        results: each with its step, in their order.
+        missing: payloads that the record calls missing.
+        named: digests of the blobs that were asked for.
+        blobs_read: number of them that were there.
+        bytes_read: their total length.
+    """
+
+    block: int
+    results: tuple[tuple[AuditStep, StepResult], ...]
+    missing: tuple[MissingPayload, ...]
+    named: frozenset[Digest]
+    blobs_read: int
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """The end of a round in the replay.
+
+    Attributes:
+        done: rounds that were read.
+        total: rounds that have ended.
+    """
+
+    done: int
+    total: int
+
+
+class RoundReader:
+    """Makes observations and tasks of replayed rounds.
+
+    Attributes:
+        ended: number of rounds that have ended.
+    """
+
+    def __init__(self, start: RunStart) -> None:
+        self.ended = 0
+        self._start = start
+        self._models = ModelDigests()
+
+    def observe(
+        self, replayed: ReplayedRound, *, is_trusted: bool
+    ) -> Iterator[Observation | RoundTask]:
+        """Yield the end of a round, its inputs, and its decision as a task.
+
+        Args:
+            replayed: the round.
+            is_trusted: whether an earlier audit has checked its record and blobs.
+        """
+        self.ended += 1
+        block, at = replayed.block, replayed.round
+        yield EndedRound(block, replayed, self.ended)
+        if not replayed.known:
+            yield Unavailable(block, ROUND_BEFORE_UNKNOWN, at)
+            return
+        self._models.opened(at, replayed.before.model)
+        if not replayed.is_in_range:
+            return
+        before = replayed.before
+        participants = participants_of(
+            before.deployment, before.registry, at, before.seed, before.committee
+        )
+        closed = ClosedRound(block, replayed, participants, _closing(replayed, participants))
+        yield closed
+        document, event = self._start.document, replayed.decided
+        if document is None or event is None or is_trusted:
+            return
+        inputs = self._inputs(closed, document)
+        yield RoundTask(block, inputs, event, before.model, self._models.before(inputs))
+
+    def _inputs(self, closed: ClosedRound, document: RunDocument) -> Inputs:
+        before = closed.replayed.before
+        return Inputs(
+            parameters=document.parameters,
+            layout=document.layout,
+            domain=self._start.domain,
+            registry=before.registry,
+            round=closed.replayed.round,
+            seed=before.seed,
+            participants=closed.participants,
+            closing=closed.closing,
+        )
 
 
 class RoundChecker:
@@ -42,31 +178,23 @@ class RoundChecker:
         self._distances = distances
 
     def start_from(self, task: RoundTask) -> UnavailableBlob | None:
-        """Take up the model that a round begins with; return why it is not to be had.
-
-        Args:
-            task: the round.
-        """
+        """Read the model that a round begins with; return why it is unavailable, if it is."""
         dimension = task.inputs.parameters.dimension
         return self.models.start_from(task.model, dimension, Archive(self._blobs))
 
     def check(self, task: RoundTask) -> CheckedRound:
-        """Return what the steps say of a round's record and blobs, and go on to its model.
-
-        Args:
-            task: the round.
-        """
+        """Return the results of a round's record and blobs, and go on to its model."""
         self.start_from(task)
         archive = Archive(self._blobs)
-        said: list[tuple[Step, StepResult]] = []
+        results: list[tuple[AuditStep, StepResult]] = []
         missing: list[MissingPayload] = []
-        for seen in self._observe(task, archive):
-            said += run_checks(seen)
-            if isinstance(seen, DecidedRound):
-                missing += _missing_payloads(task.block, seen.found)
+        for observation in self._observe(task, archive):
+            results += run_checks(observation)
+            if isinstance(observation, DecidedRound):
+                missing += _missing_payloads(task.block, observation.evidence)
         return CheckedRound(
             block=task.block,
-            said=tuple(said),
+            results=tuple(results),
             missing=tuple(missing),
             named=frozenset(archive.named),
             blobs_read=archive.blobs_read,
@@ -75,18 +203,30 @@ class RoundChecker:
 
     def _observe(self, task: RoundTask, archive: Archive) -> Iterator[Observation]:
         event, models = task.event, self.models
-        travel = models.travel(task.inputs, task.origin, archive)
-        found = read_round_evidence(task.inputs, event, archive, self._distances, travel)
-        if found.record is None:
-            yield Unavailable(task.block, Need.RECORD, event.round)
-        accusations = read_accusations(found, models.vector, archive)
-        yield DecidedRound(task.block, found, models.follow(found, archive), accusations)
+        displacement = models.displacement_of(task.inputs, task.origin, archive)
+        evidence = read_round_evidence(task.inputs, event, archive, self._distances, displacement)
+        if evidence.record is None:
+            yield Unavailable(task.block, RECORD_UNREADABLE, event.round)
+        accusations = read_accusations(evidence, models.vector, archive)
+        yield DecidedRound(task.block, evidence, models.follow(evidence, archive), accusations)
 
 
-def _missing_payloads(block: int, found: RoundEvidence) -> Iterator[MissingPayload]:
-    commitments = found.inputs.closing.commitments
-    for dropout in found.record.dropouts if found.record is not None else ():
+def _closing(replayed: ReplayedRound, participants: Participants) -> RoundClosing:
+    """Return the end of a round's inputs, though the round may have ended before it."""
+    before = replayed.before
+    window = before.deployment.commit_blocks
+    end = before.opened_block + window
+    closing = round_closing(
+        before.opened_block, window, participants.expected, end, replayed.commitments
+    )
+    assert closing is not None, "the window's end closes it"
+    return closing
+
+
+def _missing_payloads(block: int, evidence: RoundEvidence) -> Iterator[MissingPayload]:
+    commitments = evidence.inputs.closing.commitments
+    for dropout in evidence.record.dropouts if evidence.record is not None else ():
         is_missing = dropout.reason is DropoutReason.PAYLOAD_MISSING
         if is_missing and dropout.client in commitments:
             commitment = commitments[dropout.client]
-            yield MissingPayload(block, found.event.round, dropout.client, commitment)
+            yield MissingPayload(block, evidence.event.round, dropout.client, commitment)

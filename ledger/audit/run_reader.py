@@ -5,23 +5,40 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ledger.audit.codes import Fact, Need
+from ledger.audit.checks.common import (
+    BLOCK_UNAVAILABLE,
+    CHAIN_UNAVAILABLE,
+    DEPLOYMENT_UNKNOWN,
+    LOGS_INCOMPLETE,
+    PARAMETERS_UNKNOWN,
+)
+from ledger.audit.checks.head_chain import (
+    BLOCK_UNREADABLE,
+    CHAIN_FILE_DAMAGED,
+    CHAIN_FILE_UNCHECKED,
+    CHAIN_UNREADABLE,
+    EARLIER_BLOCK_DIFFERS,
+    EARLIER_HEAD_DIFFERS,
+    HEAD_NOTE_UNREADABLE,
+    KEPT_HEAD_UNCHECKED,
+    STATE_UNAVAILABLE,
+    STATE_UNREADABLE,
+)
 from ledger.audit.earlier_report import EarlierReportError
-from ledger.audit.evidence.reader import RoundReader
+from ledger.audit.formatting import to_hex
 from ledger.audit.observations import (
     ChainRollback,
     Disagreement,
     KeptHeadPosition,
     ReplayedEvent,
+    ReplayedRound,
     RunStart,
     StateComparison,
     Unavailable,
 )
 from ledger.audit.replay.replay import Replay
-from ledger.audit.replay.round import ReplayedRound
 from ledger.audit.replay.transactions import ReadingEndedError
-from ledger.audit.round_tasks import Milestone
-from ledger.audit.sentences import hexed
+from ledger.audit.round_checker import Milestone, RoundReader
 from ledger.audit.start import is_node_failure, read_start
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.ports import (
@@ -97,11 +114,11 @@ class RunReader:
         rounds: how many rounds have ended.
         trusted: how many of them an earlier audit has checked.
         is_whole: whether the run was read to its end.
-        is_found: whether it was found to stand where the earlier audit ended.
+        found_earlier: whether it passes through block and head of the earlier audit's end.
         applied: transactions that the specification accepts.
         open_commitments: commitments of the round that has not ended.
-        standing: what was deployed, and where it stands, as plain data.
-        kept: where the run has the head that the auditor kept; None if it was not found.
+        deployment: what was deployed, and its state, as plain data.
+        kept_head: position of the head that the auditor kept; None if it was not found.
         complete_to: the block up to which no log is missing; of a file, none ever is.
     """
 
@@ -111,17 +128,17 @@ class RunReader:
         archive: Archive,
         models: ModelChain,
         anchor: ChainAnchor,
-        brought: PriorKnowledge,
-        conduct: AuditOptions,
+        prior: PriorKnowledge,
+        options: AuditOptions,
     ) -> None:
         self.rounds = 0
         self.trusted = 0
         self.is_whole = False
-        self.is_found = False
+        self.found_earlier = False
         self.applied = 0
         self.open_commitments = 0
-        self.standing: dict[str, Any] = {}
-        self.kept: KeptHeadPosition | None = None
+        self.deployment: dict[str, Any] = {}
+        self.kept_head: KeptHeadPosition | None = None
         # A file that lacks a log contradicts itself; nobody stands between it and its reader.
         self._node = ledger.chain.node
         self.complete_to = sys.maxsize if self._node is None else -1
@@ -129,10 +146,10 @@ class RunReader:
         self._archive = archive
         self._models = models
         self._anchor = anchor
-        self._wanted = brought.head
-        self._earlier = brought.earlier
-        self._earlier_block = -1 if brought.earlier is None else brought.earlier.block
-        self._conduct = conduct
+        self._prior_head = prior.head
+        self._earlier = prior.earlier
+        self._earlier_block = -1 if prior.earlier is None else prior.earlier.block
+        self._options = options
         self._settled: ReplayPosition | None = None
         self._stood_by = ledger.from_block
         self._left_off = Digest(bytes(32))
@@ -147,29 +164,29 @@ class RunReader:
         except ChainError as error:
             yield from unreadable(error)
         if not self.is_whole and self._earlier is not None:
-            yield Unavailable(0, Need.KEPT_HEAD, detail=hexed(self._earlier.head))
-        if self._wanted is not None and self.kept is None:
+            yield Unavailable(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._earlier.head))
+        if self._prior_head is not None and self.kept_head is None:
             if self.is_whole:
-                yield KeptHeadPosition(self._anchor.head.number, self._wanted, None)
+                yield KeptHeadPosition(self._anchor.head.number, self._prior_head, None)
             else:
-                yield Unavailable(0, Need.KEPT_HEAD, detail=hexed(self._wanted))
+                yield Unavailable(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._prior_head))
 
     def _file(self) -> Iterator[Observation]:
         """Let a chain that is a file check itself: a forger of one table has to forge them all."""
         chain, head = self._ledger.chain, self._anchor.head.number
         if isinstance(chain, SelfChecking):
             try:
-                chain.verify(progress=lambda _block: self._conduct.go_on())
+                chain.verify(progress=lambda _block: self._options.go_on())
             except ChainDamagedError as error:
-                yield Disagreement(0, Fact.CHAIN_FILE, true=str(error))
+                yield Disagreement(0, CHAIN_FILE_DAMAGED, true=str(error))
             except ChainError as error:
-                yield Unavailable(0, Need.CHAIN_FILE, detail=str(error))
+                yield Unavailable(0, CHAIN_FILE_UNCHECKED, detail=str(error))
         if not isinstance(chain, Acknowledging):
             return
         try:
             noted = chain.acknowledged()
         except ChainError as error:
-            yield Unavailable(0, Need.HEAD_NOTE, detail=str(error))
+            yield Unavailable(0, HEAD_NOTE_UNREADABLE, detail=str(error))
             return
         if noted is not None:
             found = chain.block(noted.number).hash if noted.number <= head else None
@@ -186,12 +203,12 @@ class RunReader:
         if start is None:
             return False
         if not start.is_possible:
-            yield Unavailable(start.block, Need.DEPLOYMENT)
+            yield Unavailable(start.block, DEPLOYMENT_UNKNOWN)
             return False
-        self.standing |= _deployed(start)
+        self.deployment |= _deployed(start)
         if start.document is None:
-            config = hexed(start.recorded.config)
-            yield Unavailable(start.block, Need.PARAMETERS, detail=config)
+            config = to_hex(start.recorded.config)
+            yield Unavailable(start.block, PARAMETERS_UNKNOWN, detail=config)
         reader = RoundReader(start)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
         self._settled = replay.reached()
@@ -200,12 +217,12 @@ class RunReader:
         except ReadingEndedError as ended:
             yield ended.observed
             if isinstance(ended.observed, Disagreement):
-                yield Unavailable(ended.observed.block, Need.CHAIN)
+                yield Unavailable(ended.observed.block, CHAIN_UNAVAILABLE)
             return False
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
-            self.standing |= _stands(replay)
-            self.standing["final_head"] = self._final_head()
+            self.deployment |= _stands(replay)
+            self.deployment["final_head"] = self._final_head()
         return True
 
     def _replayed(self, replay: Replay, reader: RoundReader) -> Iterator[ReadItem]:
@@ -251,7 +268,7 @@ class RunReader:
             self.complete_to = max(self.complete_to, number)
         else:
             told = IncompleteLogsError(self._node, f"up to block {number} {difference}")
-            yield Unavailable(number, Need.LOGS, detail=str(told))
+            yield Unavailable(number, LOGS_INCOMPLETE, detail=str(told))
         yield StateComparison(number, stands, reached.state, reached.believes_registry)
 
     def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[Observation]:
@@ -270,23 +287,23 @@ class RunReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            yield Disagreement(number, Fact.BLOCK_UNREADABLE, str(number), true=str(error))
+            yield Disagreement(number, BLOCK_UNREADABLE, str(number), true=str(error))
             return
         except ChainError as error:
-            yield Unavailable(number, Need.BLOCK, detail=f"{number}: {error}")
+            yield Unavailable(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
             return
         subject = str(number)
         if block.hash != earlier.block_hash:
-            recorded, true = hexed(earlier.block_hash), hexed(block.hash)
-            yield Disagreement(number, Fact.EARLIER_BLOCK, subject, recorded, true)
+            recorded, true = to_hex(earlier.block_hash), to_hex(block.hash)
+            yield Disagreement(number, EARLIER_BLOCK_DIFFERS, subject, recorded, true)
         if self._left_off != earlier.head:
-            recorded, true = hexed(earlier.head), hexed(self._left_off)
-            yield Disagreement(number, Fact.EARLIER_HEAD, subject, recorded, true)
-        self.is_found = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
-        if self.is_found and self.trusted != earlier.rounds and number <= self.complete_to:
+            recorded, true = to_hex(earlier.head), to_hex(self._left_off)
+            yield Disagreement(number, EARLIER_HEAD_DIFFERS, subject, recorded, true)
+        self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
+        if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(
                 f"the earlier report says that {earlier.rounds} rounds had ended by the head "
-                f"{hexed(earlier.head)}; {self.trusted} had: it was changed, or is no report"
+                f"{to_hex(earlier.head)}; {self.trusted} had: it was changed, or is no report"
             )
 
     def _creation(self) -> int:
@@ -312,11 +329,11 @@ class RunReader:
         except ChainUnreachableError:
             raise
         except NotServedError as error:
-            return Unavailable(number, Need.STATE, detail=str(error))
+            return Unavailable(number, STATE_UNAVAILABLE, detail=str(error))
         except (ChainError, Refusal) as error:
             if is_node_failure(self._ledger, error):
-                return Unavailable(number, Need.STATE, detail=str(error))
-            return Disagreement(number, Fact.STATE_UNREADABLE, true=str(error))
+                return Unavailable(number, STATE_UNAVAILABLE, detail=str(error))
+            return Disagreement(number, STATE_UNREADABLE, true=str(error))
 
     def _final_head(self) -> str:
         """Return the newest head that cannot be taken back; empty if nobody can say."""
@@ -324,11 +341,11 @@ class RunReader:
             return ""
         if self._node is not None and not self._settled.is_confirmed:
             return ""
-        return hexed(self._settled.state.head)
+        return to_hex(self._settled.state.head)
 
     def _note(self, passed: KeptHeadPosition) -> None:
-        if passed.head == self._wanted and self.kept is None:
-            self.kept = passed
+        if passed.head == self._prior_head and self.kept_head is None:
+            self.kept_head = passed
 
 
 def unreadable(error: ChainError) -> Iterator[Observation]:
@@ -338,8 +355,8 @@ def unreadable(error: ChainError) -> Iterator[Observation]:
         error: why.
     """
     if isinstance(error, ChainDamagedError):
-        yield Disagreement(0, Fact.CHAIN_UNREADABLE, true=str(error))
-    yield Unavailable(0, Need.CHAIN, detail=str(error))
+        yield Disagreement(0, CHAIN_UNREADABLE, true=str(error))
+    yield Unavailable(0, CHAIN_UNAVAILABLE, detail=str(error))
 
 
 def _ended(stands: object, rounds_so_far: int) -> int:
@@ -351,13 +368,13 @@ def _ended(stands: object, rounds_so_far: int) -> int:
 
 def _stands(replay: Replay) -> dict[str, Any]:
     state = replay.state
-    return {"head": hexed(state.head), "round": state.round, "stage": state.stage.name.lower()}
+    return {"head": to_hex(state.head), "round": state.round, "stage": state.stage.name.lower()}
 
 
 def _deployed(start: RunStart) -> dict[str, Any]:
     d = start.deployment
     return {
-        "config": hexed(d.config),
+        "config": to_hex(d.config),
         "clients": d.clients,
         "trainers": d.trainers,
         "members": d.members,

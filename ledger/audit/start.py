@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import BlobKind, Fact, Need
+from ledger.audit.checks.common import DEPLOYMENT_UNKNOWN
+from ledger.audit.checks.deployment_parameters import CODE_UNAVAILABLE, DEPLOYMENT_UNREADABLE
 from ledger.audit.evidence.archive import UnavailableBlob
 from ledger.audit.observations import Disagreement, RunStart, Unavailable
+from ledger.audit.report import BlobKind
 from ledger.chain.contract.code import code_violation
 from ledger.chain.contract.deployment import deployment_for, require_code
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
@@ -43,14 +45,14 @@ def read_start(
     except ChainUnreachableError:
         raise
     except NotServedError as error:
-        yield Unavailable(block, Need.DEPLOYMENT, detail=str(error))
+        yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
         return
     except (ChainError, Refusal) as error:
         if is_node_failure(ledger, error):
-            yield Unavailable(block, Need.DEPLOYMENT, detail=str(error))
+            yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
             return
-        yield Disagreement(block, Fact.DEPLOYMENT_UNREADABLE, true=str(error))
-        yield Unavailable(block, Need.DEPLOYMENT)
+        yield Disagreement(block, DEPLOYMENT_UNREADABLE, true=str(error))
+        yield Unavailable(block, DEPLOYMENT_UNKNOWN)
         return
     blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)
     document, malformed = (None, "") if isinstance(blob, UnavailableBlob) else _document(blob)
@@ -63,7 +65,7 @@ def read_start(
     except ChainDamagedError as error:
         code = f"it cannot be read: {error}"
     except ChainError as error:
-        yield Unavailable(block, Need.CODE, detail=str(error))
+        yield Unavailable(block, CODE_UNAVAILABLE, detail=str(error))
     model = None
     if document is not None:
         model = models.begin(deployment.model, document.parameters.dimension, archive)

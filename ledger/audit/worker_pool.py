@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from ledger.audit.round_checker import RoundChecker
-from ledger.audit.round_tasks import RoundTask
+from ledger.audit.round_checker import RoundChecker, RoundTask
 from ledger.distances.fast import fast_distances
 from ledger.io.processes import worker_pool
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.audit_options import AuditWorkers
     from ledger.audit.observations import Observation
-    from ledger.audit.round_tasks import CheckedRound, Milestone
+    from ledger.audit.round_checker import CheckedRound, Milestone
     from ledger.protocol.rules.distance import Distances
     from ledger.storage.blobs import BlobReader
 

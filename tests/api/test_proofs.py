@@ -10,10 +10,10 @@ import pytest
 from ledger.audit.bundles.bundle_manifest import read_manifest
 from ledger.audit.bundles.bundle_verification import verify_bundle
 from ledger.audit.bundles.container import open_bundle
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.proofs.proof_document import read_proof
 from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.trust import TrustedHead
+from ledger.audit.report import AuditOutcome
 from ledger.protocol.errors import CmflError
 from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are

@@ -14,7 +14,7 @@ from api.verifications.worker import run_audit, summary_of
 from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
-from ledger.audit.codes import Need
+from ledger.audit.checks.common import REORGANISED
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from clients.runs.metrics import RoundMetrics
     from ledger.audit.audit_options import AuditProgress
+    from ledger.audit.report import Need
 
 ROUNDS, SHARED_ROUNDS, DEADLINE = 4, 2, 3
 SETTINGS = (
@@ -130,7 +131,7 @@ def test_a_reorganisation_while_it_is_audited_leaves_a_run_open_and_not_contradi
         assert (before["outcome"], before["rounds"], nothing) == ("passed", ROUNDS, [])
         during, missing = verified(home, node, moves=True)
         assert (during["outcome"], during["named"]) == ("incomplete", [])
-        assert Need.REORGANISED in missing
+        assert REORGANISED in missing
         after, nothing = verified(home, node, moves=False)
         assert (after["outcome"], nothing) == ("passed", [])
         assert after["head"] != before["head"]

@@ -24,8 +24,8 @@ from api.verifications.verifications import (
     Verifications,
 )
 from api.verifications.worker import run_audit, summary_of
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.earlier_report import EarlierReportError, report_bytes
+from ledger.audit.report import AuditOutcome
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.protocol.encoding import sha256
 from ledger.storage.blobs import FolderBlobs

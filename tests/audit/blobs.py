@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import BlobKind
+from ledger.audit.report import BlobKind
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobMissingError
 from ledger.protocol.ledger_state import RoundDecided

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.audit.audit_options import AuditCancelledError, AuditOptions, AuditProgress
-from ledger.audit.codes import Step, StepOutcome
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditStep, StepOutcome
 from tests.audit import deviations as dev
 from tests.audit.runs import Deviation, Run
 
@@ -29,10 +29,10 @@ def test_a_step_that_failed_is_told_at_once_and_none_is_told_to_have_passed(
     first, second = seen
     assert {step.outcome for step in first.steps} == {None}
     told = {step.number: step.outcome for step in second.steps if step.outcome is not None}
-    assert told == {Step.MODEL: StepOutcome.FAILED}
-    assert second.steps[Step.MODEL - 1].contradictions == 1
-    assert report.step(Step.MODEL).contradictions == 1
-    assert report.step(Step.HEAD).outcome is StepOutcome.PASSED
+    assert told == {AuditStep.MODEL: StepOutcome.FAILED}
+    assert second.steps[AuditStep.MODEL - 1].contradictions == 1
+    assert report.step(AuditStep.MODEL).contradictions == 1
+    assert report.step(AuditStep.HEAD).outcome is StepOutcome.PASSED
 
 
 def test_progress_is_plain_data(honest: Run) -> None:

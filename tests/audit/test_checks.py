@@ -1,83 +1,106 @@
-"""Ten steps, each in its place, and every thing that can be found has one of them."""
+"""Ten checks, each in its place, and every difference that the replay finds fails one of them."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from ledger.audit.checks.belonging import left_open, step_of_field, step_of_refusal
-from ledger.audit.checks.order import CHECKS
-from ledger.audit.codes import Fact, Need, Step
+from ledger.audit.checks.all_checks import (
+    CHECKS,
+    run_checks,
+    step_of_event,
+    step_of_field,
+    step_of_refusal,
+)
+from ledger.audit.checks.completeness import EVENT_COUNT
 from ledger.audit.observations import (
     Disagreement,
+    EventCountMismatch,
     EventFieldMismatch,
+    EventKindMismatch,
     MalformedEvent,
     RefusedCall,
     Unavailable,
 )
-from ledger.audit.report import Contradiction, MissingInput
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need
 from ledger.protocol import errors, ledger_state
 from ledger.protocol.errors import REFUSALS
+from ledger.protocol.types import NO_DIGEST
+from tests.audit.codes import codes
 
 
-def test_the_steps_are_numbered_in_their_order() -> None:
-    assert [step.NUMBER for step in CHECKS] == list(Step)
-    assert len({step.TITLE for step in CHECKS}) == len(CHECKS)
+def test_the_checks_are_numbered_in_their_order() -> None:
+    assert [check.step for check in CHECKS] == list(AuditStep)
+    assert len({check.title for check in CHECKS}) == len(CHECKS)
+
+
+def test_no_refusal_event_or_field_belongs_to_two_checks() -> None:
+    for claimed in (
+        [refusal for check in CHECKS for refusal in check.refusals],
+        [event for check in CHECKS for event in check.events],
+        [name for check in CHECKS for name in check.event_fields],
+    ):
+        assert len(claimed) == len(set(claimed))
 
 
 def test_every_refusal_fails_exactly_one_step() -> None:
-    found: Counter[Step] = Counter()
+    steps = set()
     for refusal in REFUSALS.values():
-        seen = RefusedCall(3, 1, b"hash", refusal())
-        said = [(step.NUMBER, one) for step in CHECKS for one in step.check(seen)]
-        [(number, contradiction)] = said
-        assert number is step_of_refusal(refusal)
+        [(step, contradiction)] = run_checks(RefusedCall(3, 1, b"hash", refusal()))
+        assert step is step_of_refusal(refusal)
         assert isinstance(contradiction, Contradiction)
         assert refusal.fact in contradiction.sentence
-        found[number] += 1
-    assert set(found) == {
-        Step.DEPLOYMENT,
-        Step.CERTIFICATES,
-        Step.SAMPLING,
-        Step.RANKING,
-        Step.COMPLETENESS,
+        steps.add(step)
+    assert steps == {
+        AuditStep.DEPLOYMENT,
+        AuditStep.CERTIFICATES,
+        AuditStep.SAMPLING,
+        AuditStep.RANKING,
+        AuditStep.COMPLETENESS,
     }
 
 
-def test_a_refusal_that_nobody_has_placed_is_not_passed_over() -> None:
+def test_a_refusal_without_a_step_is_not_passed_over() -> None:
     class NewError(errors.Refusal):
         fact = "something new"
 
-    [contradiction] = [
-        one for step in CHECKS for one in step.check(RefusedCall(3, 1, b"", NewError()))
-    ]
+    [(step, contradiction)] = run_checks(RefusedCall(3, 1, b"", NewError()))
+    assert step is AuditStep.CERTIFICATES
     assert isinstance(contradiction, Contradiction)
     assert contradiction.true == "something new"
 
 
-@pytest.mark.parametrize("need", Need)
+@pytest.mark.parametrize("need", codes(Need), ids=str)
 def test_what_is_not_served_leaves_its_steps_open(need: Need) -> None:
-    said = {step.NUMBER: list(step.check(Unavailable(3, need, 1, "why"))) for step in CHECKS}
-    assert tuple(number for number, found in said.items() if found) == left_open(need)
-    assert all(isinstance(one, MissingInput) for found in said.values() for one in found)
-    assert left_open(need)
+    results = list(run_checks(Unavailable(3, need, 1, "why")))
+    assert tuple(step for step, _ in results) == need.steps
+    assert {result for _, result in results} == {MissingInput(need, 1, detail="why")}
 
 
-@pytest.mark.parametrize("fact", Fact)
+@pytest.mark.parametrize("fact", codes(Fact), ids=str)
 def test_answers_that_disagree_fail_exactly_one_step(fact: Fact) -> None:
-    said = [one for step in CHECKS for one in step.check(Disagreement(3, fact, "a", "b", "c"))]
-    assert said == [Contradiction(fact, None, (), "a", "b", "c")]
+    [(step, result)] = run_checks(Disagreement(3, fact, "a", "b", "c"))
+    assert step is fact.step
+    assert result == Contradiction(fact, None, (), "a", "b", "c")
 
 
-def test_every_field_of_every_event_has_its_step() -> None:
-    kinds = ledger_state.Event.__args__
-    for kind in kinds:
+def test_every_event_and_each_of_its_fields_has_its_step() -> None:
+    for kind in ledger_state.Event.__args__:
         for name in kind.__dataclass_fields__:
-            seen = EventFieldMismatch(3, 1, kind, name, 1, 2, is_made=True)
-            [number] = [step.NUMBER for step in CHECKS if list(step.check(seen))]
-            assert number is step_of_field(kind, name)
-        assert (
-            len([one for step in CHECKS for one in step.check(MalformedEvent(3, 1, kind, "x"))])
-            == 1
-        )
+            mismatch = EventFieldMismatch(3, 1, kind, name, 1, 2, is_made=True)
+            [(step, _)] = run_checks(mismatch)
+            assert step is step_of_field(kind, name)
+        for observation in (
+            MalformedEvent(3, 1, kind, "why"),
+            EventKindMismatch(3, 1, kind, ledger_state.RoundDecided),
+        ):
+            [(step, _)] = run_checks(observation)
+            assert step is step_of_event(kind)
+    assert step_of_event(None) is AuditStep.HEAD
+
+
+def test_another_number_of_events_fails_the_last_step() -> None:
+    made = (ledger_state.LedgerDeployed(NO_DIGEST),)
+    [(step, result)] = run_checks(EventCountMismatch(3, 1, b"hash", made, 2))
+    assert step is AuditStep.COMPLETENESS
+    assert isinstance(result, Contradiction)
+    assert (result.fact, result.true) == (EVENT_COUNT, "1: LedgerDeployed")

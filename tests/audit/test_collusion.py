@@ -12,8 +12,42 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.codes import AuditOutcome, Fact, FindingKind, Step, StepOutcome
+from ledger.audit.checks.blob_commitments import EQUAL_PAYLOADS, OPENS_NO_COMMITMENT
+from ledger.audit.checks.certificates import BASE_DIFFERS, INPUTS_OPEN, RECORD_OF_ANOTHER
+from ledger.audit.checks.completeness import (
+    DROPOUT,
+    HAS_COMMITTED,
+    HAS_NOT_COMMITTED,
+    RECORD_CLIENTS,
+    RECORD_MALFORMED,
+    SILENT_MEMBER,
+    UPDATE_MALFORMED,
+    UPDATE_USABLE,
+)
+from ledger.audit.checks.deployment_parameters import SCORES_UNCHECKED
+from ledger.audit.checks.distances import (
+    CLAIM_NOT_SIGNED,
+    FALSE_SCORES,
+    NO_MEMBER,
+    REFUSED_SCORES,
+    SCORES_COUNTED,
+    SCORES_REFUSED,
+    TOO_FEW_SCORES,
+    TWO_VECTORS,
+    VECTOR_TOO_LONG,
+)
+from ledger.audit.checks.global_model import MODEL_DIFFERS, MODEL_NOT_FINITE
+from ledger.audit.checks.means import DISTANCE_DIFFERS
+from ledger.audit.checks.ranking import (
+    RANKED_DIFFER,
+    REVEAL_DIFFERS,
+    SCORES_ROOT_DIFFERS,
+    THRESHOLD_DIFFERS,
+    UPDATES_ROOT_DIFFERS,
+)
+from ledger.audit.checks.sampling import NOT_SAMPLED
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditStep, Fact, FindingKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.descriptions import REFUSALS
@@ -43,7 +77,7 @@ class Case:
     """What the committee does, which step must fail, with which fact, and whom it must name."""
 
     deviation: Deviation
-    step: Step
+    step: AuditStep
     fact: Fact
     who: Who = nobody
     says: str = ""
@@ -53,7 +87,7 @@ class Case:
 def counted(reason: RefusalReason, deviation: Deviation, **settings: Any) -> Case:
     """Return the case of scores that count though they must not."""
     says = REFUSALS[reason]
-    step, fact = Step.DISTANCES, Fact.SCORES_COUNTED
+    step, fact = AuditStep.DISTANCES, SCORES_COUNTED
     return Case(deviation, step, fact, dev.first_member, says, settings)
 
 
@@ -65,7 +99,7 @@ def lie(vectors: Callable[[Any, Run], Any], **settings: Any) -> Case:
 def refused(reason: RefusalReason) -> Case:
     """Return the case of true scores that are left out for a reason that does not hold."""
     deviation = Deviation(record=dev.refuses(reason))
-    step, fact = Step.DISTANCES, Fact.SCORES_REFUSED
+    step, fact = AuditStep.DISTANCES, SCORES_REFUSED
     return Case(deviation, step, fact, dev.first_member, REFUSALS[reason])
 
 
@@ -82,13 +116,13 @@ def of_round_1(_data: bytes, _run: Run) -> bytes:
     return encode_record(RoundRecord(1, sha256(b"a base"), (), (), (), ()))
 
 
-COMPLETE, DISTANCES, RANKING = Step.COMPLETENESS, Step.DISTANCES, Step.RANKING
+COMPLETE, DISTANCES, RANKING = AuditStep.COMPLETENESS, AuditStep.DISTANCES, AuditStep.RANKING
 CASES = {
     "a model that does not follow": Case(
-        Deviation(judgement=dev.wrong_model), Step.MODEL, Fact.MODEL
+        Deviation(judgement=dev.wrong_model), AuditStep.MODEL, MODEL_DIFFERS
     ),
     "a mean moved by one ulp": Case(
-        Deviation(judgement=dev.one_more_ulp), Step.MEANS, Fact.DISTANCE, dev.first_trainer
+        Deviation(judgement=dev.one_more_ulp), AuditStep.MEANS, DISTANCE_DIFFERS, dev.first_trainer
     ),
     "false distances to trainers counted": lie(dev.scaled(1.0001)),
     "false distances to members counted": lie(dev.lies_about_a_member),
@@ -106,25 +140,23 @@ CASES = {
     "a vector over the limit counted": Case(
         bound(dev.too_long_counted),
         DISTANCES,
-        Fact.VECTOR_TOO_LONG,
+        VECTOR_TOO_LONG,
         dev.first_member,
         "over 100000 bytes",
     ),
     "a vector over the limit refused as no vector": Case(
         Deviation(record=dev.too_long_refused),
         DISTANCES,
-        Fact.VECTOR_TOO_LONG,
+        VECTOR_TOO_LONG,
         dev.first_member,
         "over 100000 bytes",
     ),
     "scores that are not signed": Case(
-        Deviation(record=dev.unsigned_scores), DISTANCES, Fact.CLAIM_NOT_SIGNED, dev.first_member
+        Deviation(record=dev.unsigned_scores), DISTANCES, CLAIM_NOT_SIGNED, dev.first_member
     ),
-    "scores of a stranger": Case(
-        bound(dev.with_a_stranger), DISTANCES, Fact.NO_MEMBER, dev.bystander
-    ),
+    "scores of a stranger": Case(bound(dev.with_a_stranger), DISTANCES, NO_MEMBER, dev.bystander),
     "too few scores": Case(
-        Deviation(record=dev.too_few_scores), DISTANCES, Fact.TOO_FEW_SCORES, says="needs 3"
+        Deviation(record=dev.too_few_scores), DISTANCES, TOO_FEW_SCORES, says="needs 3"
     ),
     "true scores refused as no vector": refused(RefusalReason.NOT_A_VECTOR),
     "true scores refused as another's": refused(RefusalReason.OF_ANOTHER),
@@ -134,82 +166,84 @@ CASES = {
     "true scores refused as false": refused(RefusalReason.FALSE_DISTANCE),
     "true scores refused as one of two": refused(RefusalReason.TWO_VECTORS),
     "a trainer that the seed did not sample": Case(
-        Deviation(participants=dev.swapped_trainer), Step.SAMPLING, Fact.NOT_SAMPLED, dev.bystander
+        Deviation(participants=dev.swapped_trainer), AuditStep.SAMPLING, NOT_SAMPLED, dev.bystander
     ),
     "another threshold": Case(
-        Deviation(judgement=dev.wrong_threshold), RANKING, Fact.THRESHOLD, settings=SPREAD
+        Deviation(judgement=dev.wrong_threshold), RANKING, THRESHOLD_DIFFERS, settings=SPREAD
     ),
     "another updates root": Case(
-        Deviation(judgement=dev.other("updates_root")), RANKING, Fact.UPDATES_ROOT
+        Deviation(judgement=dev.other("updates_root")), RANKING, UPDATES_ROOT_DIFFERS
     ),
     "another scores root": Case(
-        Deviation(judgement=dev.other("scores_root")), RANKING, Fact.SCORES_ROOT
+        Deviation(judgement=dev.other("scores_root")), RANKING, SCORES_ROOT_DIFFERS
     ),
     "a reveal of other payloads": Case(
-        Deviation(judgement=dev.other("reveal")), RANKING, Fact.REVEAL
+        Deviation(judgement=dev.other("reveal")), RANKING, REVEAL_DIFFERS
     ),
     "a trainer missing from the ranking": Case(
-        Deviation(judgement=dev.without_last_trainer), RANKING, Fact.RANKED, dev.last_trainer
+        Deviation(judgement=dev.without_last_trainer), RANKING, RANKED_DIFFER, dev.last_trainer
     ),
     "a payload that opens nobody's commitment": Case(
         Deviation(words=dev.foreign_commitment),
-        Step.BLOBS,
-        Fact.OPENS_NO_COMMITMENT,
+        AuditStep.BLOBS,
+        OPENS_NO_COMMITMENT,
         dev.last_trainer,
     ),
     "a commitment repeated and counted": Case(
         Deviation(words=dev.copied_commitment, payloads=dev.copied_payload),
-        Step.BLOBS,
-        Fact.OPENS_NO_COMMITMENT,
+        AuditStep.BLOBS,
+        OPENS_NO_COMMITMENT,
         dev.last_trainer,
     ),
     "another base": Case(
-        Deviation(base=lambda _base, _run: sha256(b"another base")), Step.CERTIFICATES, Fact.BASE
+        Deviation(base=lambda _base, _run: sha256(b"another base")),
+        AuditStep.CERTIFICATES,
+        BASE_DIFFERS,
     ),
     "a record of another base": Case(
-        bound(dev.of_base(sha256(b"another base"))), Step.CERTIFICATES, Fact.RECORD_OF_ANOTHER
+        bound(dev.of_base(sha256(b"another base"))), AuditStep.CERTIFICATES, RECORD_OF_ANOTHER
     ),
     "the record of another round": Case(
-        Deviation(record_blob=of_round_1), Step.CERTIFICATES, Fact.RECORD_OF_ANOTHER
+        Deviation(record_blob=of_round_1), AuditStep.CERTIFICATES, RECORD_OF_ANOTHER
     ),
     "a record that is none": Case(
-        Deviation(record_blob=lambda _data, _run: b"nothing"), COMPLETE, Fact.RECORD_MALFORMED
+        Deviation(record_blob=lambda _data, _run: b"nothing"), COMPLETE, RECORD_MALFORMED
     ),
-    "an empty record": Case(bound(empty), DISTANCES, Fact.TOO_FEW_SCORES, says="0 score vectors"),
+    "an empty record": Case(bound(empty), DISTANCES, TOO_FEW_SCORES, says="0 score vectors"),
     "a trainer left out: no commitment": Case(
-        dev.left_out(DropoutReason.NO_COMMITMENT), COMPLETE, Fact.HAS_COMMITTED, dev.last_trainer
+        dev.left_out(DropoutReason.NO_COMMITMENT), COMPLETE, HAS_COMMITTED, dev.last_trainer
     ),
     "a trainer left out: malformed": Case(
         dev.left_out(DropoutReason.PAYLOAD_MALFORMED),
         COMPLETE,
-        Fact.UPDATE_USABLE,
+        UPDATE_USABLE,
         dev.last_trainer,
     ),
     "a dropout that the record keeps silent about": Case(
         bound(dev.unnamed_dropout, payloads=dev.malformed_payload),
         COMPLETE,
-        Fact.RECORD_CLIENTS,
+        RECORD_CLIENTS,
         dev.last_trainer,
     ),
     "a dropout that was not active": Case(
-        bound(dev.invented_dropout), COMPLETE, Fact.RECORD_CLIENTS, dev.bystander
+        bound(dev.invented_dropout), COMPLETE, RECORD_CLIENTS, dev.bystander
     ),
     "a trainer without commitment called missing": Case(
         bound(dev.missing_instead, payloads=dev.silent_trainer),
         COMPLETE,
-        Fact.HAS_NOT_COMMITTED,
+        HAS_NOT_COMMITTED,
         dev.last_trainer,
     ),
     "a trainer's malformed payload that opens nothing": Case(
         bound(dev.malformed_instead, payloads=dev.malformed_payload),
-        Step.BLOBS,
-        Fact.OPENS_NO_COMMITMENT,
+        AuditStep.BLOBS,
+        OPENS_NO_COMMITMENT,
         dev.last_trainer,
     ),
     "a malformed update counted": Case(
         bound(dev.counts_the_malformed, payloads=dev.malformed_payload),
         COMPLETE,
-        Fact.UPDATE_MALFORMED,
+        UPDATE_MALFORMED,
         dev.last_trainer,
     ),
 }
@@ -268,9 +302,9 @@ def test_a_decision_before_its_inputs_closed_is_found(tmp_path: Path) -> None:
     with run.chain:
         run.play(Deviation(participants=without_a_member))
         report = audit(run.ledger, run.blobs)
-    contradiction = report.step(Step.CERTIFICATES).contradiction
+    contradiction = report.step(AuditStep.CERTIFICATES).contradiction
     assert contradiction is not None, readable(report)
-    assert contradiction.fact is Fact.INPUTS_OPEN
+    assert contradiction.fact == INPUTS_OPEN
 
 
 def test_a_decision_in_a_view_that_no_member_counts_to_is_right(tmp_path: Path) -> None:
@@ -289,7 +323,7 @@ def test_scores_that_were_rightly_refused_are_kept_as_evidence(tmp_path: Path) -
         run.play(Deviation(record=dev.garbage_refused))
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    finding = one(report, FindingKind.REFUSED_SCORES)
+    finding = one(report, REFUSED_SCORES)
     assert (finding.clients, finding.reason) == ((member,), RefusalReason.NOT_A_VECTOR)
     assert (finding.proven, len(finding.evidence)) == (True, 2)
 
@@ -300,7 +334,7 @@ def test_a_refused_vector_over_the_limit_fails_no_other_step(tmp_path: Path) -> 
         run.play(Deviation(record=dev.too_long_refused))
         report = audit(run.ledger, run.blobs)
     unsound = {s.number: s.outcome for s in report.steps if s.outcome is not StepOutcome.PASSED}
-    assert unsound == {Step.DISTANCES: StepOutcome.FAILED}, readable(report)
+    assert unsound == {AuditStep.DISTANCES: StepOutcome.FAILED}, readable(report)
     assert not report.findings, "whoever was left out is the contradiction's"
 
 
@@ -312,7 +346,7 @@ def test_two_signatures_prove_two_vectors_of_any_length(tmp_path: Path) -> None:
         run.play(Deviation(record=dev.two_of_which_one_is_too_long))
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    finding = one(report, FindingKind.TWO_VECTORS)
+    finding = one(report, TWO_VECTORS)
     assert (finding.clients, finding.proven) == ((member,), True)
 
 
@@ -322,7 +356,7 @@ def test_a_refusal_in_the_zone_of_doubt_names_nobody_as_proven(tmp_path: Path) -
         run.play(Deviation(vectors=dev.scaled(1 + 1.7e-9)))
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    assert not one(report, FindingKind.FALSE_SCORES).proven
+    assert not one(report, FALSE_SCORES).proven
 
 
 def test_distances_in_the_zone_of_doubt_may_count(tmp_path: Path) -> None:
@@ -342,7 +376,7 @@ def test_a_silent_member_is_a_finding_that_nobody_can_prove(tmp_path: Path) -> N
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.whitewashed))
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    finding = one(report, FindingKind.SILENT_MEMBER)
+    finding = one(report, SILENT_MEMBER)
     assert (finding.clients, finding.proven) == ((liar,), False)
 
 
@@ -353,7 +387,7 @@ def test_equal_payloads_are_noted(tmp_path: Path) -> None:
         run.play(Deviation(payloads=dev.copied_payload))
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    finding = one(report, FindingKind.EQUAL_PAYLOADS)
+    finding = one(report, EQUAL_PAYLOADS)
     assert (finding.clients, len(finding.evidence)) == (pair, 1)
 
 
@@ -365,7 +399,7 @@ def test_a_repeated_commitment_is_worth_nothing(tmp_path: Path) -> None:
         run.play(Deviation(words=dev.copied_commitment, withheld=lambda run: run.trainers[-1:]))
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    finding = one(report, FindingKind.DROPOUT)
+    finding = one(report, DROPOUT)
     assert (finding.clients, finding.reason) == ((copier,), DropoutReason.PAYLOAD_MISSING)
 
 
@@ -377,9 +411,9 @@ def test_a_model_that_is_not_finite_is_found(tmp_path: Path) -> None:
     with run.chain:
         run.play(Deviation(payloads=large))
         report = audit(run.ledger, run.blobs)
-    contradiction = report.step(Step.MODEL).contradiction
+    contradiction = report.step(AuditStep.MODEL).contradiction
     assert contradiction is not None, readable(report)
-    assert contradiction.fact is Fact.MODEL_NOT_FINITE
+    assert contradiction.fact == MODEL_NOT_FINITE
 
 
 def test_false_scores_are_named_even_if_the_run_does_not_check_them(tmp_path: Path) -> None:
@@ -391,9 +425,9 @@ def test_false_scores_are_named_even_if_the_run_does_not_check_them(tmp_path: Pa
         run.play(Deviation(vectors=dev.scaled(2.0)))
         report = audit(run.ledger, run.blobs)
     assert clean.outcome is AuditOutcome.PASSED, readable(clean)
-    remark = one(clean, FindingKind.SCORES_UNCHECKED)
+    remark = one(clean, SCORES_UNCHECKED)
     assert (remark.round, remark.clients) == (None, ())
     assert any("the run: scores unchecked" in line for line in readable(clean))
-    contradiction = report.step(Step.DISTANCES).contradiction
+    contradiction = report.step(AuditStep.DISTANCES).contradiction
     assert contradiction is not None, readable(report)
     assert contradiction.clients[:1] == (liar,)

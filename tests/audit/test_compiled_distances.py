@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.audit.audit_options import AuditOptions
-from ledger.audit.codes import AuditOutcome, Step
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
 from ledger.distances import machine_code
 from ledger.protocol.rules.distance import plain_distances
@@ -46,7 +46,7 @@ def test_the_verdict_does_not_depend_on_the_extra(
     require_one_verdict(run, monkeypatch, AuditOutcome.PASSED)
     run.play(FALSE)
     report = require_one_verdict(run, monkeypatch, AuditOutcome.FAILED)
-    assert report.step(Step.DISTANCES).contradiction is not None, readable(report)
+    assert report.step(AuditStep.DISTANCES).contradiction is not None, readable(report)
 
 
 def require_one_verdict(

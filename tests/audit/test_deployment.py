@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.codes import AuditOutcome, Fact, Step, StepOutcome
+from ledger.audit.checks.deployment_parameters import CONFIGURATION_MALFORMED, DEPLOYMENT_DIFFERS
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data, deployment_for
@@ -61,9 +62,9 @@ def test_a_deployment_that_is_not_the_configuration_s_fails(
         for batch in batches:
             ledger.register_clients(batch.words, batch.rest)
         report = audit(ledger, blobs)
-    contradiction = report.step(Step.DEPLOYMENT).contradiction
+    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
     assert contradiction is not None, readable(report)
-    assert (contradiction.fact, contradiction.subject) == (Fact.DEPLOYMENT, name)
+    assert (contradiction.fact, contradiction.subject) == (DEPLOYMENT_DIFFERS, name)
 
 
 def test_clients_that_the_configuration_does_not_list_fail(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_clients_that_the_configuration_does_not_list_fail(tmp_path: Path) -> No
         for words, rest in batches:
             ledger.register_clients(words, rest)
         report = audit(ledger, blobs)
-    contradiction = report.step(Step.DEPLOYMENT).contradiction
+    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
     assert contradiction is not None, readable(report)
     assert contradiction.subject == "registry"
 
@@ -88,9 +89,9 @@ def test_a_configuration_that_is_none_fails(tmp_path: Path) -> None:
     deployment, _ = deployment_for(document_of(PARAMETERS, sha256(b"a model")))
     with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
         report = audit(created(chain, replace(deployment, config=config)), blobs)
-    contradiction = report.step(Step.DEPLOYMENT).contradiction
+    contradiction = report.step(AuditStep.DEPLOYMENT).contradiction
     assert contradiction is not None, readable(report)
-    assert contradiction.fact is Fact.CONFIGURATION
+    assert contradiction.fact == CONFIGURATION_MALFORMED
 
 
 def test_a_registration_that_was_not_sent_to_the_ledger_is_believed_as_far_as_it_follows(

@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 
 from ledger.audit.audit_options import AuditOptions
-from ledger.audit.codes import AuditOutcome, Fact, FindingKind, Need, Step, StepOutcome
+from ledger.audit.checks.certificates import WRONG_PROPOSAL
+from ledger.audit.checks.completeness import SCORES_NOT_DUE, SILENT_MEMBER
+from ledger.audit.checks.distances import (
+    DISPLACEMENT_UNKNOWN,
+    FALSE_SCORES,
+    REFUSAL_UNCHECKED,
+    SCORES_COUNTED,
+)
 from ledger.audit.engine import audit
+from ledger.audit.formatting import reason_text
+from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
-from ledger.audit.sentences import why
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.judgement import score_updates, usable_clients
 from ledger.protocol.rules import registry
@@ -102,13 +110,13 @@ def test_an_honest_run_passes_whoever_computes_and_whatever_befalls_it(run: Run)
     assert compiled.outcome is AuditOutcome.PASSED, readable(compiled)
     assert compiled.as_dict() == plain.as_dict()
     # Who scored as if there were no travel was left out, and that is proven.
-    (caught,) = [one for one in compiled.findings if one.kind is FindingKind.FALSE_SCORES]
+    (caught,) = [one for one in compiled.findings if one.kind == FALSE_SCORES]
     assert (caught.round, caught.proven) == (4, True)
     # Who sent zeros owes no scores, and is not told off as silent.
-    (excused,) = [one for one in compiled.findings if one.kind is FindingKind.SCORES_NOT_DUE]
+    (excused,) = [one for one in compiled.findings if one.kind == SCORES_NOT_DUE]
     assert (excused.round, excused.proven, len(excused.evidence)) == (2, True, 1)
     assert excused.sentence.startswith("no scores of it are due: its update, all zeros,")
-    assert FindingKind.SILENT_MEMBER not in compiled.finding_counts
+    assert SILENT_MEMBER.code not in compiled.finding_counts
 
 
 def test_a_false_distance_along_the_travel_that_counts_is_a_contradiction(run: Run) -> None:
@@ -117,9 +125,9 @@ def test_a_false_distance_along_the_travel_that_counts_is_a_contradiction(run: R
     run.play(Deviation(vectors=by_own_updates, record=dev.lies_count))
     report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.FAILED
-    contradiction = report.step(Step.DISTANCES).contradiction
+    contradiction = report.step(AuditStep.DISTANCES).contradiction
     assert contradiction is not None
-    assert contradiction.fact is Fact.SCORES_COUNTED
+    assert contradiction.fact == SCORES_COUNTED
     assert contradiction.round == 2
     assert contradiction.clients[0] == liar
     assert "a distance is false" in contradiction.sentence
@@ -130,10 +138,10 @@ def test_a_vector_of_a_member_that_sent_zeros_must_not_count(run: Run) -> None:
     run.play(Deviation(payloads=first_sends_zeros, vectors=zeros_score, record=dev.lies_count))
     report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.FAILED
-    contradiction = report.step(Step.DISTANCES).contradiction
+    contradiction = report.step(AuditStep.DISTANCES).contradiction
     assert contradiction is not None
-    assert contradiction.fact is Fact.SCORES_COUNTED
-    assert contradiction.true == why(RefusalReason.NO_USABLE_UPDATE)
+    assert contradiction.fact == SCORES_COUNTED
+    assert contradiction.true == reason_text(RefusalReason.NO_USABLE_UPDATE)
 
 
 def test_without_one_of_two_models_distances_cannot_be_checked(run: Run) -> None:
@@ -143,9 +151,9 @@ def test_without_one_of_two_models_distances_cannot_be_checked(run: Run) -> None
     for round_number, unknown in ((2, [4]), (4, [])):
         report = without(run, sha256(vector_bytes(run.began[round_number])))
         assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-        assert report.step(Step.BLOBS).outcome is StepOutcome.NOT_CHECKABLE
-        step = report.step(Step.DISTANCES)
-        assert [one.round for one in step.missing if one.need is Need.TRAVEL] == unknown
+        assert report.step(AuditStep.BLOBS).outcome is StepOutcome.NOT_CHECKABLE
+        step = report.step(AuditStep.DISTANCES)
+        assert [one.round for one in step.missing if one.need == DISPLACEMENT_UNKNOWN] == unknown
         expected = StepOutcome.NOT_CHECKABLE if unknown else StepOutcome.PASSED
         assert step.outcome is expected, readable(report)
         assert all("two models" in one.sentence for one in step.missing)
@@ -157,10 +165,10 @@ def test_a_refusal_for_a_false_distance_is_not_proven_without_the_models(run: Ru
     assert audit(run.ledger, run.blobs).outcome is AuditOutcome.PASSED
     report = without(run, run.document.initial_model)
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-    (caught,) = [one for one in report.findings if one.kind is FindingKind.FALSE_SCORES]
+    (caught,) = [one for one in report.findings if one.kind == FALSE_SCORES]
     assert not caught.proven
-    needs = {one.need for one in report.step(Step.DISTANCES).missing}
-    assert needs == {Need.TRAVEL, Need.REFUSAL}
+    needs = {one.need for one in report.step(AuditStep.DISTANCES).missing}
+    assert needs == {DISPLACEMENT_UNKNOWN, REFUSAL_UNCHECKED}
 
 
 def test_whoever_proposed_something_else_is_accused_only_with_the_models(run: Run) -> None:
@@ -168,7 +176,7 @@ def test_whoever_proposed_something_else_is_accused_only_with_the_models(run: Ru
     run.play(Deviation(views=(1, 0), incidents=wrong_proposal))
     for blobs, proven in ((run.blobs, True), (lacking(run, run.document.initial_model), False)):
         report = audit(run.ledger, blobs)
-        found = [one for one in report.findings if one.kind is FindingKind.WRONG_PROPOSAL]
+        found = [one for one in report.findings if one.kind == WRONG_PROPOSAL]
         assert len(found) == proven, readable(report)
 
 
@@ -183,5 +191,5 @@ def test_a_first_model_that_is_none_leaves_no_travel_to_check_by(
         run.play()
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.FAILED
-    needs = {one.need for one in report.step(Step.DISTANCES).missing}
-    assert needs == {Need.TRAVEL}
+    needs = {one.need for one in report.step(AuditStep.DISTANCES).missing}
+    assert needs == {DISPLACEMENT_UNKNOWN}

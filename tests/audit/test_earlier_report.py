@@ -11,17 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.codes import (
-    AuditCount,
-    AuditOutcome,
-    BlobKind,
-    Fact,
-    FindingKind,
-    Step,
-    StepOutcome,
+from ledger.audit.checks.certificates import VOTES
+from ledger.audit.checks.completeness import COMMITMENTS, ROUNDS_DECIDED
+from ledger.audit.checks.distances import DISTANCES, FALSE_SCORES
+from ledger.audit.checks.head_chain import (
+    EARLIER_BLOCK_DIFFERS,
+    EARLIER_HEAD_DIFFERS,
+    KEPT_HEAD_ABSENT,
 )
 from ledger.audit.earlier_report import MAX_REPORT_BYTES, EarlierReportError, read_report
 from ledger.audit.engine import audit
+from ledger.audit.report import (
+    AuditOutcome,
+    AuditStep,
+    BlobKind,
+    StepOutcome,
+)
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -105,15 +110,15 @@ def test_only_later_rounds_are_checked_and_the_report_says_whom_it_trusts(grown:
     assert built_on.head == json.loads(grown.report)["deployment"]["head"]
     # All transactions are replayed again, half of the blobs are read.
     for count in (
-        AuditCount.VOTES,
-        AuditCount.COMMITMENTS,
-        AuditCount.TRANSACTIONS,
-        AuditCount.ROUNDS_DECIDED,
+        VOTES,
+        COMMITMENTS,
+        "transactions",
+        ROUNDS_DECIDED,
     ):
         assert found.counts[count] == whole.counts[count]
-    assert found.counts[AuditCount.DISTANCES] == whole.counts[AuditCount.DISTANCES] / 2
+    assert found.counts[DISTANCES] == whole.counts[DISTANCES] / 2
     assert found.findings == whole.findings, "those of later rounds: the earlier ones have none"
-    assert found.finding_counts == {FindingKind.FALSE_SCORES: 1}
+    assert found.finding_counts == {FALSE_SCORES.code: 1}
 
 
 def test_it_is_never_taken_for_a_whole_audit(grown: Grown) -> None:
@@ -136,14 +141,14 @@ def test_blobs_of_trusted_rounds_are_not_asked_for_and_those_of_later_ones_are(
     for gone in records[2:]:
         found = grown.since(grown.report, frozenset({gone}))
         assert found.outcome is AuditOutcome.INCOMPLETE
-        assert found.step(Step.BLOBS).outcome is StepOutcome.NOT_CHECKABLE
+        assert found.step(AuditStep.BLOBS).outcome is StepOutcome.NOT_CHECKABLE
 
 
 def test_a_model_that_the_later_rounds_begin_with_must_be_there(grown: Grown) -> None:
     gone = frozenset({kinds(grown.run)[BlobKind.MODEL][TRUSTED - 1]})
     found = grown.since(grown.report, gone)
     assert found.outcome is AuditOutcome.INCOMPLETE
-    assert found.step(Step.MODEL).outcome is StepOutcome.NOT_CHECKABLE
+    assert found.step(AuditStep.MODEL).outcome is StepOutcome.NOT_CHECKABLE
 
 
 def test_a_report_may_build_on_one_that_builds_on_another(grown: Grown) -> None:
@@ -165,14 +170,14 @@ def test_an_older_copy_of_the_chain_does_not_reach_the_head_of_the_report(
     with EmbeddedReader.open(getattr(grown, copy)) as chain:
         ledger = connect(chain, grown.run.manifest)
         found = audit(ledger, grown.run.blobs, earlier=read_report(grown.report))
-    step, built_on = found.step(Step.HEAD), found.built_on
+    step, built_on = found.step(AuditStep.HEAD), found.built_on
     assert built_on is not None
     if copy == "old":
         assert (found.outcome, built_on.found) == (AuditOutcome.PASSED, True), readable(found)
         return
     assert (found.outcome, built_on.found) == (AuditOutcome.FAILED, False), readable(found)
     assert step.contradiction is not None
-    assert step.contradiction.fact is Fact.KEPT_HEAD
+    assert step.contradiction.fact == KEPT_HEAD_ABSENT
     assert "was not found to stand at" in built_on.sentence
 
 
@@ -194,9 +199,9 @@ def test_a_report_of_another_fork_contradicts(grown: Grown, tmp_path: Path) -> N
         fork.play()
         fork.play(Deviation(views=(1, 0)))
 
-    step = grown.since(forked_report(tmp_path, go_on)).step(Step.HEAD)
+    step = grown.since(forked_report(tmp_path, go_on)).step(AuditStep.HEAD)
     assert step.contradiction is not None
-    assert (step.contradiction.fact, step.contradictions) == (Fact.EARLIER_BLOCK, 2)
+    assert (step.contradiction.fact, step.contradictions) == (EARLIER_BLOCK_DIFFERS, 2)
     assert step.contradiction.sentence.startswith("the earlier audit ended with block 6, 0x")
     assert step.contradiction.sentence.endswith("here: another branch, or another chain")
 
@@ -207,9 +212,9 @@ def test_a_report_of_a_longer_fork_contradicts(grown: Grown, tmp_path: Path) -> 
         fork.abandon()
 
     found = grown.since(forked_report(tmp_path, go_on))
-    contradiction = found.step(Step.HEAD).contradiction
+    contradiction = found.step(AuditStep.HEAD).contradiction
     assert contradiction is not None
-    assert contradiction.fact is Fact.KEPT_HEAD
+    assert contradiction.fact == KEPT_HEAD_ABSENT
 
 
 def test_a_branch_with_equal_heads_in_other_blocks_contradicts(
@@ -225,9 +230,9 @@ def test_a_branch_with_equal_heads_in_other_blocks_contradicts(
     report = forked_report(tmp_path, go_on)
     heads = [json.loads(one)["deployment"]["head"] for one in (report, grown.report)]
     assert heads[0] == heads[1]
-    step = grown.since(report).step(Step.HEAD)
+    step = grown.since(report).step(AuditStep.HEAD)
     assert step.contradiction is not None
-    assert (step.contradiction.fact, step.contradictions) == (Fact.EARLIER_BLOCK, 1)
+    assert (step.contradiction.fact, step.contradictions) == (EARLIER_BLOCK_DIFFERS, 1)
 
 
 def field(*path: str | int, to: object) -> Callable[[dict[str, Any]], None]:
@@ -301,9 +306,9 @@ def test_another_head_of_the_same_run_contradicts(grown: Grown) -> None:
     head = f"0x{grown.run.ledger.state().head.hex()}"
     found = grown.since(grown.edited(field("deployment", "head", to=head)))
     assert found.outcome is AuditOutcome.FAILED
-    contradiction = found.step(Step.HEAD).contradiction
+    contradiction = found.step(AuditStep.HEAD).contradiction
     assert contradiction is not None
-    assert contradiction.fact is Fact.EARLIER_HEAD
+    assert contradiction.fact == EARLIER_HEAD_DIFFERS
 
 
 def test_a_strict_audit_builds_on_no_report_with_remarks(grown: Grown) -> None:

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.codes import AuditCount, AuditOutcome, BlobKind, Fact, FindingKind, Step
+from ledger.audit.checks.blob_commitments import BLOB_DAMAGED
+from ledger.audit.checks.certificates import (
+    EQUIVOCATION,
+    IGNORED_INCIDENTS,
+    NO_QUORUM,
+    SILENT_PRIMARY,
+    WRONG_PROPOSAL,
+)
+from ledger.audit.checks.completeness import DROPOUT, INCIDENTS_MISSING
 from ledger.audit.engine import audit
+from ledger.audit.formatting import to_hex
+from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
-from ledger.audit.sentences import hexed
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -174,18 +183,18 @@ def a_view_that_decided(_judged: Judgement, run: Run) -> Incident:
 
 
 PROVEN = {
-    "another root": (wrong_root, FindingKind.WRONG_PROPOSAL),
-    "another model": (wrong_model, FindingKind.WRONG_PROPOSAL),
-    "another set": (wrong_set, FindingKind.WRONG_PROPOSAL),
-    "another committee": (wrong_election, FindingKind.WRONG_PROPOSAL),
-    "another base": (wrong_base, FindingKind.WRONG_PROPOSAL),
-    "a record that does not hold": (record_with_a_false_refusal, FindingKind.WRONG_PROPOSAL),
-    "a record that is none": (record_that_is_none, FindingKind.WRONG_PROPOSAL),
-    "two replies": (two_replies, FindingKind.EQUIVOCATION),
+    "another root": (wrong_root, WRONG_PROPOSAL),
+    "another model": (wrong_model, WRONG_PROPOSAL),
+    "another set": (wrong_set, WRONG_PROPOSAL),
+    "another committee": (wrong_election, WRONG_PROPOSAL),
+    "another base": (wrong_base, WRONG_PROPOSAL),
+    "a record that does not hold": (record_with_a_false_refusal, WRONG_PROPOSAL),
+    "a record that is none": (record_that_is_none, WRONG_PROPOSAL),
+    "two replies": (two_replies, EQUIVOCATION),
 }
 UNPROVEN = {
-    "silence": (silent, FindingKind.SILENT_PRIMARY),
-    "no quorum": (no_quorum, FindingKind.NO_QUORUM),
+    "silence": (silent, SILENT_PRIMARY),
+    "no quorum": (no_quorum, NO_QUORUM),
 }
 IGNORED = {
     "a right proposal": right_proposal,
@@ -247,21 +256,21 @@ def test_an_accusation_that_proves_nothing_changes_nothing(tmp_path: Path, name:
     _, _, report = accused_of(tmp_path, IGNORED[name])
     assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert not report.findings
-    assert report.counts[AuditCount.IGNORED_INCIDENTS] == 1
+    assert report.counts[IGNORED_INCIDENTS] == 1
 
 
 def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> None:
     """It may be true: only strictly is that something left open."""
     run, _, report = accused_of(tmp_path, missing_record)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    assert report.counts[AuditCount.IGNORED_INCIDENTS] == 1
+    assert report.counts[IGNORED_INCIDENTS] == 1
     [remark] = report.findings
     assert (remark.kind, remark.clients, remark.proven) == (
-        FindingKind.INCIDENTS_MISSING,
+        INCIDENTS_MISSING,
         (),
         False,
     )
-    assert remark.evidence == (hexed(sha256(b"a record that was never published")),)
+    assert remark.evidence == (to_hex(sha256(b"a record that was never published")),)
     with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
         strictly = audit(connect(chain, run.manifest), run.blobs, strict=True)
     assert strictly.outcome is AuditOutcome.INCOMPLETE
@@ -307,10 +316,10 @@ def test_a_missing_incidents_document_is_a_remark_and_a_damaged_one_fails(tmp_pa
         damaged = audit(run.ledger, ChangedBlobs(run.blobs, {event.incidents: b"other"}))
     assert event.incidents != NO_DIGEST
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    assert [f.kind for f in report.findings] == [FindingKind.INCIDENTS_MISSING]
-    contradiction = damaged.step(Step.BLOBS).contradiction
+    assert [f.kind for f in report.findings] == [INCIDENTS_MISSING]
+    contradiction = damaged.step(AuditStep.BLOBS).contradiction
     assert contradiction is not None, readable(damaged)
-    assert (contradiction.fact, contradiction.subject) == (Fact.BLOB, BlobKind.INCIDENTS)
+    assert (contradiction.fact, contradiction.subject) == (BLOB_DAMAGED, BlobKind.INCIDENTS)
 
 
 def test_a_sender_that_names_a_far_too_large_incidents_document_changes_nothing(
@@ -322,7 +331,7 @@ def test_a_sender_that_names_a_far_too_large_incidents_document_changes_nothing(
         run.play(Deviation(incidents_blob=lambda _data, _run: large))
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    assert [f.kind for f in report.findings] == [FindingKind.INCIDENTS_MISSING]
+    assert [f.kind for f in report.findings] == [INCIDENTS_MISSING]
 
 
 def test_a_view_that_nobody_explains_accuses_nobody(tmp_path: Path) -> None:
@@ -356,7 +365,7 @@ def test_only_so_many_proposals_are_judged(tmp_path: Path) -> None:
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert len(report.findings) == len(run.committee)
-    assert report.counts[AuditCount.IGNORED_INCIDENTS] == 8 - len(run.committee)
+    assert report.counts[IGNORED_INCIDENTS] == 8 - len(run.committee)
 
 
 def test_a_proposal_that_counts_other_payloads_is_judged_by_its_own(tmp_path: Path) -> None:
@@ -393,7 +402,7 @@ def test_a_proposal_whose_payloads_are_missing_is_not_proven_wrong(tmp_path: Pat
         report = audit(run.ledger, ChangedBlobs(run.blobs, {named[0]: None}))
         known = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    assert [finding.kind for finding in report.findings] == [FindingKind.INCIDENTS_MISSING]
+    assert [finding.kind for finding in report.findings] == [INCIDENTS_MISSING]
     assert [finding.proven for finding in known.findings] == [True]
 
 
@@ -412,4 +421,4 @@ def test_a_dropout_is_no_incident(tmp_path: Path) -> None:
         run.play(Deviation(payloads=dev.malformed_payload))
         report = audit(run.ledger, run.blobs)
     [finding] = report.findings
-    assert finding.kind is FindingKind.DROPOUT
+    assert finding.kind == DROPOUT

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.audit.audit_options import AuditOptions, AuditProgress
-from ledger.audit.codes import AuditOutcome, Fact, Need, Step
+from ledger.audit.checks.head_chain import HEAD_NOTE_UNREADABLE, KEPT_HEAD_ABSENT, ROLLED_BACK
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -69,9 +70,9 @@ def test_says_where_the_run_has_the_head(honest: Run) -> None:
 def test_a_head_that_the_run_never_had_contradicts(honest: Run) -> None:
     for other in (Digest(bytes(32)), honest.ledger.state().seed):
         report = audit(honest.ledger, honest.blobs, head=other)
-        contradiction = report.step(Step.HEAD).contradiction
+        contradiction = report.step(AuditStep.HEAD).contradiction
         assert contradiction is not None, readable(report)
-        assert contradiction.fact is Fact.KEPT_HEAD
+        assert contradiction.fact == KEPT_HEAD_ABSENT
         assert f"0x{other.hex()}" in contradiction.sentence
         assert report.kept is not None
         assert (report.kept.found, report.kept.round) == (False, None)
@@ -122,9 +123,9 @@ def test_an_older_chain_beside_a_newer_note_contradicts(copies: Copies) -> None:
     home = copies.backup.parent / "home"
     shutil.copy(copies.backup / "chain.sqlite", home / "chain.sqlite")
     report = copies.audited(home)
-    contradiction = report.step(Step.HEAD).contradiction
+    contradiction = report.step(AuditStep.HEAD).contradiction
     assert contradiction is not None, readable(report)
-    assert contradiction.fact is Fact.ROLLED_BACK
+    assert contradiction.fact == ROLLED_BACK
     assert "the chain does not have it, it ends with block" in contradiction.sentence
 
 
@@ -162,16 +163,16 @@ def test_a_noted_block_must_be_in_the_chain_with_its_hash(honest: Run) -> None:
     assert with_note(honest, None).outcome is AuditOutcome.PASSED
     for noted in ((head.number + 1, bytes(32)), (3, bytes(32)), (head.number, bytes(32))):
         report = with_note(honest, noted)
-        contradiction = report.step(Step.HEAD).contradiction
+        contradiction = report.step(AuditStep.HEAD).contradiction
         assert contradiction is not None, readable(report)
-        assert contradiction.fact is Fact.ROLLED_BACK
+        assert contradiction.fact == ROLLED_BACK
 
 
 def test_a_damaged_note_says_nothing_of_the_chain(honest: Run) -> None:
     report = with_note(honest, None, is_damaged=True)
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-    [missing] = report.step(Step.HEAD).missing
-    assert missing.need is Need.HEAD_NOTE
+    [missing] = report.step(AuditStep.HEAD).missing
+    assert missing.need == HEAD_NOTE_UNREADABLE
     assert "the note is damaged" in missing.sentence
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from ledger.audit.codes import AuditOutcome, Fact, Need, Step
+from ledger.audit.checks.common import CHAIN_UNAVAILABLE
+from ledger.audit.checks.head_chain import CHAIN_UNREADABLE
 from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
 from ledger.audit.finality import ChainAnchor
+from ledger.audit.report import AuditOutcome, AuditStep, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
@@ -85,16 +87,16 @@ def test_whatever_answer_is_lost_the_chain_is_missing(run: Run) -> None:
         for number in range(1, node.calls[name] + 1):
             report = audited(run, OnceAway(run.chain, name, number))
             assert report.outcome is AuditOutcome.INCOMPLETE, (name, number, readable(report))
-            assert Need.CHAIN in needs(report), (name, number, readable(report))
+            assert CHAIN_UNAVAILABLE in needs(report), (name, number, readable(report))
 
 
 def test_a_chain_that_contradicts_itself_about_what_is_final_fails(run: Run) -> None:
     damaged = ChainDamagedError("block 7 is not block 7")
     report = audited(run, OnceAway(run.chain, "finalized", 1, error=damaged))
     assert report.outcome is AuditOutcome.FAILED, readable(report)
-    contradiction = report.step(Step.HEAD).contradiction
+    contradiction = report.step(AuditStep.HEAD).contradiction
     assert contradiction is not None
-    assert contradiction.fact is Fact.CHAIN_UNREADABLE
+    assert contradiction.fact == CHAIN_UNREADABLE
     # Who does not say what is final contradicts nothing.
     away = audited(run, OnceAway(run.chain, "finalized", 1))
     assert away.outcome is AuditOutcome.PASSED, readable(away)
@@ -110,12 +112,12 @@ def test_a_node_that_is_away_when_its_empty_answer_is_doubted_has_said_nothing(
         return b"" if name == function else data
 
     doubted = OnceAway(forged(run.ledger, answer_of=empty).chain)
-    assert Need.CHAIN not in needs(audited(run, doubted))
+    assert CHAIN_UNAVAILABLE not in needs(audited(run, doubted))
     for number in range(1, doubted.calls["code"] + 1):
         away = OnceAway(doubted.true, "code", number)
         report = audited(run, away)
         assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-        assert Need.CHAIN in needs(report), (number, readable(report))
+        assert CHAIN_UNAVAILABLE in needs(report), (number, readable(report))
 
 
 def test_an_audit_that_builds_on_another_misses_the_chain_where_a_block_is_lost(run: Run) -> None:
@@ -126,7 +128,7 @@ def test_an_audit_that_builds_on_another_misses_the_chain_where_a_block_is_lost(
     for number in range(1, node.calls["block"] + 1):
         report = audited(run, OnceAway(run.chain, "block", number), earlier)
         assert report.outcome is not AuditOutcome.FAILED, (number, readable(report))
-        outcomes.append((report.outcome, Need.CHAIN in needs(report)))
+        outcomes.append((report.outcome, CHAIN_UNAVAILABLE in needs(report)))
     # The block of the earlier report's head is one of them.
     assert (AuditOutcome.INCOMPLETE, True) in outcomes
 

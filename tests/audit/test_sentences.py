@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
+
 import pytest
 
-from ledger.audit.checks.objections import CONTRADICTED, UNCHECKED
-from ledger.audit.checks.order import CHECKS
-from ledger.audit.codes import Fact, FindingKind, Need, Step
-from ledger.audit.report import Contradiction, MissingInput
-from ledger.audit.sentences import MOST_CHARACTERS, happened, listed, plain, text_of, why
+from ledger.audit.checks import (
+    blob_commitments,
+    certificates,
+    completeness,
+    distances,
+    ranking,
+)
+from ledger.audit.checks.common import CHAIN_UNAVAILABLE
+from ledger.audit.checks.head_chain import CHAIN_FILE_DAMAGED
+from ledger.audit.formatting import MAX_CHARACTERS, listed, plain, reason_text, text_of
+from ledger.audit.report import Contradiction, Fact, Finding, FindingKind, MissingInput, Need
 from ledger.protocol.descriptions import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 from ledger.protocol.types import ClientId, DropoutReason, IncidentKind, Phase, RefusalReason
 from ledger.protocol.validation import ViolationCode
+from tests.audit.codes import codes
 
 NOT_ASKED = {
     ViolationCode.PAYLOAD_HELD,
@@ -19,29 +29,35 @@ NOT_ASKED = {
     ViolationCode.MODEL_UNKNOWN,
     ViolationCode.MODEL_NOT_FINITE,
 }
-"""Objections of members that were there in time, and those that step 9 finds by itself."""
+"""Violations for members that were there in time, and those that step 9 finds by itself."""
 
 
 def test_every_code_has_words() -> None:
-    assert [step.NUMBER for step in CHECKS] == list(Step)
-    assert all(step.TITLE for step in CHECKS)
     assert set(DROPOUTS) == set(DropoutReason)
     assert set(REFUSALS) == set(RefusalReason)
     assert set(INCIDENTS) == set(IncidentKind)
     assert set(PHASES) == set(Phase)
-    for fact in Fact:
+    for fact in codes(Fact):
         assert Contradiction(fact, subject="S", recorded="R", true="T").sentence
-    for need in Need:
+    for need in codes(Need):
         assert MissingInput(need, 3, (ClientId(1), ClientId(2))).sentence.startswith(
             "round 3, clients"
         )
-    for kind in FindingKind:
-        assert happened(kind)
+    for kind in codes(FindingKind):
+        finding = Finding(kind, 3, (), (), proven=True)
+        assert "{" not in finding.sentence
 
 
-def test_every_objection_has_its_step() -> None:
-    assert not CONTRADICTED.keys() & UNCHECKED.keys()
-    assert CONTRADICTED.keys() | UNCHECKED.keys() | NOT_ASKED == set(ViolationCode)
+def test_every_code_is_unique() -> None:
+    assert len(codes(Need)) == len({need.code for need in codes(Need)})
+    assert len(codes(FindingKind)) == len({kind.code for kind in codes(FindingKind)})
+    assert len(codes(Fact)) == len({fact.code for fact in codes(Fact)})
+
+
+def test_every_violation_has_its_step() -> None:
+    tables = (check.VIOLATIONS for check in (blob_commitments, certificates, completeness, ranking))
+    named = [*distances.VIOLATIONS, *distances.UNCHECKED, *chain.from_iterable(tables)]
+    assert Counter(named) == Counter(set(ViolationCode) - NOT_ASKED)
 
 
 @pytest.mark.parametrize(
@@ -50,34 +66,34 @@ def test_every_objection_has_its_step() -> None:
         ("[/] all is well", "(/) all is well"),
         ("two\nlines\x1b[2J", "two?lines?(2J"),
         ("Größe {true}", "Gr??e {true}"),
-        ("x" * 1000, "x" * MOST_CHARACTERS),
+        ("x" * 1000, "x" * MAX_CHARACTERS),
     ],
 )
 def test_what_others_wrote_stays_text(text: str, shown: str) -> None:
     assert plain(text) == shown
-    assert shown in Contradiction(Fact.CHAIN_FILE, true=text).sentence
+    assert shown in Contradiction(CHAIN_FILE_DAMAGED, true=text).sentence
 
 
 def test_what_is_missing_is_said_with_and_without_its_reason() -> None:
-    assert MissingInput(Need.CHAIN).sentence == "the chain cannot be read any further"
-    assert MissingInput(Need.CHAIN, detail="the node [is] gone").sentence == (
+    assert MissingInput(CHAIN_UNAVAILABLE).sentence == "the chain cannot be read any further"
+    assert MissingInput(CHAIN_UNAVAILABLE, detail="the node [is] gone").sentence == (
         "the chain cannot be read any further: the node (is) gone"
     )
 
 
 def test_a_report_s_data_holds_no_more_of_others_text_than_its_sentences() -> None:
-    long = "x" * (2 * MOST_CHARACTERS)
+    long = "x" * (2 * MAX_CHARACTERS)
     for data in (
-        Contradiction(Fact.CHAIN_FILE, None, (), long, long, long).as_dict(),
-        MissingInput(Need.CHAIN, detail=long).as_dict(),
+        Contradiction(CHAIN_FILE_DAMAGED, None, (), long, long, long).as_dict(),
+        MissingInput(CHAIN_UNAVAILABLE, detail=long).as_dict(),
     ):
         texts = [value for value in data.values() if isinstance(value, str)]
-        assert max(map(len, texts)) < 3 * MOST_CHARACTERS
+        assert max(map(len, texts)) < 3 * MAX_CHARACTERS
         assert long not in texts
 
 
 def test_a_long_list_is_cut() -> None:
     assert text_of((b"\x01", 2, (3,))) == "(0x01, 2, (3))"
     assert text_of(tuple(range(17))).endswith("14, 15, ... 17 in all)")
-    assert listed((1, 2, 3), most=2) == "1, 2 and 1 more"
-    assert why(None) == ""
+    assert listed((1, 2, 3), limit=2) == "1, 2 and 1 more"
+    assert reason_text(None) == ""

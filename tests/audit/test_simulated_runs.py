@@ -9,8 +9,11 @@ import pytest
 from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
-from ledger.audit.codes import AuditOutcome, FindingKind
+from ledger.audit.checks.certificates import BAN, WRONG_PROPOSAL
+from ledger.audit.checks.completeness import DROPOUT
+from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, FindingKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -35,12 +38,12 @@ FIVE_MEMBERS = (
     [
         (
             ("members.false-scores=1", "trainers.stray=1", "trainers.late=1"),
-            {FindingKind.FALSE_SCORES, FindingKind.DROPOUT},
+            {FALSE_SCORES, DROPOUT},
         ),
-        (("members.wrong-proposal=2",), {FindingKind.WRONG_PROPOSAL}),
+        (("members.wrong-proposal=2",), {WRONG_PROPOSAL}),
         (
             ("members.equivocating=1", "trainers.self-ban=1", "trainers.copied=1"),
-            {FindingKind.BAN, FindingKind.DROPOUT},
+            {BAN, DROPOUT},
         ),
         (("members.whitewashing=1", "members.grinding=1", "members.view-jumper=1"), set()),
     ],

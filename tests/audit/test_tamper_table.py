@@ -18,8 +18,8 @@ import pytest
 from eth.db.trie import make_trie_root_and_nodes
 from eth_hash.auto import keccak
 
-from ledger.audit.codes import AuditOutcome, BlobKind
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, BlobKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader

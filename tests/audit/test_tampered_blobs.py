@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.codes import AuditOutcome, BlobKind, Fact, FindingKind, Need, Step, StepOutcome
+from ledger.audit.checks.blob_commitments import BLOB_DAMAGED, BLOB_MISSING, BLOB_UNREADABLE
+from ledger.audit.checks.common import UPDATES_MISSING
+from ledger.audit.checks.completeness import PAYLOAD_APPEARED
+from ledger.audit.checks.distances import FALSE_SCORES, REFUSAL_UNCHECKED
 from ledger.audit.engine import audit
+from ledger.audit.report import (
+    AuditOutcome,
+    AuditStep,
+    BlobKind,
+    StepOutcome,
+)
 from ledger.audit.report_text import readable
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import encode_run
@@ -63,10 +72,10 @@ def test_a_changed_blob_of_any_kind_fails_step_5_and_is_named(honest: Run, kind:
         others = (data[:-1], data + b"\0", b"", bytes(len(data)))
         for wrong in (flipped, *others)[: 5 if number < 2 else 1]:
             report = with_blob(honest, digest, wrong)
-            assert failing(report) == {Step.BLOBS}, readable(report)
-            contradiction = report.step(Step.BLOBS).contradiction
+            assert failing(report) == {AuditStep.BLOBS}, readable(report)
+            contradiction = report.step(AuditStep.BLOBS).contradiction
             assert contradiction is not None
-            assert contradiction.fact is Fact.BLOB
+            assert contradiction.fact == BLOB_DAMAGED
             assert digest.hex() in contradiction.sentence
 
 
@@ -91,7 +100,7 @@ def test_a_deleted_blob_of_any_kind_makes_the_audit_incomplete_and_is_named(
     for digest in kinds(honest)[kind][-MOST_TRIED:]:
         report = with_blob(honest, digest, None)
         assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-        missing = [m for m in report.step(Step.BLOBS).missing if m.need is Need.BLOB]
+        missing = [m for m in report.step(AuditStep.BLOBS).missing if m.need == BLOB_MISSING]
         assert [m.detail for m in missing] == [f"0x{digest.hex()}"]
         assert "is missing" in missing[0].sentence
         assert readable(report)[-1].startswith("INCOMPLETE")
@@ -118,7 +127,7 @@ def test_a_store_that_does_not_answer_contradicts_nothing(honest: Run, kind: str
     digest = kinds(honest)[kind][0]
     report = audit(honest.ledger, FailingStore(honest.blobs, {digest}))
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-    [missing] = [m for m in report.step(Step.BLOBS).missing if m.need is Need.BLOB_UNREADABLE]
+    [missing] = [m for m in report.step(AuditStep.BLOBS).missing if m.need == BLOB_UNREADABLE]
     assert missing.sentence.endswith(
         f"cannot be had: 0x{digest.hex()} (the store says: (503) try later?)"
     )
@@ -150,7 +159,7 @@ def test_a_payload_recorded_as_missing_that_is_there_is_a_remark(tmp_path: Path)
         unlisted = audit(run.ledger, ChangedBlobs(run.blobs, {}), strict=True)
     assert before.outcome is AuditOutcome.PASSED, readable(before)
     assert [report.outcome for report in reports] == [AuditOutcome.PASSED, AuditOutcome.INCOMPLETE]
-    [remark] = [f for f in reports[0].findings if f.kind is FindingKind.PAYLOAD_APPEARED]
+    [remark] = [f for f in reports[0].findings if f.kind == PAYLOAD_APPEARED]
     assert (remark.round, remark.clients, remark.proven) == (1, (gone,), False)
     assert remark.evidence == (f"0x{late.hex()}",)
     assert reports[0].as_dict()["remarks"] == 1
@@ -168,8 +177,8 @@ def test_a_missing_payload_leaves_only_its_own_steps_open(honest: Run) -> None:
     event = honest.outcome(4)
     client = event.accepted[0]
     report = with_blob(honest, payload_of(honest, 4, client), None)
-    assert lacking(report) == {Step.BLOBS, Step.DISTANCES, Step.MODEL}
-    for step in (Step.BLOBS, Step.DISTANCES, Step.MODEL):
+    assert lacking(report) == {AuditStep.BLOBS, AuditStep.DISTANCES, AuditStep.MODEL}
+    for step in (AuditStep.BLOBS, AuditStep.DISTANCES, AuditStep.MODEL):
         assert any(missing.clients == (client,) for missing in report.step(step).missing)
 
 
@@ -180,10 +189,10 @@ def test_a_false_distance_is_named_though_another_payload_is_missing(tmp_path: P
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
         gone = {payload_of(run, 1, missing): None}
         report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
-    contradiction = report.step(Step.DISTANCES).contradiction
+    contradiction = report.step(AuditStep.DISTANCES).contradiction
     assert contradiction is not None, readable(report)
     assert contradiction.clients[0] == liar
-    assert report.step(Step.DISTANCES).missing
+    assert report.step(AuditStep.DISTANCES).missing
 
 
 def test_without_a_member_s_payload_its_distances_are_not_named_false(tmp_path: Path) -> None:
@@ -193,7 +202,7 @@ def test_without_a_member_s_payload_its_distances_are_not_named_false(tmp_path: 
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
         gone = {payload_of(run, 1, liar): None}
         report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
-    assert lacking(report) == {Step.BLOBS, Step.DISTANCES}, readable(report)
+    assert lacking(report) == {AuditStep.BLOBS, AuditStep.DISTANCES}, readable(report)
 
 
 def test_no_direction_can_be_recomputed_while_a_payload_is_missing(tmp_path: Path) -> None:
@@ -204,7 +213,9 @@ def test_no_direction_can_be_recomputed_while_a_payload_is_missing(tmp_path: Pat
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
         gone = {payload_of(run, 1, run.outcome().accepted[-1]): None}
         report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
-    assert lacking(report) == {Step.BLOBS, Step.DISTANCES, Step.MODEL}, readable(report)
+    assert lacking(report) == {AuditStep.BLOBS, AuditStep.DISTANCES, AuditStep.MODEL}, readable(
+        report
+    )
 
 
 def test_a_refusal_that_needs_a_missing_payload_cannot_be_judged(tmp_path: Path) -> None:
@@ -215,36 +226,41 @@ def test_a_refusal_that_needs_a_missing_payload_cannot_be_judged(tmp_path: Path)
         gone = {payload_of(run, 1, missing): None}
         report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-    needs = {(m.need, m.clients) for m in report.step(Step.DISTANCES).missing}
-    assert needs == {(Need.UPDATES, (missing,)), (Need.REFUSAL, (liar,))}
-    [finding] = [f for f in report.findings if f.kind is FindingKind.FALSE_SCORES]
+    needs = {(m.need, m.clients) for m in report.step(AuditStep.DISTANCES).missing}
+    assert needs == {(UPDATES_MISSING, (missing,)), (REFUSAL_UNCHECKED, (liar,))}
+    [finding] = [f for f in report.findings if f.kind == FALSE_SCORES]
     assert not finding.proven
 
 
 def test_a_missing_vector_leaves_what_follows_from_it_open(honest: Run) -> None:
     vector = kinds(honest)[BlobKind.VECTOR][0]
     report = with_blob(honest, vector, None)
-    assert lacking(report) == {Step.BLOBS, Step.DISTANCES, Step.MEANS, Step.RANKING}
+    assert lacking(report) == {
+        AuditStep.BLOBS,
+        AuditStep.DISTANCES,
+        AuditStep.MEANS,
+        AuditStep.RANKING,
+    }
 
 
 def test_a_missing_refused_vector_leaves_only_its_refusal_open(honest: Run) -> None:
     alone, *pair = refused_vectors(honest)
     report = with_blob(honest, alone, None)
-    assert lacking(report) == {Step.BLOBS, Step.DISTANCES}, readable(report)
+    assert lacking(report) == {AuditStep.BLOBS, AuditStep.DISTANCES}, readable(report)
     for digest in pair:  # two signatures prove what the two vectors need not
-        assert lacking(with_blob(honest, digest, None)) == {Step.BLOBS}
+        assert lacking(with_blob(honest, digest, None)) == {AuditStep.BLOBS}
 
 
 def test_a_missing_malformed_payload_leaves_only_its_dropout_open(honest: Run) -> None:
     [payload] = kinds(honest)["malformed payload"]
     report = with_blob(honest, payload, None)
-    assert lacking(report) == {Step.BLOBS, Step.COMPLETENESS}, readable(report)
-    [missing] = report.step(Step.COMPLETENESS).missing
-    assert missing.need is Need.UPDATES
+    assert lacking(report) == {AuditStep.BLOBS, AuditStep.COMPLETENESS}, readable(report)
+    [missing] = report.step(AuditStep.COMPLETENESS).missing
+    assert missing.need == UPDATES_MISSING
 
 
 def test_a_missing_model_is_recomputed_where_its_parts_are_there(honest: Run) -> None:
-    assert lacking(with_blob(honest, kinds(honest)[BlobKind.MODEL][1], None)) == {Step.BLOBS}
+    assert lacking(with_blob(honest, kinds(honest)[BlobKind.MODEL][1], None)) == {AuditStep.BLOBS}
 
 
 def test_without_any_blob_the_chain_alone_still_holds(honest: Run) -> None:
@@ -275,8 +291,8 @@ def test_a_later_model_of_another_size_is_named(tmp_path: Path) -> None:
     with run.chain:
         run.play(Deviation(judgement=short))
         report = audit(run.ledger, run.blobs)
-    assert failing(report) == {Step.MODEL}, readable(report)
-    assert report.step(Step.MODEL).contradictions == 2
+    assert failing(report) == {AuditStep.MODEL}, readable(report)
+    assert report.step(AuditStep.MODEL).contradictions == 2
 
 
 def refused_vectors(run: Run) -> list[Digest]:

@@ -12,9 +12,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from eth_abi.abi import decode, encode
 
-from ledger.audit.codes import AuditOutcome, BlobKind, FindingKind, Need, Step, StepOutcome
+from ledger.audit.checks.blob_commitments import BLOB_MISSING
+from ledger.audit.checks.certificates import BAN, CALL_DATA_UNAVAILABLE
+from ledger.audit.checks.common import CHAIN_UNAVAILABLE
+from ledger.audit.checks.completeness import DROPOUT
+from ledger.audit.checks.head_chain import HEAD_BLOCK_UNAVAILABLE, KEPT_HEAD_UNCHECKED
 from ledger.audit.engine import audit
-from ledger.audit.report import MAX_FINDINGS, MAX_NAMED, Finding, MissingInput
+from ledger.audit.report import (
+    MAX_FINDINGS,
+    MAX_NAMED,
+    AuditOutcome,
+    AuditStep,
+    BlobKind,
+    Finding,
+    MissingInput,
+    StepOutcome,
+)
 from ledger.audit.report_text import readable
 from ledger.audit.result_log import AuditLog
 from ledger.chain.contract import abi
@@ -46,11 +59,15 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block, Log, Transaction
     from tests.audit.runs import Run
 
-DEPLOYMENT, HEAD, CERTIFICATES = {Step.DEPLOYMENT}, {Step.HEAD}, {Step.CERTIFICATES}
-SAMPLING, RANKING, COMPLETENESS = {Step.SAMPLING}, {Step.RANKING}, {Step.COMPLETENESS}
-ANY = set(Step)
+DEPLOYMENT, HEAD, CERTIFICATES = {AuditStep.DEPLOYMENT}, {AuditStep.HEAD}, {AuditStep.CERTIFICATES}
+SAMPLING, RANKING, COMPLETENESS = (
+    {AuditStep.SAMPLING},
+    {AuditStep.RANKING},
+    {AuditStep.COMPLETENESS},
+)
+ANY = set(AuditStep)
 
-EVENT_FIELDS: dict[tuple[str, str], set[Step]] = {
+EVENT_FIELDS: dict[tuple[str, str], set[AuditStep]] = {
     ("LedgerDeployed", "salt"): DEPLOYMENT,
     ("ClientsRegistered", "first"): DEPLOYMENT,
     ("ClientsRegistered", "words"): DEPLOYMENT,
@@ -81,7 +98,7 @@ EVENT_FIELDS: dict[tuple[str, str], set[Step]] = {
     ("ClientBanned", "head"): HEAD,
 }
 SIGNED = {"UpdatesCommitted", "RoundDecided", "ClientBanned"}
-CALL_ARGUMENTS: dict[tuple[str, int], set[Step]] = {
+CALL_ARGUMENTS: dict[tuple[str, int], set[AuditStep]] = {
     ("register_clients", 0): DEPLOYMENT,
     ("register_clients", 1): DEPLOYMENT,
     ("commit_updates", 0): COMPLETENESS,
@@ -109,11 +126,11 @@ CALL_ARGUMENTS: dict[tuple[str, int], set[Step]] = {
 }
 
 
-def failing(report: AuditReport) -> set[Step]:
+def failing(report: AuditReport) -> set[AuditStep]:
     return {step.number for step in report.steps if step.outcome is StepOutcome.FAILED}
 
 
-def require_failure(report: AuditReport, steps: set[Step]) -> None:
+def require_failure(report: AuditReport, steps: set[AuditStep]) -> None:
     """The audit fails, and in one of these steps; each failure says what contradicts what."""
     assert report.outcome is AuditOutcome.FAILED, readable(report)
     assert failing(report) & steps, readable(report)
@@ -129,9 +146,9 @@ def require_failure(report: AuditReport, steps: set[Step]) -> None:
 def require_open(report: AuditReport) -> None:
     """Nothing contradicts, but signatures cannot be checked."""
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-    step = report.step(Step.CERTIFICATES)
+    step = report.step(AuditStep.CERTIFICATES)
     assert step.outcome is StepOutcome.NOT_CHECKABLE, readable(report)
-    assert {missing.need for missing in step.missing} == {Need.CALL_DATA}
+    assert {missing.need for missing in step.missing} == {CALL_DATA_UNAVAILABLE}
 
 
 def logs_of(run: Run) -> list[Log]:
@@ -227,7 +244,9 @@ def test_a_log_with_other_bytes_of_the_same_meaning_is_not_the_contract_s(honest
         ("block_hash", HEAD),
     ],
 )
-def test_a_log_that_claims_another_place_is_found(honest: Run, name: str, steps: set[Step]) -> None:
+def test_a_log_that_claims_another_place_is_found(
+    honest: Run, name: str, steps: set[AuditStep]
+) -> None:
     for log in logs_of(honest):
         value: Any = getattr(log, name)
         wrong: Any = {
@@ -356,7 +375,7 @@ def test_transactions_that_were_not_sent_to_the_ledger_leave_signatures_open(hon
     require_open(report)
     assert report.rounds == 5
     assert {step.number for step in report.steps if step.outcome is not StepOutcome.PASSED} == {3}
-    bans = [found for found in report.findings if found.kind is FindingKind.BAN]
+    bans = [found for found in report.findings if found.kind == BAN]
     assert [found.proven for found in bans] == [False, False]
 
 
@@ -462,8 +481,8 @@ def test_a_node_that_goes_away_is_no_contradiction(honest: Run) -> None:
         assert all(step.missing for step in report.steps)
         assert "the chain cannot be read any further: the node went away" in str(readable(report))
     assert [report.rounds for report in reports][-3:] == [1, 2, 4]
-    needs = {missing.need for missing in reports[-1].step(Step.HEAD).missing}
-    assert needs == {Need.CHAIN, Need.KEPT_HEAD, Need.HEAD_BLOCK}
+    needs = {missing.need for missing in reports[-1].step(AuditStep.HEAD).missing}
+    assert needs == {CHAIN_UNAVAILABLE, KEPT_HEAD_UNCHECKED, HEAD_BLOCK_UNAVAILABLE}
 
 
 @pytest.mark.parametrize(("event", "name"), EVENT_FIELDS)
@@ -602,20 +621,20 @@ def test_a_report_names_only_so_much_and_counts_the_rest(honest: Run) -> None:
     log = AuditLog()
 
     def missing(number: int) -> MissingInput:
-        return MissingInput(Need.BLOB, number, (), BlobKind.PAYLOAD, "0x00")
+        return MissingInput(BLOB_MISSING, number, (), BlobKind.PAYLOAD, "0x00")
 
-    log.take(Step.BLOBS, missing(0))
+    log.take(AuditStep.BLOBS, missing(0))
     for number in range(MAX_FINDINGS + 1):
-        log.take(Step.BLOBS, missing(number))
+        log.take(AuditStep.BLOBS, missing(number))
         clients = tuple(map(ClientId, range(30)))
         log.take(
-            Step.COMPLETENESS,
-            Finding(FindingKind.DROPOUT, number, clients, (), proven=True),
+            AuditStep.COMPLETENESS,
+            Finding(DROPOUT, number, clients, (), proven=True),
         )
     step = log.steps()[4]
     assert (len(step.missing), step.missing_count) == (MAX_NAMED, MAX_FINDINGS + 1)
     assert len(log.findings) == MAX_FINDINGS
-    assert log.finding_counts[FindingKind.DROPOUT] == MAX_FINDINGS + 1
+    assert log.finding_counts[DROPOUT.code] == MAX_FINDINGS + 1
     report = audit(honest.ledger, honest.blobs)
     report = replace(
         report,

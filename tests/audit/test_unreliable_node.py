@@ -13,8 +13,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from ledger.audit.audit_options import AuditOptions, AuditProgress
-from ledger.audit.codes import AuditOutcome, FindingKind, Need, Step, StepOutcome
+from ledger.audit.checks.certificates import BAN
+from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL, REORGANISED
+from ledger.audit.checks.completeness import ABANDONED_ROUND
+from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -101,7 +105,7 @@ def test_each_branch_has_nothing_against_it(branches: Branches) -> None:
     report = branches.audited(replace(branches.node(), branch=1))
     needs = {missing.need for step in report.steps for missing in step.missing}
     # The head that was kept is the other branch's, and either may be taken back yet.
-    assert (report.outcome, needs, report.rounds) == (AuditOutcome.INCOMPLETE, {Need.FINALITY}, 3)
+    assert (report.outcome, needs, report.rounds) == (AuditOutcome.INCOMPLETE, {NOT_FINAL}, 3)
 
 
 @hypothesis_settings(max_examples=40)
@@ -196,7 +200,9 @@ def test_a_log_that_a_node_leaves_out_contradicts_nothing_and_is_named(
             if hidden.block_number > final:
                 continue
             for step in report.steps:
-                assert Need.LOGS in {missing.need for missing in step.missing}, readable(report)
+                assert LOGS_INCOMPLETE in {missing.need for missing in step.missing}, readable(
+                    report
+                )
             assert "http://unreliable" in str(readable(report))
 
 
@@ -292,7 +298,7 @@ def test_what_contradicts_only_after_the_final_block_is_left_open(branches: Bran
     report = branches.audited(replace(branches.node(), lie=wrong))
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     needs = {missing.need for step in report.steps for missing in step.missing}
-    assert needs == {Need.FINALITY}
+    assert needs == {NOT_FINAL}
     settled = branches.audited(replace(branches.node(), lie=wrong, final=head))
     assert settled.outcome is AuditOutcome.FAILED, readable(settled)
 
@@ -300,10 +306,10 @@ def test_what_contradicts_only_after_the_final_block_is_left_open(branches: Bran
 def test_findings_after_the_final_block_prove_nothing_yet(branches: Branches) -> None:
     report = branches.audited(replace(branches.node(), branch=1))
     proven = {(finding.round, finding.kind) for finding in report.findings if finding.proven}
-    assert (1, FindingKind.FALSE_SCORES) in proven
-    assert {kind for at, kind in proven if at == 2} == {FindingKind.BAN}, "in the final block"
+    assert (1, FALSE_SCORES) in proven
+    assert {kind for at, kind in proven if at == 2} == {BAN}, "in the final block"
     later = {finding.kind for finding in report.findings if finding.round == 3}
-    assert {FindingKind.BAN, FindingKind.ABANDONED_ROUND} <= later
+    assert {BAN, ABANDONED_ROUND} <= later
     assert not {kind for at, kind in proven if at == 3}
 
 
@@ -335,7 +341,7 @@ def test_a_chain_that_is_reorganised_during_the_audit_is_named(branches: Branche
 
     report = audit(ledger, branches.one.blobs, AuditOptions(progress=move))
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-    assert all(Need.REORGANISED in {m.need for m in step.missing} for step in report.steps)
+    assert all(REORGANISED in {m.need for m in step.missing} for step in report.steps)
     assert "the node's chain was reorganised during the audit" in str(readable(report))
 
 
@@ -376,5 +382,5 @@ def test_transactions_that_the_node_has_dropped_leave_only_signatures_open(
 ) -> None:
     report = branches.audited(branches.node(lost=1.0))
     open_steps = {s.number for s in report.steps if s.outcome is StepOutcome.NOT_CHECKABLE}
-    assert (report.outcome, open_steps) == (AuditOutcome.INCOMPLETE, {Step.CERTIFICATES})
+    assert (report.outcome, open_steps) == (AuditOutcome.INCOMPLETE, {AuditStep.CERTIFICATES})
     assert "the node has no transaction of this hash" in str(readable(report))

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from ledger.audit import worker_pool
 from ledger.audit.audit_options import AuditOptions, AuditWorkers
-from ledger.audit.codes import AuditOutcome, BlobKind, FindingKind, Step
+from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.io.processes import WorkerEndedError
 from ledger.protocol.ledger_state import RoundDecided
@@ -94,13 +95,13 @@ def text_of(report: AuditReport) -> str:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each round be a batch of its own, and workers be this process."""
     monkeypatch.setattr(worker_pool, "worker_pool", pool_here)
-    monkeypatch.setattr(worker_pool, "ROUNDS_AT_ONCE", 1)
+    monkeypatch.setattr(worker_pool, "ROUNDS_PER_BATCH", 1)
 
 
 def test_real_processes_come_to_the_report_of_one_process(
     honest: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_pool, "ROUNDS_AT_ONCE", 1)
+    monkeypatch.setattr(worker_pool, "ROUNDS_PER_BATCH", 1)
     blobs = published(honest, tmp_path / "blobs")
     workers = AuditWorkers(2, partial(FolderBlobs, tmp_path / "blobs"), start_after_bytes=0)
     one = audit(honest.ledger, blobs)
@@ -140,7 +141,7 @@ def test_workers_get_more_rounds_while_they_check_and_not_all_of_them(
         yield PoolHere(under_way)
 
     monkeypatch.setattr(worker_pool, "worker_pool", counted)
-    monkeypatch.setattr(worker_pool, "WAITING", 1)
+    monkeypatch.setattr(worker_pool, "MAX_WAITING_BATCHES", 1)
     audit(
         honest.ledger, honest.blobs, AuditOptions(workers=AuditWorkers(2, lambda: honest.blobs, 0))
     )
@@ -148,7 +149,7 @@ def test_workers_get_more_rounds_while_they_check_and_not_all_of_them(
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("begin_after", [0, 1, 3_000_001, 6_000_001, 10**9])
+@pytest.mark.parametrize("start_after_bytes", [0, 1, 3_000_001, 6_000_001, 10**9])
 def test_the_report_does_not_depend_on_when_processes_begin(
     honest: Run, start_after_bytes: int
 ) -> None:
@@ -182,8 +183,8 @@ def test_the_report_is_the_same_whatever_blobs_are_gone_or_changed(
 def test_a_model_that_only_the_rounds_before_lead_to_is_followed(honest: Run) -> None:
     models = kinds(honest)[BlobKind.MODEL]
     report = in_two_ways(honest, ChangedBlobs(honest.blobs, dict.fromkeys(models)))[1]
-    assert report.step(Step.MODEL).outcome == "passed", readable(report)
-    assert report.step(Step.BLOBS).missing_count == len(models)
+    assert report.step(AuditStep.MODEL).outcome == "passed", readable(report)
+    assert report.step(AuditStep.BLOBS).missing_count == len(models)
 
 
 @pytest.mark.usefixtures("here")
@@ -201,4 +202,4 @@ def test_a_payload_that_is_there_after_all_is_found_by_several_too(honest: Run) 
     finally:
         honest.blobs.remove(appeared)
     assert text_of(one) == text_of(several)
-    assert one.finding_counts[FindingKind.PAYLOAD_APPEARED] == 1
+    assert one.finding_counts[PAYLOAD_APPEARED.code] == 1

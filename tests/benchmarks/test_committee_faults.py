@@ -17,7 +17,8 @@ from benchmarks.committee_faults import (
     table,
 )
 from clients.adversaries.faults import MemberFault
-from ledger.audit.codes import AuditOutcome, FindingKind
+from ledger.audit.checks.distances import FALSE_SCORES
+from ledger.audit.report import AuditOutcome
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.faults import times
 
@@ -87,7 +88,7 @@ def test_checked_scores_keep_favours_out_and_an_abandoned_round_changes_nothing(
     one = trials.outcome(rules, Misdeed(FAVOURING, 1))
     assert (one.counted, one.refused, one.report.outcome) == (4, 1, AuditOutcome.PASSED)
     assert one.named() == one.faulty
-    assert one.kinds() == [FindingKind.FALSE_SCORES]
+    assert one.kinds() == [FALSE_SCORES.code]
     three = trials.outcome(rules, Misdeed(COLLUDING, MAJORITY))
     assert not three.row.decided
     assert three.model.tobytes() == three.first.tobytes()

@@ -9,8 +9,8 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules import registry

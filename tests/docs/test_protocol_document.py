@@ -17,7 +17,7 @@ from eth_abi.abi import encode as abi_encode
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey, Signature
 
-from ledger.audit.checks.belonging import step_of_field
+from ledger.audit.checks.all_checks import step_of_field
 from ledger.protocol import canonical, consensus, ledger_state, parameters, sampling, signing
 from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope

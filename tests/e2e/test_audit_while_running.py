@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest

@@ -21,8 +21,8 @@ import pytest
 from cli.demo.runs import DemoStep, SeedResults, cells_of, steps_of
 from cli.demo.service import MOST_PORTS, free_port
 from cli.demo.tables import show_table
-from ledger.audit.codes import AuditOutcome as Verdict
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome as Verdict
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules import registry

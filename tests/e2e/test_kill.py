@@ -11,8 +11,8 @@ import pytest
 from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.codes import AuditOutcome, FindingKind
+from ledger.audit.checks.certificates import BAN, EQUIVOCATION, WRONG_PROPOSAL
+from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
 from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
+from ledger.audit.report import AuditOutcome
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from tests.federation.cells import BANS, Fault
 from tests.federation.effects import NAMED_BY
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
 
 ACCUSATIONS = frozenset(
     {
-        FindingKind.FALSE_SCORES,
-        FindingKind.TWO_VECTORS,
-        FindingKind.WRONG_PROPOSAL,
-        FindingKind.EQUIVOCATION,
-        FindingKind.BAN,
+        FALSE_SCORES,
+        TWO_VECTORS,
+        WRONG_PROPOSAL,
+        EQUIVOCATION,
+        BAN,
     }
 )
 """What only the faulty are to be named for; silence and absence befall the disturbed, too."""

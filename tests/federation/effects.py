@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import FindingKind
+from ledger.audit.checks.certificates import BAN, EQUIVOCATION, WRONG_PROPOSAL
+from ledger.audit.checks.completeness import DROPOUT
+from ledger.audit.checks.distances import FALSE_SCORES
 from tests.federation.cells import Fault
 
 if TYPE_CHECKING:
@@ -12,14 +14,14 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 NAMED_BY = {
-    Fault.FALSE_SCORES: frozenset({FindingKind.FALSE_SCORES}),
-    Fault.WRONG_PROPOSAL: frozenset({FindingKind.WRONG_PROPOSAL}),
-    Fault.EQUIVOCATING: frozenset({FindingKind.EQUIVOCATION, FindingKind.BAN}),
-    Fault.NOT_FINITE: frozenset({FindingKind.DROPOUT}),
-    Fault.TRUNCATED: frozenset({FindingKind.DROPOUT}),
-    Fault.COPIED: frozenset({FindingKind.DROPOUT}),
-    Fault.LATE: frozenset({FindingKind.DROPOUT}),
-    Fault.SELF_BAN: frozenset({FindingKind.BAN}),
+    Fault.FALSE_SCORES: frozenset({FALSE_SCORES}),
+    Fault.WRONG_PROPOSAL: frozenset({WRONG_PROPOSAL}),
+    Fault.EQUIVOCATING: frozenset({EQUIVOCATION, BAN}),
+    Fault.NOT_FINITE: frozenset({DROPOUT}),
+    Fault.TRUNCATED: frozenset({DROPOUT}),
+    Fault.COPIED: frozenset({DROPOUT}),
+    Fault.LATE: frozenset({DROPOUT}),
+    Fault.SELF_BAN: frozenset({BAN}),
 }
 """What an audit says of a liar whose lie had an effect."""
 

@@ -21,8 +21,8 @@ from clients.testnet.chain_node import ANVIL_TEST_KEY
 from clients.testnet.kinds import ChainKind, StoreKind
 from clients.testnet.local_network import LocalNetwork
 from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.abi import refusal
 from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, decode_call, encode_call
 from ledger.chain.contract.deployment import connect

@@ -20,7 +20,7 @@ from clients.experiments.execution.saved_files import (
     saved_file_differences,
 )
 from clients.experiments.rows import encode_row
-from ledger.audit.codes import AuditOutcome
+from ledger.audit.report import AuditOutcome
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ from ledger.audit.bundles.bundle_manifest import manifest_bytes
 from ledger.audit.bundles.bundle_verification import verify_bundle
 from ledger.audit.bundles.container import write_container
 from ledger.audit.bundles.noting import RecordingBlobs
-from ledger.audit.codes import Need
+from ledger.audit.checks.blob_commitments import BLOB_MISSING, BLOB_UNREADABLE
+from ledger.audit.checks.distances import DISPLACEMENT_UNKNOWN
+from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
 from ledger.audit.proofs.proof_maker import make_basis, path_between
 from ledger.audit.proofs.trust import read_trusted_contract
 from ledger.chain.contract.event_logs import decode_log
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from ledger.protocol.ledger_state import Event
     from ledger.storage.blobs import BlobReader
 
-_LACKING = {Need.BLOB, Need.BLOB_UNREADABLE, Need.MODEL_BEFORE, Need.TRAVEL}
+_LACKING = {BLOB_MISSING, BLOB_UNREADABLE, MODEL_BEFORE_UNKNOWN, DISPLACEMENT_UNKNOWN}
 """What is said to be missing where a blob is not to be had that the round's truth rests on."""
 _OF_A_ROUND = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 

@@ -16,10 +16,8 @@ from ledger.audit.bundles.bundle import rounds_of_models
 from ledger.audit.bundles.chain import BundleChain
 from ledger.audit.bundles.container import BundleFile
 from ledger.audit.bundles.noting import RecordingBlobs
-from ledger.audit.checks.order import run_checks
-from ledger.audit.codes import AuditCount, AuditOutcome, StepOutcome
-from ledger.audit.evidence.reader import RoundReader
-from ledger.audit.observations import RunStart
+from ledger.audit.checks.all_checks import run_checks
+from ledger.audit.observations import ReplayedRound, RunStart
 from ledger.audit.proofs.codes import Caveat, StepName
 from ledger.audit.proofs.comparisons import (
     VerificationStep,
@@ -33,11 +31,10 @@ from ledger.audit.proofs.ground import final_trust, verify_basis
 from ledger.audit.proofs.sentences import CAVEATS
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, log_location
 from ledger.audit.replay.replay import Replay
-from ledger.audit.replay.round import ReplayedRound
 from ledger.audit.replay.transactions import ReadingEndedError
+from ledger.audit.report import AuditOutcome, StepOutcome
 from ledger.audit.result_log import AuditLog
-from ledger.audit.round_checker import RoundChecker
-from ledger.audit.round_tasks import RoundTask
+from ledger.audit.round_checker import RoundChecker, RoundReader, RoundTask
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import aggregation_result
@@ -203,10 +200,10 @@ class _RoundAudit:
                 continue
             task = replace(seen, origin=self._origin())
             checked = self._checker.check(task)
-            for step, said in checked.said:
+            for step, said in checked.results:
                 self.log.take(step, said, is_final=self._is_final)
-            self.log.counts[AuditCount.BLOBS] += checked.blobs_read
-            self.log.counts[AuditCount.BYTES] += checked.bytes_read
+            self.log.counts["blobs"] += checked.blobs_read
+            self.log.counts["bytes"] += checked.bytes_read
 
     def _origin(self) -> Digest | None:
         """Return the digest of the model that the travel of the round's distances begins with."""

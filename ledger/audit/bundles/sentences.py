@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.audit.codes import AuditOutcome
+from ledger.audit.report import AuditOutcome
 
 _OUTCOMES: dict[AuditOutcome, str] = {
     AuditOutcome.PASSED: "PASSED: round {} was checked whole, and is true",

@@ -1,5 +1,5 @@
-"""The ten steps of an audit: each has a number, a title and `check`, which says what it finds.
+"""The ten checks of an audit, one file each: codes, sentences, and the function that judges.
 
-A step reads observations and yields contradictions, what it could not check, findings and counts;
-it writes nowhere. `order.py` lists the steps, `belonging.py` says what belongs to which.
+A check reads observations and yields contradictions, missing inputs, findings and counts; it writes
+nowhere. `all_checks.py` lists the checks and says which of them fails for what the replay finds.
 """

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.checks.objections import objected
-from ledger.audit.codes import Fact, FindingKind, Need, Step
+from ledger.audit.checks.common import AuditCheck, contradictions_of
 from ledger.audit.evidence.archive import BlobFailure
 from ledger.audit.evidence.round_evidence import named_payloads
+from ledger.audit.formatting import to_hex
 from ledger.audit.observations import DecidedRound, RunStart
-from ledger.audit.report import Contradiction, Finding, MissingInput
-from ledger.audit.sentences import hexed
+from ledger.audit.report import (
+    AuditStep,
+    Contradiction,
+    Fact,
+    Finding,
+    FindingKind,
+    MissingInput,
+    Need,
+)
+from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,56 +30,63 @@ if TYPE_CHECKING:
     from ledger.audit.report import StepResult
     from ledger.protocol.types import ClientId, Digest
 
-NUMBER = Step.BLOBS
-TITLE = "blobs equal to their commitments"
+BLOB_DAMAGED = Fact("blob", "the {subject} is blob {recorded}", "it is not: {true}")
+OPENS_NO_COMMITMENT = Fact(
+    "opens no commitment",
+    "the payload opens its commitment on the chain",
+    "it opens no commitment that its client made in time",
+)
+BLOB_MISSING = Need("blob", "the {subject} {detail} is missing")
+BLOB_UNREADABLE = Need("blob unreadable", "the {subject} cannot be had: {detail}")
+EQUAL_PAYLOADS = FindingKind("equal payloads", "they committed to one and the same payload")
+
+VIOLATIONS = {ViolationCode.OPENS_NO_COMMITMENT: OPENS_NO_COMMITMENT}
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield blobs that are missing or damaged, and payloads that open nothing or are shared.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    match seen:
-        case RunStart():
-            for one in (seen.lost, seen.model.lost if seen.model is not None else None):
-                yield from _lost(one)
-        case DecidedRound():
-            for one in (*seen.found.lost, seen.model.lost):
-                yield from _lost(one)
-            for one in seen.accusations.lost:
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield blobs that are missing or damaged, and payloads that open nothing or are shared."""
+    match observation:
+        case RunStart(lost=lost, model=model):
+            for blob in (lost, model.lost if model is not None else None):
+                yield from _unavailable(blob)
+        case DecidedRound(_, evidence):
+            for blob in (*evidence.lost, observation.model.lost):
+                yield from _unavailable(blob)
+            for blob in observation.accusations.lost:
                 # What nobody has signed may name anything; only what is there can be damaged.
-                if one.loss is BlobFailure.DAMAGED:
-                    yield from _lost(one)
-            yield from objected(NUMBER, seen.found)
-            yield from _shared(seen.found)
+                if blob.loss is BlobFailure.DAMAGED:
+                    yield from _unavailable(blob)
+            yield from contradictions_of(evidence, VIOLATIONS)
+            yield from _shared(evidence)
         case _:
             pass
 
 
-def _lost(one: UnavailableBlob | None) -> Iterator[StepResult]:
-    if one is None:
+def _unavailable(blob: UnavailableBlob | None) -> Iterator[StepResult]:
+    if blob is None:
         return
-    name = hexed(one.digest)
-    if one.is_bad:
-        values = str(one.kind), name, one.detail
-        yield Contradiction(Fact.BLOB, one.round, one.clients, *values)
-    elif one.loss is BlobFailure.MISSING:
-        yield MissingInput(Need.BLOB, one.round, one.clients, one.kind, name)
+    name = to_hex(blob.digest)
+    if blob.is_bad:
+        values = str(blob.kind), name, blob.detail
+        yield Contradiction(BLOB_DAMAGED, blob.round, blob.clients, *values)
+    elif blob.loss is BlobFailure.MISSING:
+        yield MissingInput(BLOB_MISSING, blob.round, blob.clients, blob.kind, name)
     else:
-        detail = f"{name} ({one.detail})"
-        yield MissingInput(Need.BLOB_UNREADABLE, one.round, one.clients, one.kind, detail)
+        detail = f"{name} ({blob.detail})"
+        yield MissingInput(BLOB_UNREADABLE, blob.round, blob.clients, blob.kind, detail)
 
 
-def _shared(found: RoundEvidence) -> Iterator[StepResult]:
+def _shared(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield payloads to which several clients committed."""
-    sharing: dict[Digest, list[ClientId]] = defaultdict(list)
-    named = named_payloads(found.record) if found.record is not None else {}
-    for client, payload in sorted(named.items()):
-        sharing[payload].append(client)
-    for payload, clients in sharing.items():
+    clients_by_payload: dict[Digest, list[ClientId]] = defaultdict(list)
+    payloads = named_payloads(evidence.record) if evidence.record is not None else {}
+    for client, payload in sorted(payloads.items()):
+        clients_by_payload[payload].append(client)
+    for payload, clients in clients_by_payload.items():
         if len(clients) > 1:
-            evidence = (hexed(payload),)
-            at, kind = found.event.round, FindingKind.EQUAL_PAYLOADS
-            yield Finding(kind, at, tuple(clients), evidence, proven=True)
+            digests = (to_hex(payload),)
+            at = evidence.event.round
+            yield Finding(EQUAL_PAYLOADS, at, tuple(clients), digests, proven=True)
+
+
+CHECK = AuditCheck(AuditStep.BLOBS, "blobs equal to their commitments", check)

@@ -1,23 +1,32 @@
 """Step 3: certificates and signatures hold, and speak of the inputs that the chain closed.
 
-The replay recovers every signature. What two signatures prove against their signer is said here.
+The replay recovers every signature. The findings that two signatures prove against their signer
+are made here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.checks.objections import objected
-from ledger.audit.codes import AuditCount, Fact, FindingKind, Step
+from ledger.audit.checks.common import AuditCheck, contradictions_of
 from ledger.audit.evidence.incidents import UNPROVEN
+from ledger.audit.formatting import to_hex
 from ledger.audit.observations import ClosedRound, DecidedRound, ReplayedEvent
-from ledger.audit.report import Contradiction, CountIncrement, Finding, VoteSlot
-from ledger.audit.sentences import hexed
+from ledger.audit.report import (
+    AuditStep,
+    Contradiction,
+    CountIncrement,
+    Fact,
+    Finding,
+    FindingKind,
+    Need,
+    VoteSlot,
+)
 from ledger.chain.contract.calls import ReportCall
 from ledger.protocol.ledger_state import ClientBanned, RoundDecided
 from ledger.protocol.signing import typed_digest
 from ledger.protocol.types import IncidentKind, Vote
+from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,65 +34,92 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
 
-NUMBER = Step.CERTIFICATES
-TITLE = "certificates, signatures and bases"
+TRANSACTION_DIFFERS = Fact(
+    "transaction", "transaction {subject} made an event", "{true}", AuditStep.CERTIFICATES
+)
+INPUTS_OPEN = Fact(
+    "inputs open",
+    "the round was decided in block {recorded}",
+    "its inputs close with block {true}",
+)
+BASE_DIFFERS = Fact(
+    "base",
+    "the base is {recorded}",
+    "the commitments up to the closing block {subject} make it {true}",
+)
+RECORD_OF_ANOTHER = Fact(
+    "record of another",
+    "the record is of this round and base",
+    "it is of another round or base",
+)
+CALL_DATA_UNAVAILABLE = Need(
+    "call data",
+    "what transaction {detail} asked for, and its signatures: its call data are not to be had, or "
+    "not the ledger's",
+    (AuditStep.CERTIFICATES,),
+)
+WRONG_PROPOSAL = FindingKind("wrong proposal", "it signed a wrong request{slot}")
+EQUIVOCATION = FindingKind("equivocation", "it signed two different votes{slot}")
+SILENT_PRIMARY = FindingKind(
+    "silent primary", "as primary it is said to have sent no request{slot}"
+)
+NO_QUORUM = FindingKind("no quorum", "its request is said to have found no quorum{slot}")
+BAN = FindingKind("ban", "it was banned for two different {statements}{slot}")
+VOTES = "votes"
+IGNORED_INCIDENTS = "ignored incidents"
 
-_KINDS = {
-    IncidentKind.SILENT: FindingKind.SILENT_PRIMARY,
-    IncidentKind.NO_QUORUM: FindingKind.NO_QUORUM,
-    IncidentKind.WRONG_PROPOSAL: FindingKind.WRONG_PROPOSAL,
-    IncidentKind.EQUIVOCATION: FindingKind.EQUIVOCATION,
+VIOLATIONS = {ViolationCode.OTHER_ROUND_OR_BASE: RECORD_OF_ANOTHER}
+_INCIDENTS = {
+    IncidentKind.SILENT: SILENT_PRIMARY,
+    IncidentKind.NO_QUORUM: NO_QUORUM,
+    IncidentKind.WRONG_PROPOSAL: WRONG_PROPOSAL,
+    IncidentKind.EQUIVOCATION: EQUIVOCATION,
 }
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield false signatures, wrong bases, and whom signatures or incidents accuse.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    match seen:
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield wrong bases, and the clients whom signatures or incidents accuse."""
+    match observation:
         case ReplayedEvent(event=ClientBanned() as event):
-            yield _ban(seen, event)
-        case ReplayedEvent(event=RoundDecided() as event) if seen.call is not None:
+            yield _ban(observation, event)
+        case ReplayedEvent(event=RoundDecided() as event) if observation.call is not None:
             votes = 2 + sum(signers.bit_count() for signers in event.signers)
-            yield CountIncrement(AuditCount.VOTES, votes)
+            yield CountIncrement(VOTES, votes)
         case ClosedRound():
-            yield from _of_base(seen)
+            yield from _check_base(observation)
         case DecidedRound():
-            yield from objected(NUMBER, seen.found)
-            yield from _accusations(seen)
+            yield from contradictions_of(observation.evidence, VIOLATIONS)
+            yield from _accusations(observation)
         case _:
             pass
 
 
-def _of_base(seen: ClosedRound) -> Iterator[StepResult]:
-    """Yield whether a decision names the base of the closing block, and came no earlier."""
-    event, closing, ended = seen.replayed.decided, seen.closing, seen.block
+def _check_base(closed: ClosedRound) -> Iterator[StepResult]:
+    """Yield whether a decision names another base than the closing block's, or came earlier."""
+    event, closing, ended = closed.replayed.decided, closed.closing, closed.block
     if event is None:
         return
     if ended < closing.block:
-        values = str(ended), str(closing.block)
-        yield Contradiction(Fact.INPUTS_OPEN, event.round, (), "", *values)
+        yield Contradiction(INPUTS_OPEN, event.round, (), "", str(ended), str(closing.block))
     if event.base != closing.base:
-        values = hexed(event.base), hexed(closing.base)
-        yield Contradiction(Fact.BASE, event.round, (), str(closing.block), *values)
+        values = to_hex(event.base), to_hex(closing.base)
+        yield Contradiction(BASE_DIFFERS, event.round, (), str(closing.block), *values)
 
 
-def _ban(seen: ReplayedEvent, event: ClientBanned) -> Finding:
-    """Return who was banned; both signatures were recovered if they could be read."""
-    at, who, transaction = seen.before.round, (event.client,), hexed(seen.transaction)
-    if not isinstance(seen.call, ReportCall):
-        return Finding(FindingKind.BAN, at, who, (transaction,), proven=False)
-    report = seen.call.report
+def _ban(replayed: ReplayedEvent, event: ClientBanned) -> Finding:
+    """Return the ban; both signatures were recovered if they could be read."""
+    before, clients = replayed.before, (event.client,)
+    transaction = to_hex(replayed.transaction)
+    if not isinstance(replayed.call, ReportCall):
+        return Finding(BAN, before.round, clients, (transaction,), proven=False)
+    report = replayed.call.report
     first, second = report.first.statement, report.second.statement
-    signed = (hexed(typed_digest(seen.before.domain, one)) for one in (first, second))
+    signed = (to_hex(typed_digest(before.domain, statement)) for statement in (first, second))
     phase, view = (first.phase, first.view) if isinstance(first, Vote) else (0, 0)
     return Finding(
-        FindingKind.BAN,
-        at,
-        who,
+        BAN,
+        before.round,
+        clients,
         (*signed, transaction),
         proven=True,
         reason=report.kind,
@@ -91,16 +127,19 @@ def _ban(seen: ReplayedEvent, event: ClientBanned) -> Finding:
     )
 
 
-def _accusations(seen: DecidedRound) -> Iterator[StepResult]:
-    """Yield whom the incidents document accuses, and how often it does so in vain."""
-    at, domain = seen.found.event.round, seen.found.inputs.domain
-    for incident in seen.accusations.holding:
+def _accusations(decided: DecidedRound) -> Iterator[StepResult]:
+    """Yield whom the incidents document accuses, and the number of accusations that fail."""
+    at, domain = decided.evidence.event.round, decided.evidence.inputs.domain
+    for incident in decided.accusations.holding:
         yield Finding(
-            _KINDS[incident.kind],
+            _INCIDENTS[incident.kind],
             at,
             (incident.member,),
-            tuple(hexed(typed_digest(domain, signed.vote)) for signed in incident.votes),
+            tuple(to_hex(typed_digest(domain, signed.vote)) for signed in incident.votes),
             proven=incident.kind not in UNPROVEN,
             place=VoteSlot(at, incident.phase, incident.view),
         )
-    yield CountIncrement(AuditCount.IGNORED_INCIDENTS, seen.accusations.ignored)
+    yield CountIncrement(IGNORED_INCIDENTS, decided.accusations.ignored)
+
+
+CHECK = AuditCheck(AuditStep.CERTIFICATES, "certificates, signatures and bases", check)

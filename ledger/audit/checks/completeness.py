@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.checks.objections import objected
-from ledger.audit.codes import AuditCount, Fact, FindingKind, Step
+from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, contradictions_of
+from ledger.audit.formatting import to_hex
 from ledger.audit.observations import (
     AppearedPayload,
     ClosedRound,
     DecidedRound,
+    EndedRound,
+    EventCountMismatch,
     ReplayedEvent,
-    WatchedRound,
 )
-from ledger.audit.report import Contradiction, CountIncrement, Finding
-from ledger.audit.sentences import hexed
+from ledger.audit.report import (
+    AuditStep,
+    Contradiction,
+    CountIncrement,
+    Fact,
+    Finding,
+    FindingKind,
+    MissingInput,
+)
+from ledger.protocol import errors
 from ledger.protocol.ledger_state import UpdatesCommitted
 from ledger.protocol.types import DropoutReason
+from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,103 +37,182 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.types import ClientId
 
-NUMBER = Step.COMPLETENESS
-TITLE = "nothing missing in between"
+EVENT_COUNT = Fact("event count", "transaction {subject} made {recorded} events", "it made {true}")
+ROUND_ORDER = Fact("round order", "round {recorded} is the next that ended", "round {true} is due")
+RECORD_MALFORMED = Fact(
+    "record malformed", "blob {recorded} is the round's record", "it is not: {true}"
+)
+RECORD_CLIENTS = Fact(
+    "record clients",
+    "the record tells of all who were active, and of nobody else",
+    "of these it does not, or they were not active",
+)
+HAS_COMMITTED = Fact(
+    "has committed", "it had not committed", "its commitment is on the chain in time"
+)
+HAS_NOT_COMMITTED = Fact(
+    "has not committed",
+    "its payload is missing or malformed",
+    "it had not even committed in time",
+)
+UPDATE_MALFORMED = Fact(
+    "update malformed", "its update is usable", "its payload is no update of the model"
+)
+UPDATE_USABLE = Fact("update usable", "its payload is malformed", "it is a usable update")
+EMPTY_SEAT = FindingKind("empty seat", "its seat is empty: it was banned before the round")
+SILENT_MEMBER = FindingKind("silent member", "no scores of this member are recorded")
+SCORES_NOT_DUE = FindingKind(
+    "scores not due",
+    "no scores of it are due: its update, all zeros, has no distances that tell anything",
+)
+DROPOUT = FindingKind("dropout", "it was left out: {reason}")
+STRAY_COMMITMENT = FindingKind(
+    "stray commitment", "it committed though it was neither trainer nor member"
+)
+LATE_COMMITMENT = FindingKind(
+    "late commitment", "it committed after the closing block, to no effect"
+)
+ABANDONED_ROUND = FindingKind(
+    "abandoned round", "the round ended at its deadline without a decision; the model stayed"
+)
+PAYLOAD_APPEARED = FindingKind(
+    "payload appeared",
+    "its payload is there, though it is recorded as missing: nobody can know since when",
+    is_remark=True,
+)
+INCIDENTS_MISSING = FindingKind(
+    "incidents missing",
+    "evidence that the round's incidents name is not to be had: whom it accused is not known",
+    is_remark=True,
+)
+COMMITMENTS = "commitments"
+COUNTED_COMMITMENTS = "counted commitments"
+STRAY_COMMITMENTS = "stray commitments"
+LATE_COMMITMENTS = "late commitments"
+ROUNDS_DECIDED = "rounds decided"
+ROUNDS_ABANDONED = "rounds abandoned"
+
+VIOLATIONS = {
+    ViolationCode.NOT_THE_ACTIVE_CLIENTS: RECORD_CLIENTS,
+    ViolationCode.HAS_COMMITTED: HAS_COMMITTED,
+    ViolationCode.HAS_NOT_COMMITTED: HAS_NOT_COMMITTED,
+    ViolationCode.UPDATE_MALFORMED: UPDATE_MALFORMED,
+    ViolationCode.UPDATE_USABLE: UPDATE_USABLE,
+}
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield rounds out of order, what became of every commitment, and who was left out.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    match seen:
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield rounds out of order, the fate of every commitment, and the clients left out."""
+    match observation:
+        case EventCountMismatch(_, at, transaction, made, recorded):
+            names = ", ".join(type(event).__name__ for event in made)
+            values = to_hex(transaction), str(recorded), f"{len(made)}: {names}"
+            yield Contradiction(EVENT_COUNT, at, (), *values)
         case ReplayedEvent(event=UpdatesCommitted() as event):
-            yield CountIncrement(AuditCount.COMMITMENTS, len(event.clients))
-        case WatchedRound():
-            yield from _of_order(seen)
+            yield CountIncrement(COMMITMENTS, len(event.clients))
+        case EndedRound():
+            yield from _check_order(observation)
         case ClosedRound():
-            yield from _of_commitments(seen)
-        case DecidedRound(_, found):
-            yield from _of_record(found)
-            if seen.accusations.lost:
-                lost = tuple(hexed(one.digest) for one in seen.accusations.lost)
-                kind = FindingKind.INCIDENTS_MISSING
-                yield Finding(kind, found.event.round, (), lost, proven=False)
+            yield from _account_for_commitments(observation)
+        case DecidedRound(_, evidence):
+            yield from _check_record(evidence)
+            if observation.accusations.lost:
+                lost = tuple(to_hex(blob.digest) for blob in observation.accusations.lost)
+                yield Finding(INCIDENTS_MISSING, evidence.event.round, (), lost, proven=False)
         case AppearedPayload(_, at, client, payload):
-            kind, evidence = FindingKind.PAYLOAD_APPEARED, (hexed(payload),)
-            yield Finding(kind, at, (client,), evidence, proven=False)
+            yield Finding(PAYLOAD_APPEARED, at, (client,), (to_hex(payload),), proven=False)
         case _:
             pass
 
 
-def _of_order(seen: WatchedRound) -> Iterator[StepResult]:
-    at, ended = seen.replayed.round, seen.replayed
-    if at != seen.due:
-        yield Contradiction(Fact.ROUND_ORDER, at, (), "", str(at), str(seen.due))
+def _check_order(observation: EndedRound) -> Iterator[StepResult]:
+    ended, at = observation.replayed, observation.replayed.round
+    if at != observation.due:
+        yield Contradiction(ROUND_ORDER, at, (), "", str(at), str(observation.due))
     if not ended.known:
         return
     if ended.decided is not None:
-        yield CountIncrement(AuditCount.ROUNDS_DECIDED, 1)
+        yield CountIncrement(ROUNDS_DECIDED, 1)
         return
-    yield CountIncrement(AuditCount.ROUNDS_ABANDONED, 1)
-    evidence = (hexed(ended.transaction),)
-    yield Finding(FindingKind.ABANDONED_ROUND, at, (), evidence, proven=True)
+    yield CountIncrement(ROUNDS_ABANDONED, 1)
+    yield Finding(ABANDONED_ROUND, at, (), (to_hex(ended.transaction),), proven=True)
 
 
-def _of_commitments(seen: ClosedRound) -> Iterator[StepResult]:
-    """Say of every commitment on the chain whether it counted, and name those that did not."""
-    active = set(seen.participants.active)
-    for mined in seen.replayed.commitments:
-        if mined.block > seen.closing.block:
-            count, kind = AuditCount.LATE_COMMITMENTS, FindingKind.LATE_COMMITMENT
+def _account_for_commitments(closed: ClosedRound) -> Iterator[StepResult]:
+    """Yield for every commitment on the chain whether it counted; name those that did not."""
+    active = set(closed.participants.active)
+    for mined in closed.replayed.commitments:
+        if mined.block > closed.closing.block:
+            count, kind = LATE_COMMITMENTS, LATE_COMMITMENT
         elif mined.client not in active:
-            count, kind = AuditCount.STRAY_COMMITMENTS, FindingKind.STRAY_COMMITMENT
+            count, kind = STRAY_COMMITMENTS, STRAY_COMMITMENT
         else:
-            yield CountIncrement(AuditCount.COUNTED_COMMITMENTS, 1)
+            yield CountIncrement(COUNTED_COMMITMENTS, 1)
             continue
         yield CountIncrement(count, 1)
-        evidence = (hexed(mined.commitment),)
-        yield Finding(kind, seen.replayed.round, (mined.client,), evidence, proven=True)
+        evidence = (to_hex(mined.commitment),)
+        yield Finding(kind, closed.replayed.round, (mined.client,), evidence, proven=True)
 
 
-def _of_record(found: RoundEvidence) -> Iterator[StepResult]:
-    at, event = found.event.round, found.event
-    if found.malformed:
-        recorded = hexed(event.record)
-        yield Contradiction(Fact.RECORD_MALFORMED, at, recorded=recorded, true=found.malformed)
-    if found.record is not None:
-        yield from objected(NUMBER, found)
-        yield from _absent(found, found.record)
+def _check_record(evidence: RoundEvidence) -> Iterator[StepResult]:
+    event, record = evidence.event, evidence.record
+    if evidence.malformed:
+        digest = to_hex(event.record)
+        yield Contradiction(RECORD_MALFORMED, event.round, recorded=digest, true=evidence.malformed)
+    if record is not None:
+        for violation in evidence.violations:
+            is_missing = violation.code is ViolationCode.UPDATE_MISSING
+            if is_missing and violation.clients[0] not in record.clients:
+                # Whether the payload of a dropout is malformed is left open.
+                yield MissingInput(UPDATES_MISSING, event.round, violation.clients)
+        yield from contradictions_of(evidence, VIOLATIONS)
+        yield from _absent(evidence, record)
 
 
-def _absent(found: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
-    """Yield who was left out of a round, and who kept silent.
+def _absent(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
+    """Yield the clients that were left out of a round, and the silent members.
 
-    Whether a payload was missing in time nobody can prove, nor that a member sent no scores.
+    Nobody can prove that a payload was missing in time, nor that a member sent no scores.
     """
-    at, participants = found.event.round, found.inputs.participants
+    at, participants = evidence.event.round, evidence.inputs.participants
     for dropout in record.dropouts:
-        evidence = () if dropout.payload is None else (hexed(dropout.payload),)
-        who = (dropout.client,)
+        digests = () if dropout.payload is None else (to_hex(dropout.payload),)
+        clients = (dropout.client,)
         if dropout.client in participants.banned:
-            yield Finding(FindingKind.EMPTY_SEAT, at, who, (), proven=True)
+            yield Finding(EMPTY_SEAT, at, clients, (), proven=True)
             continue
         is_proven = dropout.reason is not DropoutReason.PAYLOAD_MISSING
-        kind = FindingKind.DROPOUT
-        yield Finding(kind, at, who, evidence, is_proven, reason=dropout.reason)
+        yield Finding(DROPOUT, at, clients, digests, is_proven, reason=dropout.reason)
     heard = {signed.scores.member for signed in record.scores}
     heard |= {entry.signed.scores.member for entry in record.refused}
     for member in sorted(set(participants.members).intersection(record.clients) - heard):
-        if _owes_no_scores(found, member):
-            evidence = (hexed(record.payloads()[member]),)
-            yield Finding(FindingKind.SCORES_NOT_DUE, at, (member,), evidence, proven=True)
+        if _owes_no_scores(evidence, member):
+            digests = (to_hex(record.payloads()[member]),)
+            yield Finding(SCORES_NOT_DUE, at, (member,), digests, proven=True)
         else:
-            yield Finding(FindingKind.SILENT_MEMBER, at, (member,), (), proven=False)
+            yield Finding(SILENT_MEMBER, at, (member,), (), proven=False)
 
 
-def _owes_no_scores(found: RoundEvidence, member: ClientId) -> bool:
-    """Say whether a member's update is seen to be one that nobody could score by."""
-    table = found.table
-    return table is not None and member in found.updates and not table.can_score(member)
+def _owes_no_scores(evidence: RoundEvidence, member: ClientId) -> bool:
+    """Say whether a member's update is one that nobody can score by."""
+    table = evidence.table
+    return table is not None and member in evidence.updates and not table.can_score(member)
+
+
+CHECK = AuditCheck(
+    AuditStep.COMPLETENESS,
+    "nothing missing in between",
+    check,
+    refusals=(
+        errors.NoRoundOpenError,
+        errors.NotOpenedError,
+        errors.WrongRoundError,
+        errors.NoCommitmentError,
+        errors.NoCommitmentsError,
+        errors.NothingTakenError,
+        errors.CommitmentsClosedError,
+        errors.RankingTooEarlyError,
+        errors.DeadlineNotReachedError,
+    ),
+    event_fields=frozenset({"round", "client"}),
+)

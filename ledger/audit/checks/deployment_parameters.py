@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.codes import Fact, FindingKind, Step
+from ledger.audit.checks.common import AuditCheck
+from ledger.audit.checks.head_chain import STATE_DIFFERS
+from ledger.audit.formatting import text_of, to_hex
 from ledger.audit.observations import RunStart, StateComparison
-from ledger.audit.report import Contradiction, Finding
-from ledger.audit.sentences import hexed, text_of
-from ledger.protocol.ledger_state import Deployment, LedgerStage
+from ledger.audit.report import AuditStep, Contradiction, Fact, Finding, FindingKind, Need
+from ledger.protocol import errors
+from ledger.protocol.ledger_state import (
+    ClientsRegistered,
+    Deployment,
+    LedgerDeployed,
+    LedgerOpened,
+    LedgerStage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,54 +25,98 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
 
-NUMBER = Step.DEPLOYMENT
-TITLE = "deployment and parameters"
+DEPLOYMENT_UNREADABLE = Fact(
+    "deployment unreadable",
+    "the contract names its parameters",
+    "it does not: {true}",
+    AuditStep.DEPLOYMENT,
+)
+DEPLOYMENT_UNLOGGED = Fact(
+    "deployment unlogged",
+    "clients are registered",
+    "the log begins without LedgerDeployed, which the constructor makes",
+    AuditStep.DEPLOYMENT,
+)
+DEPLOYMENT_IMPOSSIBLE = Fact(
+    "deployment impossible",
+    "the contract has {recorded} clients, trainers and members",
+    "no contract of this code can",
+)
+DEPLOYMENT_DIFFERS = Fact(
+    "deployment", "the contract's {subject} is {recorded}", "the configuration gives {true}"
+)
+CODE_DIFFERS = Fact("code", "the code at {subject} is the contract's", "{true}")
+CONFIGURATION_MALFORMED = Fact(
+    "configuration", "blob {recorded} is a run document", "it is not: {true}"
+)
+FIRST_MODEL_MALFORMED = Fact(
+    "first model", "blob {recorded} is the first model", "it is not: {true}"
+)
+CODE_UNAVAILABLE = Need(
+    "code", "the contract's code cannot be had: {detail}", (AuditStep.DEPLOYMENT,)
+)
+SCORES_UNCHECKED = FindingKind(
+    "scores unchecked",
+    "members of this run do not check scores: a false distance is counted like a true one",
+)
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield how the deployment, its registrations and its code differ from the configuration.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    match seen:
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield how the deployment, its registrations and its code differ from the configuration."""
+    match observation:
         case RunStart():
-            yield from _of_start(seen)
+            yield from _check_start(observation)
         case StateComparison():
-            yield from _of_registry(seen)
+            yield from _check_registry(observation)
         case _:
             pass
 
 
-def _of_start(start: RunStart) -> Iterator[StepResult]:
+def _check_start(start: RunStart) -> Iterator[StepResult]:
     recorded = start.recorded
     if start.malformed:
-        config = hexed(recorded.config)
-        yield Contradiction(Fact.CONFIGURATION, recorded=config, true=start.malformed)
+        config = to_hex(recorded.config)
+        yield Contradiction(CONFIGURATION_MALFORMED, recorded=config, true=start.malformed)
     if not start.is_possible:
         sizes = f"{recorded.clients}, {recorded.trainers} and {recorded.members}"
-        yield Contradiction(Fact.DEPLOYMENT_IMPOSSIBLE, recorded=sizes)
+        yield Contradiction(DEPLOYMENT_IMPOSSIBLE, recorded=sizes)
     for name in (field.name for field in fields(Deployment)):
-        one, other = getattr(recorded, name), getattr(start.deployment, name)
-        if one != other:
-            yield Contradiction(Fact.DEPLOYMENT, None, (), name, text_of(one), text_of(other))
+        deployed, demanded = getattr(recorded, name), getattr(start.deployment, name)
+        if deployed != demanded:
+            values = text_of(deployed), text_of(demanded)
+            yield Contradiction(DEPLOYMENT_DIFFERS, None, (), name, *values)
     if start.code:
-        yield Contradiction(Fact.CODE, subject=start.address, true=start.code)
+        yield Contradiction(CODE_DIFFERS, subject=start.address, true=start.code)
     if start.model is not None and start.model.malformed:
-        model = hexed(start.model.recorded)
-        yield Contradiction(Fact.FIRST_MODEL, recorded=model, true=start.model.malformed)
+        model = to_hex(start.model.recorded)
+        yield Contradiction(FIRST_MODEL_MALFORMED, recorded=model, true=start.model.malformed)
     if start.document is not None and not start.document.parameters.scores_checked:
-        yield Finding(FindingKind.SCORES_UNCHECKED, None, (), (), proven=True)
+        yield Finding(SCORES_UNCHECKED, None, (), (), proven=True)
 
 
-def _of_registry(seen: StateComparison) -> Iterator[StepResult]:
+def _check_registry(comparison: StateComparison) -> Iterator[StepResult]:
     """Yield how the contract's registrations differ from those that were sent to it."""
-    snapshot, state = seen.snapshot, seen.state
+    state = comparison.state
     expected: dict[str, object] = {"registered": len(state.registry)}
-    if state.stage is not LedgerStage.REGISTERING or not seen.believes_registry:
+    if state.stage is not LedgerStage.REGISTERING or not comparison.believes_registry:
         expected["registry_rest"] = state.registry_rest
     for name, true in expected.items():
-        recorded = getattr(snapshot, name)
+        recorded = getattr(comparison.snapshot, name)
         if recorded != true:
-            yield Contradiction(Fact.STATE, None, (), name, text_of(recorded), text_of(true))
+            values = text_of(recorded), text_of(true)
+            yield Contradiction(STATE_DIFFERS, None, (), name, *values)
+
+
+CHECK = AuditCheck(
+    AuditStep.DEPLOYMENT,
+    "deployment and parameters",
+    check,
+    refusals=(
+        errors.NotRegisteringError,
+        errors.RegistryMismatchError,
+        errors.MalformedClientError,
+        errors.ClientsNotAscendingError,
+        errors.RegistryEndError,
+    ),
+    events=(LedgerDeployed, ClientsRegistered, LedgerOpened),
+)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.codes import Fact, Need, Step
+from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck
+from ledger.audit.formatting import to_hex
 from ledger.audit.observations import DecidedRound
-from ledger.audit.report import Contradiction, MissingInput
-from ledger.audit.sentences import hexed
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,32 +18,32 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
 
-NUMBER = Step.MODEL
-TITLE = "the model, bit for bit"
+MODEL_DIFFERS = Fact("model", "the model is {recorded}", "the accepted updates make it {true}")
+MODEL_MALFORMED = Fact("model malformed", "blob {recorded} is a model", "it is not: {true}")
+MODEL_NOT_FINITE = Fact("model not finite", "the model is usable", "it is not finite")
+MODEL_BEFORE_UNKNOWN = Need("model before", "the model before it is not known")
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield a model that is not the one that follows, that is none, or that is not finite.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    if isinstance(seen, DecidedRound):
-        at, step = seen.found.event.round, seen.model
-        yield from _of_next(step, at)
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield a model that does not follow, is malformed, or is not finite."""
+    if isinstance(observation, DecidedRound):
+        at, step = observation.evidence.event.round, observation.model
+        yield from _check_next(step, at)
         if step.malformed:
-            recorded = hexed(step.recorded)
-            yield Contradiction(Fact.MODEL_MALFORMED, at, recorded=recorded, true=step.malformed)
+            recorded = to_hex(step.recorded)
+            yield Contradiction(MODEL_MALFORMED, at, recorded=recorded, true=step.malformed)
 
 
-def _of_next(step: ModelStep, at: int) -> Iterator[StepResult]:
+def _check_next(step: ModelStep, at: int) -> Iterator[StepResult]:
     if not step.is_known_before:
-        yield MissingInput(Need.MODEL_BEFORE, at)
+        yield MissingInput(MODEL_BEFORE_UNKNOWN, at)
     elif step.computed is None or step.digest is None:
-        yield MissingInput(Need.UPDATES, at, step.lacking)
+        yield MissingInput(UPDATES_MISSING, at, step.lacking)
     elif step.digest != step.recorded:
-        values = hexed(step.recorded), hexed(step.digest)
-        yield Contradiction(Fact.MODEL, at, (), "", *values)
+        values = to_hex(step.recorded), to_hex(step.digest)
+        yield Contradiction(MODEL_DIFFERS, at, (), "", *values)
     elif not np.isfinite(step.computed).all():
-        yield Contradiction(Fact.MODEL_NOT_FINITE, at)
+        yield Contradiction(MODEL_NOT_FINITE, at)
+
+
+CHECK = AuditCheck(AuditStep.MODEL, "the model, bit for bit", check)

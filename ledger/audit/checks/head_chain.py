@@ -1,14 +1,13 @@
-"""Step 2: heads and seeds follow from one another, up to where the contract says it stands."""
+"""Step 2: heads and seeds follow from one another, up to the contract's own state."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.codes import Fact, Step
+from ledger.audit.checks.common import AuditCheck
+from ledger.audit.formatting import text_of, to_hex
 from ledger.audit.observations import ChainRollback, KeptHeadPosition, StateComparison
-from ledger.audit.report import Contradiction
-from ledger.audit.sentences import hexed, text_of
+from ledger.audit.report import AuditStep, Contradiction, Fact, Need
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST
@@ -19,35 +18,91 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
 
-NUMBER = Step.HEAD
-TITLE = "head chain and seeds"
+CHAIN_UNREADABLE = Fact("chain unreadable", "the chain can be read", "it cannot: {true}")
+CHAIN_FILE_DAMAGED = Fact(
+    "chain file", "the chain file is what the EVM made of it", "it is not: {true}"
+)
+ROLLED_BACK = Fact(
+    "rolled back",
+    "this home has acknowledged block {subject}, {recorded}",
+    "the chain does not have it, {true}: it was rolled back, by a backup or by damage",
+    is_recorded=False,
+)
+KEPT_HEAD_ABSENT = Fact(
+    "kept head",
+    "the head {recorded} was kept as one of this run",
+    "none of its heads up to block {subject} is that one: it does not reach it, as an older copy "
+    "of the run does not, or it is another run",
+    is_recorded=False,
+)
+EARLIER_BLOCK_DIFFERS = Fact(
+    "earlier block",
+    "the earlier audit ended with block {subject}, {recorded}",
+    "that block is {true} here: another branch, or another chain",
+    is_recorded=False,
+)
+EARLIER_HEAD_DIFFERS = Fact(
+    "earlier head",
+    "the earlier audit ended with block {subject} and the head {recorded}",
+    "the transactions up to there lead to {true}",
+    is_recorded=False,
+)
+STATE_UNREADABLE = Fact(
+    "state unreadable", "the contract says where it stands", "it does not: {true}"
+)
+STATE_DIFFERS = Fact(
+    "state", "the contract's {subject} is {recorded}", "its transactions lead to {true}"
+)
+LOGS_UNREADABLE = Fact("logs unreadable", "blocks {subject} are whole", "they are not: {true}")
+LOG_ORDER = Fact(
+    "log order",
+    "{recorded} follows {subject}",
+    "a chain has its logs in ascending order",
+)
+LOG_ADDRESS = Fact("log address", "a log is of this contract", "it is of {true}")
+BLOCK_UNREADABLE = Fact(
+    "block unreadable", "block {subject} holds an event", "it cannot be read: {true}"
+)
+LOG_BLOCK = Fact("log block", "a log of block {subject} lies in {recorded}", "that block is {true}")
+PARENT_BLOCK = Fact(
+    "parent block",
+    "block {subject} follows {recorded}",
+    "the block before it is {true}",
+)
+CHAIN_FILE_UNCHECKED = Need("chain file", "the chain file could not check itself: {detail}")
+HEAD_NOTE_UNREADABLE = Need(
+    "head note",
+    "the note of the newest acknowledged block cannot be read: {detail}",
+)
+STATE_UNAVAILABLE = Need("state", "the contract's own state cannot be had: {detail}")
+HEAD_BLOCK_UNAVAILABLE = Need(
+    "head block", "whether the chain stayed as it was during the audit: {detail}"
+)
+KEPT_HEAD_UNCHECKED = Need(
+    "kept head",
+    "whether the run passes through {detail}, since it was not read to its end",
+)
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield where the chain, its heads and the contract's state contradict one another.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    match seen:
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield the contradictions among the chain, its heads and the contract's state."""
+    match observation:
         case StateComparison():
-            yield from _of_state(seen)
+            yield from _check_state(observation)
         case ChainRollback(_, newest, number, digest, found):
             true = (
-                f"it ends with block {newest}" if found is None else f"there it is {hexed(found)}"
+                f"it ends with block {newest}" if found is None else f"there it is {to_hex(found)}"
             )
-            values = str(number), hexed(digest), true
-            yield Contradiction(Fact.ROLLED_BACK, None, (), *values)
+            yield Contradiction(ROLLED_BACK, None, (), str(number), to_hex(digest), true)
         case KeptHeadPosition(block, head, None):
-            yield Contradiction(Fact.KEPT_HEAD, None, (), str(block), hexed(head))
+            yield Contradiction(KEPT_HEAD_ABSENT, None, (), str(block), to_hex(head))
         case _:
             pass
 
 
-def _of_state(seen: StateComparison) -> Iterator[StepResult]:
+def _check_state(comparison: StateComparison) -> Iterator[StepResult]:
     """Yield how the contract's own state differs from the one that its transactions lead to."""
-    state = seen.state
+    state = comparison.state
     opened = state.stage is not LedgerStage.REGISTERING
     expected = {
         "head": state.head,
@@ -60,7 +115,14 @@ def _of_state(seen: StateComparison) -> Iterator[StepResult]:
         "opened_block": state.opened_block,
     }
     for name, true in expected.items():
-        recorded = getattr(seen.snapshot, name)
+        recorded = getattr(comparison.snapshot, name)
         if recorded != true:
-            values = text_of(recorded), text_of(true)
-            yield Contradiction(Fact.STATE, None, (), name, *values)
+            yield Contradiction(STATE_DIFFERS, None, (), name, text_of(recorded), text_of(true))
+
+
+CHECK = AuditCheck(
+    AuditStep.HEAD,
+    "head chain and seeds",
+    check,
+    event_fields=frozenset({"head", "next_seed", "seed"}),
+)

@@ -1,13 +1,12 @@
-"""Step 7: what is ranked by follows bit for bit from the counted scores."""
+"""Step 7: the ranked distances follow bit for bit from the counted scores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.codes import Fact, Need, Step
+from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck
 from ledger.audit.observations import DecidedRound
-from ledger.audit.report import Contradiction, MissingInput
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
 from ledger.protocol.encoding import float_from_bits, word_client
 
 if TYPE_CHECKING:
@@ -16,26 +15,25 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
 
-NUMBER = Step.MEANS
-TITLE = "means and medians, bit for bit"
+DISTANCE_DIFFERS = Fact(
+    "distance", "its distance is {recorded}", "the counted scores make it {true}"
+)
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield the ranked distances that the counted scores do not give.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    if not isinstance(seen, DecidedRound) or seen.found.record is None:
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield ranked distances that do not follow from the counted scores."""
+    if not isinstance(observation, DecidedRound) or observation.evidence.record is None:
         return
-    event, ranking = seen.found.event, seen.found.ranking
+    event, ranking = observation.evidence.event, observation.evidence.ranking
     if ranking is None:
-        yield MissingInput(Need.RIGHT_VECTORS, event.round)
+        yield MissingInput(VECTORS_UNUSABLE, event.round)
         return
     true = {word_client(word): word for word in ranking.words}
     for word in event.ranking:
         client = word_client(word)
         if true.get(client, word) != word:
-            values = (repr(float_from_bits(one >> 32)) for one in (word, true[client]))
-            yield Contradiction(Fact.DISTANCE, event.round, (client,), "", *values)
+            values = (repr(float_from_bits(bits >> 32)) for bits in (word, true[client]))
+            yield Contradiction(DISTANCE_DIFFERS, event.round, (client,), "", *values)
+
+
+CHECK = AuditCheck(AuditStep.MEANS, "means and medians, bit for bit", check)

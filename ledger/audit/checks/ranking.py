@@ -1,17 +1,17 @@
-"""Step 8: who is ranked, the threshold, both sets, and the roots and the reveal over them."""
+"""Step 8: the ranked trainers, the threshold, both sets, and the roots and reveal over them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.checks.objections import objected
-from ledger.audit.codes import Fact, Need, Step
-from ledger.audit.observations import DecidedRound, WatchedRound
-from ledger.audit.report import Contradiction, MissingInput
-from ledger.audit.sentences import hexed, text_of
+from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck, contradictions_of
+from ledger.audit.formatting import text_of, to_hex
+from ledger.audit.observations import DecidedRound, EndedRound
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
+from ledger.protocol import errors
 from ledger.protocol.encoding import float_from_bits, word_client
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
+from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,71 +22,115 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.ledger_state import Deployment, RoundDecided
 
-NUMBER = Step.RANKING
-TITLE = "ranking, accepted set and election"
+RANKING_RANGE = Fact(
+    "ranking range",
+    "there is a ranking",
+    "its words, clients or length are out of range, or it is not sorted",
+)
+RANKED_DIFFER = Fact(
+    "ranked",
+    "those are ranked who have a usable update",
+    "of these only one of both is true",
+)
+THRESHOLD_DIFFERS = Fact(
+    "threshold", "the threshold is {recorded}", "the counted scores make it {true}"
+)
+ACCEPTED_SET_DIFFERS = Fact(
+    "accepted set", "the accepted set is {recorded}", "the ranking gives {true}"
+)
+NEXT_COMMITTEE_DIFFERS = Fact(
+    "next committee", "the next committee is {recorded}", "the ranking gives {true}"
+)
+UPDATES_ROOT_DIFFERS = Fact(
+    "updates root", "the updates root is {recorded}", "the record's updates have {true}"
+)
+SCORES_ROOT_DIFFERS = Fact(
+    "scores root", "the scores root is {recorded}", "the record's scores have {true}"
+)
+REVEAL_DIFFERS = Fact(
+    "reveal", "the reveal is {recorded}", "the payloads of the ranked trainers give {true}"
+)
+TOO_FEW_TRAINERS = Fact("too few trainers", "the trainers suffice", "fewer than a committee remain")
+
+VIOLATIONS = {ViolationCode.TOO_FEW_TRAINERS: TOO_FEW_TRAINERS}
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield what does not follow from the scores, the record and the ranking.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    match seen:
-        case WatchedRound(_, replayed_round) if replayed_round.known:
-            event, sizes = replayed_round.decided, replayed_round.before.deployment
-            if not replayed_round.is_in_range:
-                yield Contradiction(Fact.RANKING_RANGE, replayed_round.round)
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield what does not follow from the scores, the record and the ranking."""
+    match observation:
+        case EndedRound(_, replayed) if replayed.known:
+            event, sizes = replayed.decided, replayed.before.deployment
+            if not replayed.is_in_range:
+                yield Contradiction(RANKING_RANGE, replayed.round)
             elif event is not None:
-                yield from _of_sets(event, sizes)
-        case DecidedRound(_, found) if found.record is not None:
-            yield from objected(NUMBER, found)
-            yield from _of_threshold(found)
-            yield from _of_ranked(found, found.record)
+                yield from _check_sets(event, sizes)
+        case DecidedRound(_, evidence) if evidence.record is not None:
+            yield from contradictions_of(evidence, VIOLATIONS)
+            yield from _check_threshold(evidence)
+            yield from _check_ranked(evidence, evidence.record)
         case _:
             pass
 
 
-def _of_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
+def _check_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
     """Yield a set that is not the one that the contract derives from the ranking."""
     accepted, elected = sets_of(sizes, event.ranking, event.threshold_bits)
     for fact, recorded, true in (
-        (Fact.ACCEPTED_SET, event.accepted, accepted),
-        (Fact.NEXT_COMMITTEE, event.next_committee, elected),
+        (ACCEPTED_SET_DIFFERS, event.accepted, accepted),
+        (NEXT_COMMITTEE_DIFFERS, event.next_committee, elected),
     ):
         if recorded != true:
             yield Contradiction(fact, event.round, (), "", text_of(recorded), text_of(true))
 
 
-def _of_threshold(found: RoundEvidence) -> Iterator[StepResult]:
-    event, ranking = found.event, found.ranking
+def _check_threshold(evidence: RoundEvidence) -> Iterator[StepResult]:
+    event, ranking = evidence.event, evidence.ranking
     if ranking is None:
-        yield MissingInput(Need.RIGHT_VECTORS, event.round)
+        yield MissingInput(VECTORS_UNUSABLE, event.round)
     elif event.threshold_bits != ranking.threshold_bits:
         values = (repr(float_from_bits(b)) for b in (event.threshold_bits, ranking.threshold_bits))
-        yield Contradiction(Fact.THRESHOLD, event.round, (), "", *values)
+        yield Contradiction(THRESHOLD_DIFFERS, event.round, (), "", *values)
 
 
-def _of_ranked(found: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
-    event = found.event
+def _check_ranked(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
+    event = evidence.event
     ranked = set(map(word_client, event.ranking))
-    trainers = set(found.inputs.participants.trainers)
+    trainers = set(evidence.inputs.participants.trainers)
     odd = ranked ^ trainers.intersection(record.clients)
     if odd:
-        yield Contradiction(Fact.RANKED, event.round, tuple(sorted(odd)))
+        yield Contradiction(RANKED_DIFFER, event.round, tuple(sorted(odd)))
     if ranked <= record.payloads().keys():
-        yield from _of_opening(event, record)
+        yield from _check_preimage(event, record)
 
 
-def _of_opening(event: RoundDecided, record: RoundRecord) -> Iterator[StepResult]:
+def _check_preimage(event: RoundDecided, record: RoundRecord) -> Iterator[StepResult]:
     """Yield what the result binds and does not follow from the record and the ranking."""
     sets = event.accepted, event.next_committee
-    true = result_preimage(record, Ranking(event.ranking, event.threshold_bits, *sets), event.model)
-    for fact, one, other in (
-        (Fact.UPDATES_ROOT, event.updates_root, true.updates_root),
-        (Fact.SCORES_ROOT, event.scores_root, true.scores_root),
-        (Fact.REVEAL, event.reveal, true.reveal),
+    ranking = Ranking(event.ranking, event.threshold_bits, *sets)
+    computed = result_preimage(record, ranking, event.model)
+    for fact, recorded, true in (
+        (UPDATES_ROOT_DIFFERS, event.updates_root, computed.updates_root),
+        (SCORES_ROOT_DIFFERS, event.scores_root, computed.scores_root),
+        (REVEAL_DIFFERS, event.reveal, computed.reveal),
     ):
-        if one != other:
-            yield Contradiction(fact, event.round, (), "", hexed(one), hexed(other))
+        if recorded != true:
+            yield Contradiction(fact, event.round, (), "", to_hex(recorded), to_hex(true))
+
+
+CHECK = AuditCheck(
+    AuditStep.RANKING,
+    "ranking, accepted set and election",
+    check,
+    refusals=(
+        errors.RankingTooLongError,
+        errors.RankingTooShortError,
+        errors.RankingNotSortedError,
+        errors.DistanceNotFiniteError,
+        errors.RepeatedClientError,
+        errors.ThresholdUnusedError,
+        errors.ThresholdNotFiniteError,
+        errors.WrongAggregationSetError,
+        errors.WrongNextCommitteeError,
+    ),
+    event_fields=frozenset({"accepted", "next_committee"}),
+)

@@ -1,14 +1,14 @@
-"""Step 4: nobody is ranked but those whom the seed samples."""
+"""Step 4: only clients that the seed samples are ranked."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.belonging import replayed
-from ledger.audit.codes import Fact, Step
+from ledger.audit.checks.common import AuditCheck
+from ledger.audit.formatting import listed
 from ledger.audit.observations import ClosedRound
-from ledger.audit.report import Contradiction
-from ledger.audit.sentences import listed
+from ledger.audit.report import AuditStep, Contradiction, Fact
+from ledger.protocol import errors
 from ledger.protocol.encoding import word_client
 
 if TYPE_CHECKING:
@@ -17,23 +17,26 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
 
-NUMBER = Step.SAMPLING
-TITLE = "sampling from the seed"
+NOT_SAMPLED = Fact("not sampled", "sampled trainers only are ranked", "the seed samples {true}")
 
 
-def check(seen: Observation) -> Iterator[StepResult]:
-    """Yield who is ranked though the seed does not sample it.
-
-    Args:
-        seen: any observation.
-    """
-    yield from replayed(NUMBER, seen)
-    if not isinstance(seen, ClosedRound) or seen.replayed.decided is None:
+def check(observation: Observation) -> Iterator[StepResult]:
+    """Yield clients that are ranked though the seed does not sample them."""
+    if not isinstance(observation, ClosedRound) or observation.replayed.decided is None:
         return
-    trainers = seen.participants.trainers
+    trainers = observation.participants.trainers
     sampled = set(trainers)
-    ranked = map(word_client, seen.replayed.decided.ranking)
+    ranked = map(word_client, observation.replayed.decided.ranking)
     foreign = tuple(client for client in ranked if client not in sampled)
     if foreign:
         true = listed(trainers, 256)
-        yield Contradiction(Fact.NOT_SAMPLED, seen.replayed.round, foreign, true=true)
+        yield Contradiction(NOT_SAMPLED, observation.replayed.round, foreign, true=true)
+
+
+CHECK = AuditCheck(
+    AuditStep.SAMPLING,
+    "sampling from the seed",
+    check,
+    refusals=(errors.WrongCommitteeError, errors.MemberRankedError),
+    event_fields=frozenset({"committee"}),
+)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import BlobKind
 from ledger.audit.evidence.archive import UnavailableBlob
 from ledger.audit.evidence.round_evidence import named_payloads, named_vectors
+from ledger.audit.report import BlobKind
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
@@ -56,36 +56,36 @@ class Accusations:
 
 
 def read_accusations(
-    found: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
+    evidence: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
 ) -> Accusations:
     """Return whom a round's incidents accuse, and whether that holds.
 
     Args:
-        found: of a decided round.
+        evidence: of a decided round.
         model: w_t, shape (d,); None if it is not known.
         archive: where the document is.
     """
     lost: list[UnavailableBlob] = []
-    proposals = _Proposals(found, model, _Reader(archive, found.event.round, lost))
-    incidents = read_incidents(found, archive, lost)
-    holding = tuple(incident for incident in incidents if _holds(incident, found, proposals))
+    proposals = _Proposals(evidence, model, _Reader(archive, evidence.event.round, lost))
+    incidents = read_incidents(evidence, archive, lost)
+    holding = tuple(incident for incident in incidents if _holds(incident, evidence, proposals))
     return Accusations(holding, len(incidents) - len(holding), tuple(lost))
 
 
 def read_incidents(
-    found: RoundEvidence, archive: Archive, lost: list[UnavailableBlob]
+    evidence: RoundEvidence, archive: Archive, lost: list[UnavailableBlob]
 ) -> tuple[Incident, ...]:
     """Return the incidents of a round; none if the document is missing, bogus or of another.
 
     Args:
-        found: of a decided round.
+        evidence: of a decided round.
         archive: where the document is.
         lost: takes the document if it is not to be had.
     """
-    digest = found.event.incidents
+    digest = evidence.event.incidents
     if digest == NO_DIGEST:
         return ()
-    data = archive.read(BlobKind.INCIDENTS, digest, found.event.round)
+    data = archive.read(BlobKind.INCIDENTS, digest, evidence.event.round)
     if isinstance(data, UnavailableBlob):
         lost.append(data)
         return ()
@@ -94,18 +94,18 @@ def read_incidents(
     except EncodingError:
         return ()
     about = document.round, document.base
-    return document.incidents if about == (found.event.round, found.event.base) else ()
+    return document.incidents if about == (evidence.event.round, evidence.event.base) else ()
 
 
-def _holds(incident: Incident, found: RoundEvidence, proposals: _Proposals) -> bool:
+def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -> bool:
     """Say whether an accusation is proven, or one that nobody could prove."""
-    inputs = found.inputs
+    inputs = evidence.inputs
     if incident.member >= len(inputs.registry):
         return False
     if incident.kind in UNPROVEN:
         committee = inputs.participants.committee
         place = primary_seat(inputs.seed, incident.phase, incident.view, len(committee))
-        has_failed = incident.view < found.event.views[incident.phase - 1]
+        has_failed = incident.view < evidence.event.views[incident.phase - 1]
         return has_failed and committee[place] == incident.member
     address = inputs.registry[incident.member].address
     if not all(
@@ -139,9 +139,9 @@ class _Proposals:
     """Judges the records of requests that did not become decisions, each record once."""
 
     def __init__(
-        self, found: RoundEvidence, model: NDArray[np.float32] | None, reader: _Reader
+        self, evidence: RoundEvidence, model: NDArray[np.float32] | None, reader: _Reader
     ) -> None:
-        self._found = found
+        self._round = evidence
         self._model = model
         self._reader = reader
         self._judged: dict[Digest, Judgement | bool] = {}
@@ -153,7 +153,7 @@ class _Proposals:
             return False
         if aggregation_result(opening) != vote.result:
             return False
-        if vote.base != self._found.inputs.closing.base:
+        if vote.base != self._round.inputs.closing.base:
             return True
         judged = self._judgement(opening.record)
         if isinstance(judged, bool):
@@ -167,7 +167,7 @@ class _Proposals:
         """Return what follows from a record; else whether it is wrong in itself."""
         # Each member can be a primary once and more; whoever fills the document with more
         # records than that wants to keep auditors busy.
-        most = len(self._found.inputs.participants.committee)
+        most = len(self._round.inputs.participants.committee)
         if digest not in self._judged and len(self._judged) < most:
             self._judged[digest] = self._judge(digest)
         return self._judged.get(digest, False)
@@ -177,7 +177,7 @@ class _Proposals:
         if isinstance(record, bool):
             return record
         judgement, violations = judge(
-            self._found.inputs, record, self._evidence(record), self._found.distances
+            self._round.inputs, record, self._evidence(record), self._round.distances
         )
         if judgement is not None:
             return judgement
@@ -188,8 +188,8 @@ class _Proposals:
 
     def _record(self, digest: Digest) -> RoundRecord | bool:
         """Return a record; else whether it is seen to be none."""
-        if digest == self._found.event.record and self._found.record is not None:
-            return self._found.record
+        if digest == self._round.event.record and self._round.record is not None:
+            return self._round.record
         data = self._reader.read(BlobKind.RECORD, digest)
         if data is None:
             return False
@@ -200,7 +200,7 @@ class _Proposals:
 
     def _evidence(self, record: RoundRecord) -> Evidence:
         """Return payloads and vectors of a record as far as they can be had."""
-        reader, held = self._reader, self._found.evidence
+        reader, held = self._reader, self._round.blobs
         payloads = {}
         for client, digest in named_payloads(record).items():
             payload = held.payloads.get(client)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import BlobKind
 from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.audit.report import BlobKind
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import next_model
@@ -89,7 +89,7 @@ class ModelChain:
         self.vector = _model(data, dimension)
         return None
 
-    def travel(
+    def displacement_of(
         self, inputs: Inputs, before: Digest | None, archive: Archive
     ) -> NDArray[np.float32] | None:
         """Return w_s − w_t, shape (d,); None if it is not known, or the distances need none.
@@ -107,22 +107,22 @@ class ModelChain:
         vector = _model(data, len(self.vector))
         return None if vector is None else displacement(vector, self.vector)
 
-    def follow(self, found: RoundEvidence, archive: Archive) -> ModelStep:
+    def follow(self, evidence: RoundEvidence, archive: Archive) -> ModelStep:
         """Return w_{t+1} as it is recorded and as it follows, and go on from there.
 
         Args:
-            found: of a decided round.
+            evidence: of a decided round.
             archive: where the recorded one is.
         """
-        event, known = found.event, self.vector
-        lacking = tuple(client for client in event.accepted if client not in found.updates)
+        event, known = evidence.event, self.vector
+        lacking = tuple(client for client in event.accepted if client not in evidence.updates)
         computed = digest = None
         if known is not None and event.accepted and not lacking:
-            computed = next_model(found.inputs, known, event.accepted, found.updates)
+            computed = next_model(evidence.inputs, known, event.accepted, evidence.updates)
             digest = sha256(vector_view(computed))
         if event.model != self._digest:
             self.vector = computed if digest == event.model else None
-        dimension = found.inputs.parameters.dimension
+        dimension = evidence.inputs.parameters.dimension
         lost, malformed = self._read(event.model, dimension, event.round, archive)
         return ModelStep(event.model, lost, malformed, known is not None, lacking, computed, digest)
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.audit.codes import BlobKind
 from ledger.audit.evidence.archive import UnavailableBlob
-from ledger.protocol.closing import round_closing
+from ledger.audit.report import BlobKind
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.inputs import Evidence, participants_of
+from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import counted_vectors, rank_trainers
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import Distances, plain_distances
@@ -35,10 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.audit.evidence.archive import Archive
-    from ledger.audit.replay.round import ReplayedRound
-    from ledger.protocol.closing import RoundClosing
     from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.inputs import Inputs, Participants
+    from ledger.protocol.inputs import Inputs
     from ledger.protocol.judgement import Ranking
     from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
@@ -60,8 +57,8 @@ class RoundEvidence:
         record: what the decision rests on; None if it cannot be read.
         malformed: why the record's blob is no record; empty if it is one, or is not to be had.
         lost: blobs that are not to be had, of the record and of those that it names.
-        evidence: payloads and vectors that could be read, of those that the record names. Its
-            model only stands in for the dimension: step 9 knows the true one.
+        blobs: payloads and vectors that could be read, of those that the record names. The
+            model among them only stands in for the dimension: step 9 knows the true one.
         distances: how true distances are computed.
     """
 
@@ -70,14 +67,14 @@ class RoundEvidence:
     record: RoundRecord | None
     malformed: str
     lost: tuple[UnavailableBlob, ...]
-    evidence: Evidence
+    blobs: Evidence
     distances: Distances = plain_distances
 
     @cached_property
     def updates(self) -> Mapping[ClientId, NDArray[np.float32]]:
         """Δ of each client whose update the record counts, as far as it is there and is one."""
         counted = self.record.clients if self.record is not None else ()
-        found = {client: self.evidence.updates.get(client) for client in counted}
+        found = {client: self.blobs.updates.get(client) for client in counted}
         return {client: update for client, update in found.items() if update is not None}
 
     @cached_property
@@ -91,12 +88,12 @@ class RoundEvidence:
         rule = DISTANCES[self.inputs.parameters.distance]
         if self.record is None or self.lacks_displacement or (rule.needs_all and not self.is_whole):
             return None
-        return DistanceTable(self.inputs, self.updates, self.distances, self.evidence.displacement)
+        return DistanceTable(self.inputs, self.updates, self.distances, self.blobs.displacement)
 
     @property
     def lacks_displacement(self) -> bool:
         """Whether distances stand on the way that the model went, and it is not known."""
-        return self.inputs.needs_displacement and self.evidence.displacement is None
+        return self.inputs.needs_displacement and self.blobs.displacement is None
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:
@@ -104,7 +101,7 @@ class RoundEvidence:
         if self.record is None:
             return ()
         claims = validate_claims(self.inputs, self.record)
-        return (*claims, *validate_updates(self.record, self.evidence), *self.score_violations)
+        return (*claims, *validate_updates(self.record, self.blobs), *self.score_violations)
 
     @cached_property
     def score_violations(self) -> tuple[Violation, ...]:
@@ -113,7 +110,7 @@ class RoundEvidence:
             return ()
         table = self.table
         whole = table if self.is_whole else None
-        violations = validate_scores(self.inputs, self.record, self.evidence, whole)
+        violations = validate_scores(self.inputs, self.record, self.blobs, whole)
         if table is not None and not (self.is_whole and self.inputs.parameters.scores_checked):
             violations += _false_distances(self, self.record, table)
         return tuple(violations)
@@ -126,7 +123,7 @@ class RoundEvidence:
         counted = {signed.scores.member for signed in self.record.scores}
         if any(_prevents_ranking(doubt, counted) for doubt in self.score_violations):
             return None
-        vectors = counted_vectors(self.record, self.evidence)
+        vectors = counted_vectors(self.record, self.blobs)
         return rank_trainers(self.inputs.parameters, vectors)
 
 
@@ -145,17 +142,17 @@ def _prevents_ranking(doubt: Violation, counted: Collection[ClientId]) -> bool:
 
 
 def _false_distances(
-    found: RoundEvidence, record: RoundRecord, table: DistanceTable
+    evidence: RoundEvidence, record: RoundRecord, table: DistanceTable
 ) -> Iterator[Violation]:
     """Yield what is false among the distances whose updates are there.
 
     Where members do not check scores, false ones are named all the same.
     """
-    for vector in counted_vectors(record, found.evidence):
+    for vector in counted_vectors(record, evidence.blobs):
         if vector.clients != record.clients or not table.can_score(vector.member):
             continue
         for client, claim in vector.claims().items():
-            if client in found.updates and table.is_off(
+            if client in evidence.updates and table.is_off(
                 client, vector.member, claim, COUNTING_MARGINS
             ):
                 named = (vector.member, client)
@@ -164,40 +161,12 @@ def _false_distances(
                 break
 
 
-def participants_in(replayed: ReplayedRound) -> Participants:
-    """Return who took part in a round.
-
-    Args:
-        replayed: the round.
-    """
-    before = replayed.before
-    sizes, number = before.deployment, replayed.round
-    return participants_of(sizes, before.registry, number, before.seed, before.committee)
-
-
-def closing_in(replayed: ReplayedRound, participants: Participants) -> RoundClosing:
-    """Return where a round's inputs end, though it may have ended before.
-
-    Args:
-        replayed: the round.
-        participants: who took part.
-    """
-    before = replayed.before
-    window = before.deployment.commit_blocks
-    end = before.opened_block + window
-    closing = round_closing(
-        before.opened_block, window, participants.expected, end, replayed.commitments
-    )
-    assert closing is not None, "the window's end closes it"
-    return closing
-
-
 def read_round_evidence(
     inputs: Inputs,
     event: RoundDecided,
     archive: Archive,
     distances: Distances = plain_distances,
-    travel: NDArray[np.float32] | None = None,
+    displacement: NDArray[np.float32] | None = None,
 ) -> RoundEvidence:
     """Return the evidence of a decided round, and what of it is not to be had.
 
@@ -206,7 +175,7 @@ def read_round_evidence(
         event: the decision.
         archive: where the blobs are.
         distances: how true distances are computed.
-        travel: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
+        displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
     """
     record: RoundRecord | None = None
     malformed, lost = "", []
@@ -234,7 +203,7 @@ def read_round_evidence(
             else:
                 vectors[digest] = data[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
-    evidence = Evidence(stand_in, payloads, vectors, displacement=travel)
+    evidence = Evidence(stand_in, payloads, vectors, displacement=displacement)
     return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.proofs import sentences
+from ledger.audit.report import AuditOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -36,12 +36,12 @@ from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, DropoutReason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.audit.codes import AuditOutcome
     from ledger.audit.proofs.codes import Caveat
     from ledger.audit.proofs.comparisons import Value
     from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment
     from ledger.audit.proofs.statement import ClientStatement
     from ledger.audit.proofs.trust import Trusted
+    from ledger.audit.report import AuditOutcome
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.fold import EndLink, RoundStart
     from ledger.protocol.types import Digest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import AuditOutcome
+from ledger.audit.formatting import reason_text
 from ledger.audit.proofs.codes import Caveat, ClientVerdict, ProvenRole, ScoresTaken, StepName
-from ledger.audit.sentences import why
+from ledger.audit.report import AuditOutcome
 from ledger.protocol.encoding import float_from_bits
 from ledger.protocol.types import AcceptanceForm
 
@@ -84,7 +84,7 @@ _ROLES: dict[ProvenRole, str] = {
 
 _SCORES: dict[ScoresTaken, str] = {
     ScoresTaken.COUNTED: "its scores counted",
-    ScoresTaken.REFUSED: "its scores were refused: {why}",
+    ScoresTaken.REFUSED: "its scores were refused: {reason_text}",
     ScoresTaken.NONE: "the record has no scores of it",
     ScoresTaken.EMPTY_SEAT: "its seat was empty, because it was banned when the round opened",
     ScoresTaken.UNKNOWN: "what became of its scores is not known without the record",
@@ -118,11 +118,13 @@ def stated(round_number: int, client: ClientId, said: ClientStatement) -> str:
         case ClientVerdict.USED | ClientVerdict.NOT_USED:
             return f"{at} the update of {who} {_ranked(said.rank, said.cut_off, said.weight)}."
         case ClientVerdict.DROPPED_OUT:
-            reason = why(said.dropout) or "why is not known without the record"
+            reason = reason_text(said.dropout) or "reason_text is not known without the record"
             return f"{at} {who} was sampled to train and dropped out: {reason}."
         case ClientVerdict.MEMBER:
-            taken = _SCORES[said.scores or ScoresTaken.UNKNOWN].format(why=why(said.refusal))
-            out = f"; of its own update the record says that {why(said.dropout)}"
+            taken = _SCORES[said.scores or ScoresTaken.UNKNOWN].format(
+                reason_text=reason_text(said.refusal)
+            )
+            out = f"; of its own update the record says that {reason_text(said.dropout)}"
             dropped = out if said.dropout is not None else ""
             return (
                 f"{at} {who} was a member of the committee, and so did not train; {taken}{dropped}."

@@ -12,21 +12,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.audit.codes import Fact, Need
+from ledger.audit.checks.certificates import CALL_DATA_UNAVAILABLE
+from ledger.audit.checks.common import LOGS_INCOMPLETE
+from ledger.audit.checks.deployment_parameters import DEPLOYMENT_UNLOGGED
+from ledger.audit.formatting import to_hex
 from ledger.audit.observations import (
     Disagreement,
     EventFieldMismatch,
     MalformedEvent,
     RefusedCall,
     ReplayedEvent,
+    ReplayedRound,
     Unavailable,
 )
 from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.audit.replay.calls import apply
 from ledger.audit.replay.comparison import compare_events
-from ledger.audit.replay.round import ReplayedRound
 from ledger.audit.replay.transactions import TransactionReader
-from ledger.audit.sentences import hexed
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import AbandonCall, RegisterCall
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
@@ -178,7 +180,7 @@ class Replay:
         if self._is_from_calls and self.state.head in heads:
             self.complete_to, self._is_confirmed = transaction.block_number, True
         if len(transaction.logs) < len(events) and (told := self._left_out(transaction)):
-            yield Unavailable(transaction.block_number, Need.LOGS, at, told)
+            yield Unavailable(transaction.block_number, LOGS_INCOMPLETE, at, told)
         else:
             yield from compare_events(events, transaction, at)
         for event in events:
@@ -194,10 +196,10 @@ class Replay:
     def _without_deployment(self, block_number: int) -> Observation:
         """Return what it says of a log that it does not begin with the deployment."""
         if not self._is_of_node:
-            return Disagreement(block_number, Fact.DEPLOYMENT_UNLOGGED)
+            return Disagreement(block_number, DEPLOYMENT_UNLOGGED)
         fact = f"no log up to block {block_number} is of the deployment"
         error = IncompleteLogsError(self._ledger.chain.node, fact)
-        return Unavailable(block_number, Need.LOGS, None, str(error))
+        return Unavailable(block_number, LOGS_INCOMPLETE, None, str(error))
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
         """Go on with the recorded events of a node; return the heads that they say."""
@@ -226,7 +228,7 @@ class Replay:
         ledger = self._ledger
         if not self._is_of_node:
             return ""
-        fact = f"transaction {hexed(transaction.hash)} has {len(transaction.logs)} logs"
+        fact = f"transaction {to_hex(transaction.hash)} has {len(transaction.logs)} logs"
         try:
             receipt = ledger.chain.receipt(transaction.hash)
         except ChainUnreachableError:
@@ -262,8 +264,8 @@ class Replay:
                 continue
             if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
-                detail = f"{hexed(transaction.hash)}{why}"
-                yield Unavailable(number, Need.CALL_DATA, before.round or None, detail)
+                detail = f"{to_hex(transaction.hash)}{why}"
+                yield Unavailable(number, CALL_DATA_UNAVAILABLE, before.round or None, detail)
             for odd in mismatches(before, event, transaction.block) if transaction.block else ():
                 values = odd.name, odd.recorded, odd.true
                 yield EventFieldMismatch(number, at, type(event), *values, is_made=False)

@@ -11,9 +11,18 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.audit.codes import Fact, Need
+from ledger.audit.checks.certificates import TRANSACTION_DIFFERS
+from ledger.audit.checks.common import BLOCK_UNAVAILABLE, CHAIN_UNAVAILABLE
+from ledger.audit.checks.head_chain import (
+    BLOCK_UNREADABLE,
+    LOG_ADDRESS,
+    LOG_BLOCK,
+    LOG_ORDER,
+    LOGS_UNREADABLE,
+    PARENT_BLOCK,
+)
+from ledger.audit.formatting import to_hex
 from ledger.audit.observations import Disagreement, Unavailable
-from ledger.audit.sentences import hexed
 from ledger.chain.contract.calls import decode_call
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.protocol.errors import ChainError
@@ -102,10 +111,12 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            blocks, fact = f"{first} to {last}", Fact.LOGS_UNREADABLE
+            blocks, fact = f"{first} to {last}", LOGS_UNREADABLE
             raise ReadingEndedError(Disagreement(first, fact, blocks, true=str(error))) from error
         except ChainError as error:
-            raise ReadingEndedError(Unavailable(first, Need.CHAIN, detail=str(error))) from error
+            raise ReadingEndedError(
+                Unavailable(first, CHAIN_UNAVAILABLE, detail=str(error))
+            ) from error
 
     def _disorder(self, logs: list[Log]) -> Iterator[Inconsistency]:
         for one, other in pairwise(logs):
@@ -113,10 +124,10 @@ class TransactionReader:
                 before, after = (
                     f"log {x.log_index} of block {x.block_number}" for x in (one, other)
                 )
-                yield Disagreement(other.block_number, Fact.LOG_ORDER, before, after)
+                yield Disagreement(other.block_number, LOG_ORDER, before, after)
         for log in logs:
             if log.address != self._ledger.address:
-                yield Disagreement(log.block_number, Fact.LOG_ADDRESS, true=log.address)
+                yield Disagreement(log.block_number, LOG_ADDRESS, true=log.address)
 
     def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
         found: list[Inconsistency] = []
@@ -131,19 +142,19 @@ class TransactionReader:
         Raises:
             ChainUnreachableError: the node went away.
         """
-        number, subject = log.block_number, hexed(log.transaction_hash)
+        number, subject = log.block_number, to_hex(log.transaction_hash)
         try:
             transaction = self._chain.transaction(log.transaction_hash)
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            found.append(Disagreement(number, Fact.TRANSACTION, subject, true=str(error)))
+            found.append(Disagreement(number, TRANSACTION_DIFFERS, subject, true=str(error)))
             return None, ""
         except ChainError as error:  # nodes may drop the index of old transactions
             return None, str(error)
         other = _difference(log, transaction)
         if other is not None:
-            found.append(Disagreement(number, Fact.TRANSACTION, subject, true=other))
+            found.append(Disagreement(number, TRANSACTION_DIFFERS, subject, true=other))
         if other is not None or transaction.to != self._ledger.address:
             return None, ""
         try:
@@ -164,27 +175,27 @@ class TransactionReader:
         except ChainUnreachableError:
             raise
         except ChainDamagedError as error:
-            found.append(Disagreement(number, Fact.BLOCK_UNREADABLE, subject, true=str(error)))
+            found.append(Disagreement(number, BLOCK_UNREADABLE, subject, true=str(error)))
             return None
         except ChainError as error:
-            found.append(Unavailable(number, Need.BLOCK, detail=f"{number}: {error}"))
+            found.append(Unavailable(number, BLOCK_UNAVAILABLE, detail=f"{number}: {error}"))
             return None
         self._block = block
         wrong = [log for log in logs if (log.block_number, log.block_hash) != (number, block.hash)]
         if block.number != number or wrong:
-            recorded = hexed((wrong or logs)[0].block_hash)
-            true = f"block {block.number}, {hexed(block.hash)}"
-            found.append(Disagreement(number, Fact.LOG_BLOCK, subject, recorded, true))
+            recorded = to_hex((wrong or logs)[0].block_hash)
+            true = f"block {block.number}, {to_hex(block.hash)}"
+            found.append(Disagreement(number, LOG_BLOCK, subject, recorded, true))
         if last is not None and last.number == number - 1 and last.hash != block.parent_hash:
-            recorded, true = hexed(block.parent_hash), hexed(last.hash)
-            found.append(Disagreement(number, Fact.PARENT_BLOCK, subject, recorded, true))
+            recorded, true = to_hex(block.parent_hash), to_hex(last.hash)
+            found.append(Disagreement(number, PARENT_BLOCK, subject, recorded, true))
         return BlockContext(number, Digest(block.parent_hash))
 
 
 def _difference(log: Log, transaction: Transaction) -> str | None:
     """Return what tells a transaction from the one that a log names; None if it is that one."""
     if transaction.hash != log.transaction_hash:
-        return f"the chain answers with {hexed(transaction.hash)}"
+        return f"the chain answers with {to_hex(transaction.hash)}"
     if transaction.block_number != log.block_number:
         return f"it is in block {transaction.block_number}"
     return None

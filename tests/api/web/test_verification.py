@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from api.settings import Settings
-from ledger.audit.codes import Step
+from ledger.audit.report import AuditStep
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.storage.blobs import FolderBlobs
@@ -162,13 +162,13 @@ def test_a_real_liar_fails_by_name_on_the_page_and_in_the_terminal(
         assert verdict.get_attribute("class") == "verdict bad"
         shown = steps(page)
         main = page.locator("main").inner_text()
-        step = page.locator(f"[data-step='{int(Step.DISTANCES)}']").inner_text()
+        step = page.locator(f"[data-step='{int(AuditStep.DISTANCES)}']").inner_text()
         reason = page.locator("#reasons li").inner_text()
     result = cmfl("audit", "--home", home, "--address", address, "--jobs", 1, "--json")
     assert (result.code, result.json["outcome"]) == (1, "failed")
     assert shown == [one["outcome"] for one in result.json["steps"]]
-    assert shown[int(Step.DISTANCES) - 1] == "failed"
-    contradiction = result.json["steps"][int(Step.DISTANCES) - 1]["contradiction"]
+    assert shown[int(AuditStep.DISTANCES) - 1] == "failed"
+    contradiction = result.json["steps"][int(AuditStep.DISTANCES) - 1]["contradiction"]
     assert (contradiction["round"], contradiction["clients"]) == (2, [liar])
     assert "a distance is false: that to client " in contradiction["sentence"]
     assert contradiction["sentence"] in step

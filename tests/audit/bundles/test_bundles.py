@@ -17,11 +17,15 @@ from ledger.audit.bundles.bundle_manifest import as_dict, bundle_of, manifest_by
 from ledger.audit.bundles.bundle_verification import RoundVerification, verify_bundle
 from ledger.audit.bundles.chain import BundleChain
 from ledger.audit.bundles.container import BundleFile, container_parts, open_bundle
-from ledger.audit.codes import AuditOutcome, Fact, Need, Step, StepOutcome
+from ledger.audit.checks.blob_commitments import BLOB_MISSING
+from ledger.audit.checks.certificates import BASE_DIFFERS
+from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
+from ledger.audit.checks.ranking import REVEAL_DIFFERS
 from ledger.audit.engine import audit
 from ledger.audit.proofs.codes import Caveat, StepName
 from ledger.audit.proofs.proof import RecordedBan
 from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
+from ledger.audit.report import AuditOutcome, AuditStep, Fact, StepOutcome
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import NotServedError
@@ -137,18 +141,18 @@ def test_a_round_along_a_travel_has_both_models(tmp_path: Path) -> None:
                     judged, opening=replace(judged.opening, reveal=Digest(bytes(32)))
                 )
             ),
-            Step.RANKING,
-            Fact.REVEAL,
+            AuditStep.RANKING,
+            REVEAL_DIFFERS,
         ),
         (
             Deviation(base=lambda base, _run: Digest(base[::-1])),
-            Step.CERTIFICATES,
-            Fact.BASE,
+            AuditStep.CERTIFICATES,
+            BASE_DIFFERS,
         ),
     ],
 )
 def test_what_a_committee_colludes_in_is_named_as_the_audit_names_it(
-    tmp_path: Path, deviation: Deviation, step: Step, fact: Fact
+    tmp_path: Path, deviation: Deviation, step: AuditStep, fact: Fact
 ) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
@@ -174,9 +178,9 @@ def test_a_bundle_without_a_blob_is_incomplete_and_is_not_exported(
         whole = {digest: found.get(digest) for digest in found.digests()}
     path = tmp_path / "bundle.tar"
     for gone, step, need in (
-        (event.model, Step.BLOBS, Need.BLOB),
-        (event.record, Step.BLOBS, Need.BLOB),
-        (honest.document.initial_model, Step.MODEL, Need.MODEL_BEFORE),
+        (event.model, AuditStep.BLOBS, BLOB_MISSING),
+        (event.record, AuditStep.BLOBS, BLOB_MISSING),
+        (honest.document.initial_model, AuditStep.MODEL, MODEL_BEFORE_UNKNOWN),
     ):
         blobs = MemoryBlobs()
         for digest, data in whole.items():

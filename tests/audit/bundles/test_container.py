@@ -148,9 +148,9 @@ def test_a_manifest_that_nobody_would_read_is_not_written(tmp_path: Path) -> Non
 def test_a_bundle_of_more_blobs_than_it_may_have_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(container, "MOST_PARTS", 4)
+    monkeypatch.setattr(container, "MAX_BLOBS", 4)
     assert len(list(BundleFile(io.BytesIO(small())).digests())) == 4
-    monkeypatch.setattr(container, "MOST_PARTS", 3)
+    monkeypatch.setattr(container, "MAX_BLOBS", 3)
     with pytest.raises(EncodingError, match="a bundle has at most 3 blobs"):
         BundleFile(io.BytesIO(small()))
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.proofs.codes import ClientVerdict, StepName
 from ledger.audit.proofs.head_path import HeadPath
 from ledger.audit.proofs.proof import RecordedBan
@@ -19,6 +18,7 @@ from ledger.audit.proofs.proof_document import as_dict, parse_document, proof_of
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import Verification, verify_proof
 from ledger.audit.proofs.statement import Weight, derive_statement
+from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.errors import EncodingError

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.codes import AuditOutcome
 from ledger.audit.proofs.codes import Caveat, ClientVerdict, ProvenRole, ScoresTaken, StepName
 from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof, whole_path
 from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.statement import CutOff, Rank, Weight
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
+from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer

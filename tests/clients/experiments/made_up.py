@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, final_of
-from ledger.audit.codes import AuditOutcome
+from ledger.audit.report import AuditOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

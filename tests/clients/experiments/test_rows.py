@@ -23,7 +23,7 @@ from clients.experiments.rows import (
     read_rows,
     round_values,
 )
-from ledger.audit.codes import AuditOutcome
+from ledger.audit.report import AuditOutcome
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.minis import row
 

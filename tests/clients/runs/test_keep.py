@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.simulation import SimulatedActors
-from ledger.audit.codes import AuditOutcome, Step, StepOutcome
 from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def expected(played: Played, keep: str) -> set[Digest]:
     return set(played.blobs.digests()) - (named - kept)
 
 
-def unchecked(played: Played) -> set[Step]:
+def unchecked(played: Played) -> set[AuditStep]:
     """Return the steps that an audit has to leave open, and nothing that it contradicts."""
     report = audit(played.ledger, played.blobs)
     assert report.outcome is AuditOutcome.INCOMPLETE
@@ -62,8 +62,8 @@ def overlapping(population: Population, engine: Engine, *, overlaps: bool) -> Si
 @pytest.mark.parametrize(
     ("keep", "lacking"),
     [
-        ("accepted", {Step.BLOBS, Step.DISTANCES}),
-        ("1", {Step.BLOBS, Step.DISTANCES, Step.MODEL}),
+        ("accepted", {AuditStep.BLOBS, AuditStep.DISTANCES}),
+        ("1", {AuditStep.BLOBS, AuditStep.DISTANCES, AuditStep.MODEL}),
     ],
 )
 def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
@@ -71,7 +71,7 @@ def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
     other: Player,
     monkeypatch: pytest.MonkeyPatch,
     keep: str,
-    lacking: Iterable[Step],
+    lacking: Iterable[AuditStep],
 ) -> None:
     whole = player.play(*SETTINGS)
     monkeypatch.setattr("clients.runs.open_run.SimulatedActors", overlapping)
@@ -83,7 +83,7 @@ def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
     gone = range(1, ROUNDS + 1 if keep == "accepted" else ROUNDS)
     dropouts = [dropout for number in gone for dropout in whole.record(number).dropouts]
     if any(dropout.reason is DropoutReason.PAYLOAD_MALFORMED for dropout in dropouts):
-        lacking = {*lacking, Step.COMPLETENESS}
+        lacking = {*lacking, AuditStep.COMPLETENESS}
     assert unchecked(kept) == set(lacking)
 
 

@@ -11,7 +11,7 @@ from clients.experiments.execution.chain_run import portable
 from clients.experiments.execution.repetition import RepeatedCell, repeat_cell
 from clients.experiments.execution.row_store import RowStore
 from clients.experiments.execution.saved_files import saved_file_differences
-from ledger.audit.codes import AuditOutcome
+from ledger.audit.report import AuditOutcome
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.minis import plan_of

@@ -1,0 +1,114 @@
+"""The ten checks in their order, and the one that fails for each difference the replay finds.
+
+Every lookup has an answer, so that no difference is passed over in silence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.audit.checks import (
+    blob_commitments,
+    certificates,
+    completeness,
+    deployment_parameters,
+    distances,
+    global_model,
+    head_chain,
+    means,
+    ranking,
+    sampling,
+)
+from ledger.audit.formatting import text_of, to_hex
+from ledger.audit.observations import (
+    Disagreement,
+    EventFieldMismatch,
+    EventKindMismatch,
+    MalformedEvent,
+    RefusedCall,
+    Unavailable,
+)
+from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
+from ledger.protocol.ledger_state import RoundAbandoned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.audit.observations import Observation
+    from ledger.audit.report import StepResult
+    from ledger.protocol.errors import Refusal
+    from ledger.protocol.ledger_state import Event
+
+REFUSED_CALL = Fact(
+    "refused call", "the contract took transaction {subject}", "it refuses it: {true}"
+)
+EVENT_MALFORMED = Fact("event malformed", "a log is an event of the contract", "it is not: {true}")
+EVENT_KIND = Fact("event kind", "the event is {recorded}", "its transaction made {true}")
+EVENT_FIELD = Fact("event field", "{subject} is {recorded}", "its transaction gives {true}")
+EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "it follows as {true}")
+
+CHECKS = (
+    deployment_parameters.CHECK,
+    head_chain.CHECK,
+    certificates.CHECK,
+    sampling.CHECK,
+    blob_commitments.CHECK,
+    distances.CHECK,
+    means.CHECK,
+    ranking.CHECK,
+    global_model.CHECK,
+    completeness.CHECK,
+)
+_BY_REFUSAL = {refusal: check.step for check in CHECKS for refusal in check.refusals}
+_BY_EVENT = {event: check.step for check in CHECKS for event in check.events}
+_BY_FIELD = {name: check.step for check in CHECKS for name in check.event_fields}
+
+
+def run_checks(observation: Observation) -> Iterator[tuple[AuditStep, StepResult]]:
+    """Yield the results of all checks of an observation, each with its step."""
+    yield from _replay_results(observation)
+    for check in CHECKS:
+        for result in check.check(observation):
+            yield check.step, result
+
+
+def step_of_refusal(refusal: type[Refusal]) -> AuditStep:
+    """Return the step that fails where the specification refuses a recorded transaction."""
+    return _BY_REFUSAL.get(refusal, AuditStep.CERTIFICATES)
+
+
+def step_of_event(kind: type[Event] | None) -> AuditStep:
+    """Return the step that fails where a log is not the event that it must be."""
+    return AuditStep.HEAD if kind is None else _BY_EVENT.get(kind, AuditStep.CERTIFICATES)
+
+
+def step_of_field(kind: type[Event], name: str) -> AuditStep:
+    """Return the step that fails where a field of an event is wrong."""
+    if (kind, name) == (RoundAbandoned, "next_committee"):
+        return AuditStep.SAMPLING  # without a ranking the seed draws it
+    return _BY_FIELD.get(name, step_of_event(kind))
+
+
+def _replay_results(observation: Observation) -> Iterator[tuple[AuditStep, StepResult]]:
+    """Yield what an observation of the replay contradicts or leaves open."""
+    match observation:
+        case Unavailable(_, need, at, detail):
+            for step in need.steps:
+                yield step, MissingInput(need, at, detail=detail)
+        case Disagreement(_, fact, subject, recorded, true):
+            yield fact.step, Contradiction(fact, None, (), subject, recorded, true)
+        case RefusedCall(_, at, transaction, refusal):
+            subject, true = to_hex(transaction), refusal.fact
+            contradiction = Contradiction(REFUSED_CALL, at, subject=subject, true=true)
+            yield step_of_refusal(type(refusal)), contradiction
+        case MalformedEvent(_, at, made, true):
+            yield step_of_event(made), Contradiction(EVENT_MALFORMED, at, true=true)
+        case EventKindMismatch(_, at, made, recorded_kind):
+            names = recorded_kind.__name__, made.__name__
+            yield step_of_event(made), Contradiction(EVENT_KIND, at, (), "", *names)
+        case EventFieldMismatch(_, at, kind, name, recorded_value, true_value, is_made):
+            fact = EVENT_FIELD if is_made else EVENT_UNFOUNDED
+            values = f"{kind.__name__}.{name}", text_of(recorded_value), text_of(true_value)
+            yield step_of_field(kind, name), Contradiction(fact, at, (), *values)
+        case _:
+            pass
