@@ -1,1 +1,1 @@
-"""The store between machines: blobs and mail of one contract, written by its clients alone."""
+"""Store server: blobs and mail of one contract between machines, written by its clients alone."""

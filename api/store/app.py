@@ -1,4 +1,4 @@
-"""The store's app: blobs and mail over one folder, and errors as problems."""
+"""The store as an ASGI app: blobs and mail of one folder, and errors as problems."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
-from prometheus_client import CONTENT_TYPE_LATEST
-from prometheus_client import generate_latest as exposition
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -29,11 +28,10 @@ from api.http.problems import (
 from api.http.safe_headers import SafeHeaders
 from api.store.blobs import BlobRoutes
 from api.store.charges import Charges, charges_file
-from api.store.incoming import remove_unfinished
 from api.store.mail import MailRoutes
 from api.store.permissions import PermissionCache
 from api.store.problems import TOO_SLOW
-from api.store.receiver import Receiver, disk_problem
+from api.store.receiver import Receiver, disk_problem, remove_unfinished
 from api.store.retention import Retention
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.storage.blobs import FolderBlobs
@@ -51,11 +49,11 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 DRAINED_BYTES = 1 << 20
-"""What is still read of a body that is refused, so that its sender hears why."""
+"""Bytes of a refused body that are still read, so that its sender hears the reason."""
 
 DRAINING_SECONDS = 2.0
-LOOKING_SECONDS = 5.0
-"""How often the store looks whether a round has ended whose payloads may go."""
+POLL_SECONDS = 5.0
+"""Interval at which the store asks whether a round has ended, so that old payloads may go."""
 
 _NO_STORE = {"Cache-Control": "no-store"}
 _log = logging.getLogger(__name__)
@@ -66,38 +64,34 @@ def create_store(
     ledger: CommitteeLedger,
     epoch: bytes,
     clock: Callable[[], float] = time.monotonic,
-    others: PinnedBlobs = frozenset,
+    pinned: PinnedBlobs = frozenset,
 ) -> Starlette:
-    """Return the store as an ASGI app.
+    """Return the store as an ASGI app; no other may serve the folder meanwhile.
 
     Args:
         settings: its folder, which must be there, and its bounds.
         ledger: the contract whose clients may write.
         epoch: random bytes, others each time.
         clock: seconds that only grow.
-        others: returns the blobs that stay though no round of the contract names them.
-
-    Returns:
-        The app. Nobody else may serve the folder meanwhile; others may read it, and put mail there.
+        pinned: returns the blobs that stay for other runs.
 
     Raises:
         OSError: the folder cannot be written.
     """
     remove_unfinished(settings.folder)
-    standings = PermissionCache(ledger, clock)
-    domain = standings.domain
-    charges = Charges(charges_file(settings.folder, domain))
-    receiver = Receiver(settings, standings, charges)
+    permissions = PermissionCache(ledger, clock)
+    charges = Charges(charges_file(settings.folder, permissions.domain))
+    receiver = Receiver(settings, permissions, charges)
     stored = FolderBlobs(settings.folder)
-    mailbox = ObjectMailbox(FolderObjects(settings.folder))
-    blobs, mail = BlobRoutes(receiver, stored, clock), MailRoutes(receiver, mailbox, epoch)
+    blobs = BlobRoutes(receiver, stored, clock)
+    mail = MailRoutes(receiver, ObjectMailbox(FolderObjects(settings.folder)), epoch)
     retention = None
     if settings.keep_rounds is not None:
-        retention = Retention(ledger, stored, charges, settings.keep_rounds, others)
+        retention = Retention(ledger, stored, charges, settings.keep_rounds, pinned)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        task = None if retention is None else asyncio.create_task(_kept(retention))
+        task = None if retention is None else asyncio.create_task(_remove_old(retention))
         yield
         if task is not None:
             task.cancel()
@@ -107,27 +101,27 @@ def create_store(
 
     metrics = Metrics()
 
-    async def shown(_: Request) -> Response:
-        told = exposition(metrics.registry)
-        return Response(told, headers=_NO_STORE, media_type=CONTENT_TYPE_LATEST)
+    async def exposition(_: Request) -> Response:
+        text = generate_latest(metrics.registry)
+        return Response(text, headers=_NO_STORE, media_type=CONTENT_TYPE_LATEST)
 
     board = "/mail/{chain}/{contract}/{salt}/{round}/{kind}"
     app = Starlette(
         routes=[
             Route("/health", _health),
-            Route("/metrics", shown),
-            Route(board, mail.give),
-            Route(f"{board}/{{digest}}", mail.take, methods=["PUT"]),
-            Route("/{prefix}/{digest}", blobs.give, methods=["GET"]),
-            Route("/{prefix}/{digest}", blobs.take, methods=["PUT"]),
+            Route("/metrics", exposition),
+            Route(board, mail.get),
+            Route(f"{board}/{{digest}}", mail.put, methods=["PUT"]),
+            Route("/{prefix}/{digest}", blobs.get, methods=["GET"]),
+            Route("/{prefix}/{digest}", blobs.put, methods=["PUT"]),
         ],
         # The first is the outermost.
         middleware=[
             Middleware(SafeHeaders),
             Middleware(MetricsMiddleware, metrics=metrics, logs=settings.logs_requests),
-            Middleware(_Refusals, place=next(iter(settings.public_urls), "")),
+            Middleware(_ErrorsAsProblems, realm=next(iter(settings.public_urls), "")),
         ],
-        exception_handlers={HTTPException: _http_error, Exception: _failed},
+        exception_handlers={HTTPException: _http_error, Exception: _internal_error},
         lifespan=lifespan,
     )
     # A slash too many is another path, not a detour.
@@ -141,32 +135,32 @@ async def _health(_: Request) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "it is registered for these"
-    said = {404: "there is nothing at this path", 405: "this method is not answered here"}
-    told = said.get(error.status_code, HTTPStatus(error.status_code).phrase)
-    return plain_problem(request, error.status_code, told, error.headers)
+    details = {404: "there is nothing at this path", 405: "this method is not answered here"}
+    detail = details.get(error.status_code, HTTPStatus(error.status_code).phrase)
+    return plain_problem(request, error.status_code, detail, error.headers)
 
 
-async def _failed(request: Request, _: Exception) -> Response:
+async def _internal_error(request: Request, _: Exception) -> Response:
     # The server logs the traceback; the answer has none of it.
-    return plain_problem(request, 500, "this is a fault of the store; its log tells more")
+    return plain_problem(request, 500, "this is a fault of the store; its log has the reason")
 
 
-async def _kept(retention: Retention) -> None:
+async def _remove_old(retention: Retention) -> None:
     """Remove what is old whenever a round has ended, until cancelled."""
     while True:
         try:
-            await to_thread.run_sync(retention.look)
+            await to_thread.run_sync(retention.remove_old)
         except (CmflError, OSError) as error:
-            _log.warning("what is old cannot be removed now: %s", error)
-        await asyncio.sleep(LOOKING_SECONDS)
+            _log.warning("old payloads and mail cannot be removed now: %s", error)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-class _Refusals:
-    """Turns errors into problems, and lets whoever is still sending hear of them."""
+class _ErrorsAsProblems:
+    """Answers errors with problems, and lets a client that is still sending hear of them."""
 
-    def __init__(self, app: ASGIApp, place: str) -> None:
+    def __init__(self, app: ASGIApp, realm: str) -> None:
         self._app = app
-        self._challenge = f'{SCHEME} realm="{place}"'
+        self._challenge = f'{SCHEME} realm="{realm}"'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -178,10 +172,10 @@ class _Refusals:
             await self._app(scope, body.receive, send)
         except ProblemError as error:
             answer = problem(request, error.kind, str(error))
-            body.is_wanted &= error.kind is not TOO_SLOW
+            body.is_incomplete &= error.kind is not TOO_SLOW
         except ChainError as error:
             _log.warning("the chain cannot be read: %s", error)
-            answer = problem(request, CHAIN_UNREACHABLE, "who may write cannot be told now")
+            answer = problem(request, CHAIN_UNREACHABLE, "the write permissions are unknown now")
         except OSError as error:
             _log.warning("%s: %s", error.filename, error.strerror)
             refusal = disk_problem(error)
@@ -197,27 +191,27 @@ class _Refusals:
 
 
 class _Body:
-    """A request's body, of which somebody may have read a part.
+    """A request's body, of which a route may have read a part.
 
     Attributes:
-        is_wanted: whether there is more of it that may be waited for.
+        is_incomplete: whether there is more of it to wait for.
     """
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self.is_wanted = True
+        self.is_incomplete = True
 
     async def receive(self) -> Message:
         """Return the next part, and note the last."""
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
-            self.is_wanted = False
+            self.is_incomplete = False
         return message
 
     async def drain(self) -> None:
-        """Read what is left of it, but not much and not for long."""
-        left = DRAINED_BYTES
+        """Read the rest of it, but not much and not for long."""
+        remaining = DRAINED_BYTES
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAINING_SECONDS):
-                while self.is_wanted and left > 0:
-                    left -= len((await self.receive()).get("body", b""))
+                while self.is_incomplete and remaining > 0:
+                    remaining -= len((await self.receive()).get("body", b""))

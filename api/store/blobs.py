@@ -1,10 +1,11 @@
-"""Blobs: anybody reads them, registered clients write them, nobody changes one."""
+"""Blobs of a store: anyone reads them, registered clients write them, nobody changes one."""
 
 from __future__ import annotations
 
 import os
 import re
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from api.http.problems import BLOB_NOT_FOUND, ProblemError, problem
 from api.store.charges import ChargeKind
 from api.store.integrity import IntegrityCache
 from api.store.problems import RANGE_UNSATISFIABLE
-from api.store.ranges import ByteRange, parse_range
 from ledger.io.home import open_file
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
@@ -24,7 +24,6 @@ from ledger.protocol.types import Digest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import BufferedReader
-    from pathlib import Path
 
     from starlette.requests import Request
 
@@ -32,17 +31,19 @@ if TYPE_CHECKING:
     from ledger.storage.blobs import FolderBlobs
 
 HASHED_AT_ONCE = 2
-"""Blobs, for those who ask only whether they are there."""
+"""Blobs that are hashed at once for HEAD; the other threads serve readers."""
 
 _PIECE = 1 << 20
 _NAME = re.compile(digest_patterns.BARE)
+_RANGE = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
+_NO_STORE = {"Cache-Control": "no-store"}
 
 
 class BlobRoutes:
-    """Answers for the blobs of a folder.
+    """Routes of a folder's blobs.
 
     Args:
-        receiver: takes what clients send.
+        receiver: of uploads.
         blobs: of the folder.
         clock: seconds that only grow.
     """
@@ -50,21 +51,18 @@ class BlobRoutes:
     def __init__(self, receiver: Receiver, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
         self._receiver = receiver
         self._blobs = blobs
-        self._soundness = IntegrityCache(blobs, clock)
-        # The other threads are for those who read.
+        self._integrity = IntegrityCache(blobs, clock)
         self._hashing = CapacityLimiter(HASHED_AT_ONCE)
 
-    async def give(self, request: Request) -> Response:
-        """Give a blob's bytes or some of them; who reads them compares them with their name.
-
-        Args:
-            request: with the name.
+    async def get(self, request: Request) -> Response:
+        """Return a blob's bytes or a range of them, unverified: the reader has its name.
 
         Raises:
-            ProblemError: there is no such blob, or what HEAD asks for is damaged.
+            ProblemError: there is no such blob, or HEAD asks for a damaged one.
             OSError: it cannot be read.
         """
-        name = _named(request)
+        digest = _digest_of(request)
+        name = digest.hex()
         headers = {
             "ETag": f'"{name}"',
             "Cache-Control": IMMUTABLE,
@@ -74,32 +72,31 @@ class BlobRoutes:
         }
         stack = ExitStack()
         try:
-            file = await to_thread.run_sync(stack.enter_context, open_file(self._path(name)))
+            path = self._blobs.path_of(digest)
+            file = await to_thread.run_sync(stack.enter_context, open_file(path))
         except FileNotFoundError:
             raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from None
         size = os.fstat(file.fileno()).st_size
         try:
             if is_known(request.headers.get("if-none-match"), headers["ETag"]):
                 return Response(status_code=304, headers=headers)
-            found = parse_range(_range_header(request, headers["ETag"]), size)
-            whole = ByteRange(0, size)
-            part = whole if found is None else found
+            byte_range = parse_range(_range_header(request, headers["ETag"]), size)
+            part = byte_range or ByteRange(0, size)
             headers["Content-Length"] = str(part.size)
-            if found is not None:
+            if byte_range is not None:
                 headers["Content-Range"] = f"bytes {part.first}-{part.end - 1}/{size}"
-            status = 200 if found is None else 206
+            status = 200 if byte_range is None else 206
             if request.method == "HEAD":
-                # Who asks only whether it is there would not bring a damaged one again.
-                digest = Digest(bytes.fromhex(name))
-                is_whole = partial(self._soundness.is_whole, digest, size)
-                if not await to_thread.run_sync(is_whole, limiter=self._hashing):
+                # A client that asks before it uploads would not replace a damaged blob.
+                is_intact = partial(self._integrity.is_intact, digest, size)
+                if not await to_thread.run_sync(is_intact, limiter=self._hashing):
                     raise ProblemError(BLOB_NOT_FOUND, f"{name} is damaged here")
                 return Response(
                     status_code=status, headers=headers, media_type="application/octet-stream"
                 )
             file.seek(part.first)
-            sent = _pieces(stack.pop_all(), file, part.size)
-            return StreamingResponse(sent, status, headers, "application/octet-stream")
+            pieces = _pieces(stack.pop_all(), file, part.size)
+            return StreamingResponse(pieces, status, headers, "application/octet-stream")
         except ValueError as error:
             answer = problem(request, RANGE_UNSATISFIABLE, str(error))
             answer.headers["Content-Range"] = f"bytes */{size}"
@@ -107,71 +104,95 @@ class BlobRoutes:
         finally:
             stack.close()
 
-    async def take(self, request: Request) -> Response:
-        """Keep a blob: 201 once it is durable, 200 if it was there.
-
-        Args:
-            request: with the name, a client's signature and the bytes.
+    async def put(self, request: Request) -> Response:
+        """Store a blob: 201 once it is durable, 200 if it was there.
 
         Raises:
-            ProblemError: it is not to be kept.
-            ChainError: who may write cannot be told.
-            OSError: it cannot be written; nothing is left.
+            ProblemError: the store refuses it.
+            ChainError: the permissions are unknown.
+            OSError: it cannot be written; no part of it stays.
         """
-        name = _named(request)
-        digest = Digest(bytes.fromhex(name))
+        digest = _digest_of(request)
         receiver, settings = self._receiver, self._receiver.settings
         upload, _ = await to_thread.run_sync(
-            receiver.signed, request, digest, settings.max_blob_bytes
+            receiver.authorize, request, digest, settings.max_blob_bytes
         )
-        if await to_thread.run_sync(self._soundness.is_whole, digest, upload.size):
+        if await to_thread.run_sync(self._integrity.is_intact, digest, upload.size):
             await to_thread.run_sync(receiver.charges.note, upload, ChargeKind.BLOB)
-            await receiver.pass_over(request, upload)
-            return Response(status_code=200, headers=_KEPT)
-        most = settings.quota_blobs, settings.quota_bytes
-        await to_thread.run_sync(receiver.charge, upload, ChargeKind.BLOB, most)
-        is_kept = False
+            await receiver.discard(request, upload)
+            return Response(status_code=200, headers=_NO_STORE)
+        quota = settings.quota_blobs, settings.quota_bytes
+        await to_thread.run_sync(receiver.charge, upload, ChargeKind.BLOB, quota)
+        is_stored = False
         try:
-            await receiver.keep(request, upload, self._path(name))
-            is_kept = True
+            await receiver.receive_file(request, upload, self._blobs.path_of(digest))
+            is_stored = True
         finally:
-            settle = partial(receiver.charges.settle, upload, ChargeKind.BLOB, is_kept=is_kept)
-            # A server that is told to stop cancels who is still sending.
+            settle = partial(receiver.charges.settle, upload, ChargeKind.BLOB, is_stored=is_stored)
+            # A server that stops cancels its transfers.
             with CancelScope(shield=True):
                 await to_thread.run_sync(settle)
-        return Response(status_code=201, headers=_KEPT)
-
-    def _path(self, name: str) -> Path:
-        return self._blobs.folder / name[:2] / name
+        return Response(status_code=201, headers=_NO_STORE)
 
 
-_KEPT = {"Cache-Control": "no-store"}
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Bytes from the first to the one before `end`."""
+
+    first: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return self.end - self.first
 
 
-def _named(request: Request) -> str:
-    """Return the digest that a path names, in hex.
+def parse_range(header: str | None, size: int) -> ByteRange | None:
+    """Return the one range that a request asks for (RFC 9110, section 14); None for the whole blob.
+
+    Several ranges in one request are answered by the whole blob, as servers may.
+
+    Args:
+        header: `Range`, from anybody.
+        size: of the blob.
 
     Raises:
-        ProblemError: it names none.
+        ValueError: the blob has no such bytes.
     """
+    match = _RANGE.fullmatch(header.strip()) if header is not None else None
+    if match is None or not (match[1] or match[2]):
+        return None
+    if not match[1]:
+        first, end = max(0, size - int(match[2])), size
+    else:
+        first, end = int(match[1]), min(size, int(match[2]) + 1) if match[2] else size
+        if match[2] and int(match[2]) < first:
+            return None  # not a range at all: it is ignored
+    if first >= end:
+        raise ValueError(f"a blob of {size} bytes has none of these")
+    return ByteRange(first, end)
+
+
+def _digest_of(request: Request) -> Digest:
     name = str(request.path_params["digest"])
     if not _NAME.fullmatch(name) or request.path_params["prefix"] != name[:2]:
         raise ProblemError(
             BLOB_NOT_FOUND, "a blob's path is its sha256 behind its first two digits"
         )
-    return name
+    return Digest(bytes.fromhex(name))
 
 
 def _range_header(request: Request, etag: str) -> str | None:
-    """Return the range that is asked for, None if it is asked for of another version."""
-    known = request.headers.get("if-range")
-    return None if known not in {None, etag} else request.headers.get("range")
+    """Return the `Range` of a request, None if it is for another version."""
+    version = request.headers.get("if-range")
+    return None if version not in {None, etag} else request.headers.get("range")
 
 
 def _pieces(stack: ExitStack, file: BufferedReader, size: int) -> Iterator[bytes]:
-    """Yield so many bytes of a file, and close it at their end or when nobody takes them."""
+    """Yield the next bytes of a file, and close it at their end or when the iteration ends."""
     with stack:
-        left = size
-        while left and (piece := file.read(min(_PIECE, left))):
-            left -= len(piece)
+        remaining = size
+        while remaining and (piece := file.read(min(_PIECE, remaining))):
+            remaining -= len(piece)
             yield piece

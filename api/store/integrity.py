@@ -1,4 +1,4 @@
-"""Which blobs of a folder are undamaged: hashed when somebody asks, but not for each who asks."""
+"""Integrity of a folder's blobs: hashed on request, but not for each request."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from ledger.storage.blobs import FolderBlobs
 
 FRESH_SECONDS = 60.0
-"""For so long a file that was found undamaged, and has not been written since, counts as such.
+"""For this long an intact file that has not been written since counts as intact.
 
-Anybody may ask, in a few bytes and as often as he likes, and a large blob takes a processor the
-better part of a second.
+Anyone may ask, in a few bytes and as often as they like, and hashing a large blob takes a processor
+the better part of a second.
 """
 
-MOST_KNOWN = 16_384
+MAX_CACHED = 16_384
 
 
-class _Found(NamedTuple):
+class _IntactFile(NamedTuple):
     stamp: tuple[int, ...]
-    at: float
+    hashed_at: float
 
 
 class IntegrityCache:
-    """Says whether blobs are there undamaged; safe to share between threads.
+    """Tells whether blobs are there undamaged; safe to share between threads.
 
     Args:
         blobs: of a folder.
@@ -39,41 +39,36 @@ class IntegrityCache:
     def __init__(self, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
         self._blobs = blobs
         self._clock = clock
-        self._found: dict[Digest, _Found] = {}
+        self._intact: dict[Digest, _IntactFile] = {}
         self._lock = threading.Lock()
 
-    def is_whole(self, digest: Digest, size: int) -> bool:
-        """Say whether a blob is there undamaged.
-
-        Args:
-            digest: sha256 of the blob.
-            size: that it must have.
-        """
+    def is_intact(self, digest: Digest, size: int) -> bool:
+        """Return whether a blob of this size is there undamaged."""
         stamp = self._stamp(digest)
         if stamp is None or stamp[0] != size:
             return False
         with self._lock:
-            known = self._found.get(digest)
-        is_fresh = known is not None and self._clock() - known.at < FRESH_SECONDS
-        if known is not None and is_fresh and known.stamp == stamp:
+            cached = self._intact.get(digest)
+        is_fresh = cached is not None and self._clock() - cached.hashed_at < FRESH_SECONDS
+        if cached is not None and is_fresh and cached.stamp == stamp:
             return True
-        return self._is_hashed_whole(digest, size, stamp)
+        return self._hash(digest, size, stamp)
 
-    def _is_hashed_whole(self, digest: Digest, size: int, stamp: tuple[int, ...]) -> bool:
+    def _hash(self, digest: Digest, size: int, stamp: tuple[int, ...]) -> bool:
         try:
             with self._blobs.opened(digest, size):
                 pass
         except BlobError:
             return False
         with self._lock:
-            self._found.pop(digest, None)
-            self._found[digest] = _Found(stamp, self._clock())
-            while len(self._found) > MOST_KNOWN:
-                del self._found[next(iter(self._found))]
+            self._intact.pop(digest, None)
+            self._intact[digest] = _IntactFile(stamp, self._clock())
+            while len(self._intact) > MAX_CACHED:
+                del self._intact[next(iter(self._intact))]
         return True
 
     def _stamp(self, digest: Digest) -> tuple[int, ...] | None:
-        """Return what is otherwise once somebody has written a blob's file, None without one."""
+        """Return a value that differs after each write of a blob's file, None without a file."""
         try:
             status = self._blobs.path_of(digest).stat()
         except OSError:

@@ -1,4 +1,4 @@
-"""Who may write, as the chain has it: read anew once it is a second old."""
+"""Write permissions of a contract's clients, read from the chain at most once a second."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 FRESH_SECONDS = 1.0
 STALE_SECONDS = 60.0
-"""For so long a store goes on with what it knows while the chain cannot be read."""
+"""A store uses older permissions for this long while the chain cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePermissions:
-    """Where a run stands.
+    """The clients that may write, and the round for which they may.
 
     Attributes:
         round: the open one, or the last.
@@ -33,13 +33,13 @@ class WritePermissions:
     round: int
     registry: tuple[RegisteredClient, ...]
 
-    def takes(self, round_number: int) -> bool:
-        """Say whether something of a round may still, or already, be written."""
+    def accepts(self, round_number: int) -> bool:
+        """Return whether a round is open, or next to the open one."""
         return abs(round_number - self.round) <= 1
 
 
 class PermissionCache:
-    """What the chain says of one contract; safe to share between threads.
+    """The permissions of one contract; safe to share between threads.
 
     Args:
         ledger: the contract.
@@ -52,51 +52,46 @@ class PermissionCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._log = CompleteLog()
-        self._found: tuple[float, WritePermissions] | None = None
-        self._failed: tuple[float, str] | None = None
+        self._latest: tuple[float, WritePermissions] | None = None
+        self._failure: tuple[float, str] | None = None
 
     def now(self) -> WritePermissions:
-        """Return where the run stands.
+        """Return the permissions.
 
-        One thread asks the chain at a time. Once that has failed the others do not wait for it: a
-        node that is silent would else hold every thread of the store, one after the other, and
-        with them those who read blobs and need no chain for that.
+        One thread asks the chain at a time. Once that has failed the others do not wait for it:
+        else a silent node would block every thread of the store, and with them readers of blobs,
+        who need no chain.
 
         Raises:
-            ChainError: the chain cannot be read, and what is known of it is too old.
+            ChainError: the chain cannot be read, and the latest permissions are too old.
         """
-        found = self._found
-        if found is not None and self._clock() - found[0] < FRESH_SECONDS:
-            return found[1]
-        if self._lock.acquire(blocking=self._failed is None):
+        latest = self._latest
+        if latest is not None and self._clock() - latest[0] < FRESH_SECONDS:
+            return latest[1]
+        if self._lock.acquire(blocking=self._failure is None):
             try:
-                self._ask()
+                self._refresh()
             finally:
                 self._lock.release()
-        return self._known()
+        return self._cached()
 
-    def _ask(self) -> None:
-        """Read the chain, unless another has just done so, or has just failed to."""
-        asked_at = self._clock()
-        for last in (self._found, self._failed):
-            if last is not None and asked_at - last[0] < FRESH_SECONDS:
+    def _refresh(self) -> None:
+        """Read the chain, unless another thread has just done so, or has just failed to."""
+        start = self._clock()
+        for previous in (self._latest, self._failure):
+            if previous is not None and start - previous[0] < FRESH_SECONDS:
                 return
         try:
-            self._found, self._failed = (asked_at, self._read()), None
+            self._latest, self._failure = (start, self._read()), None
         except ChainError as error:
-            self._failed = (self._clock(), str(error))
+            self._failure = (self._clock(), str(error))
 
-    def _known(self) -> WritePermissions:
-        """Return what is known, unless it is too old and the chain cannot be read.
-
-        Raises:
-            ChainError: it is.
-        """
-        failed, found = self._failed, self._found
-        if failed is not None and (found is None or self._clock() - found[0] > STALE_SECONDS):
-            raise ChainError(failed[1])
-        assert found is not None, "what was asked for has come, or has failed"
-        return found[1]
+    def _cached(self) -> WritePermissions:
+        failure, latest = self._failure, self._latest
+        if failure is not None and (latest is None or self._clock() - latest[0] > STALE_SECONDS):
+            raise ChainError(failure[1])
+        assert latest is not None, "a refresh succeeds or fails"
+        return latest[1]
 
     def _read(self) -> WritePermissions:
         number = self._ledger.state().round

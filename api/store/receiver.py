@@ -1,8 +1,9 @@
-"""What somebody sends: who signed for it, bounded in size and time before and while it comes."""
+"""Uploads: who signed them, bounded in size and time before and while they arrive."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from anyio import to_thread
 from starlette.requests import ClientDisconnect
 
 from api.http.problems import BODY_TOO_LARGE, ProblemError
-from api.store.incoming import IncomingFile
 from api.store.problems import (
     BODY_WRONG,
     DISK_FAILS,
@@ -24,6 +24,7 @@ from api.store.problems import (
     UPLOAD_UNSIGNED,
 )
 from api.store.slots import Slots
+from ledger.io.home import DISK, WRITING, Disk
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by
 from ledger.storage.uploads import parse_authorization
@@ -40,89 +41,77 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest, Upload
 
 PIECE = 1 << 20
+INCOMING_FOLDER = "incoming"
+"""The folder of unfinished files, beside the folders that others read."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Takes what registered clients send.
+    """Receives the bodies that registered clients send.
 
     Attributes:
-        settings: how much, and how fast.
-        standings: who may write.
-        charges: what each has written.
-        slots: what is coming.
+        settings: bounds of size and speed.
+        permissions: the clients that may write.
+        charges: of what they have written.
+        slots: of what is arriving.
     """
 
     settings: StoreSettings
-    standings: PermissionCache
+    permissions: PermissionCache
     charges: Charges
     slots: Slots = field(default_factory=Slots, repr=False)
 
-    def signed(
-        self, request: Request, digest: Digest, most: int
+    def authorize(
+        self, request: Request, digest: Digest, max_bytes: int
     ) -> tuple[Upload, WritePermissions]:
-        """Return the upload that a registered client has signed; nothing of the body is read.
-
-        Args:
-            request: with its header.
-            digest: that its path names.
-            most: how large the body may be.
+        """Return the upload that a registered client has signed; the body is not read.
 
         Raises:
-            ProblemError: it says no length, one too large, or nobody who may write signed for it.
-            ChainError: who may write cannot be told.
+            ProblemError: it gives no length, one too large, or no client who may write signed it.
+            ChainError: the permissions are unknown.
         """
-        upload, signature = _shown(request, digest, _length(request, most))
-        self._require_here(request, upload)
-        standing = self.standings.now()
-        if upload.client >= len(standing.registry):
-            said = f"client {upload.client} is none of the {len(standing.registry)} registered ones"
-            raise ProblemError(UPLOAD_REFUSED, said)
-        client = standing.registry[upload.client]
-        if not is_signed_by(client.address, self.standings.domain, upload, signature):
-            said = (
+        upload, signature = _signed_upload(request, digest, _length(request, max_bytes))
+        self._require_this_store(request, upload)
+        permissions = self.permissions.now()
+        registry = permissions.registry
+        if upload.client >= len(registry):
+            detail = f"client {upload.client} is none of the {len(registry)} registered ones"
+            raise ProblemError(UPLOAD_REFUSED, detail)
+        client = registry[upload.client]
+        if not is_signed_by(client.address, self.permissions.domain, upload, signature):
+            detail = (
                 f"the signature is not client {upload.client}'s for this contract, this place and "
                 f"these bytes"
             )
-            raise ProblemError(UPLOAD_REFUSED, said)
-        require_round(standing, upload.round)
-        if client.is_banned_in(max(standing.round, upload.round)):
-            said = f"client {upload.client} was banned in round {client.banned_in}"
-            raise ProblemError(UPLOAD_REFUSED, said)
-        return upload, standing
+            raise ProblemError(UPLOAD_REFUSED, detail)
+        require_round(permissions, upload.round)
+        if client.is_banned_in(max(permissions.round, upload.round)):
+            detail = f"client {upload.client} was banned in round {client.banned_in}"
+            raise ProblemError(UPLOAD_REFUSED, detail)
+        return upload, permissions
 
-    def charge(self, upload: Upload, what: ChargeKind, most: tuple[int, int]) -> None:
-        """Charge a client with what it is about to send.
-
-        Args:
-            upload: whose, and how much.
-            what: of which quota.
-            most: how many, and how many bytes.
+    def charge(self, upload: Upload, kind: ChargeKind, quota: tuple[int, int]) -> None:
+        """Charge a client for an upload; see `Charges.charge`.
 
         Raises:
-            ProblemError: its quota does not allow that.
-            OSError: the charge cannot be kept.
+            ProblemError: its quota is too small.
+            OSError: the charge cannot be written.
         """
-        if not self.charges.charge(upload, what, most):
-            said = (
-                f"client {upload.client} may put {most[0]} of them and {most[1]} bytes in round "
+        if not self.charges.charge(upload, kind, quota):
+            detail = (
+                f"client {upload.client} may put {quota[0]} of them and {quota[1]} bytes in round "
                 f"{upload.round}; {upload.size} more are too many"
             )
-            raise ProblemError(QUOTA_EXCEEDED, said)
+            raise ProblemError(QUOTA_EXCEEDED, detail)
 
-    async def keep(self, request: Request, upload: Upload, target: Path) -> None:
-        """Write a request's body under its name, durably, if it is what was announced.
-
-        Args:
-            request: whose body it is.
-            upload: digest and size that it must have.
-            target: its name.
+    async def receive_file(self, request: Request, upload: Upload, target: Path) -> None:
+        """Write a body under its name, durably, if it is what was announced.
 
         Raises:
-            ProblemError: it is something else, does not come, or comes too slowly.
-            OSError: it cannot be written; nothing is left.
+            ProblemError: it is something else, does not arrive, or arrives too slowly.
+            OSError: it cannot be written; no part of it stays.
         """
         file: IncomingFile | None = None
 
@@ -134,7 +123,7 @@ class Receiver:
             file.write(piece)
 
         try:
-            await self._come(request, upload, write)
+            await self._receive(request, upload, write)
             assert file is not None, "even an empty body is written"
             await to_thread.run_sync(file.finish, target)
         except EncodingError as error:
@@ -143,48 +132,32 @@ class Receiver:
             if file is not None:
                 await to_thread.run_sync(file.discard)
 
-    async def read(self, request: Request, upload: Upload) -> bytes:
-        """Return a request's body, which is small.
-
-        Args:
-            request: whose body it is.
-            upload: size that it must have.
-
-        Raises:
-            ProblemError: it does not come, or comes too slowly.
-        """
+    async def receive(self, request: Request, upload: Upload) -> bytes:
+        """Return a small body, or fail as `receive_file`."""
         body = bytearray()
-        await self._come(request, upload, body.extend)
+        await self._receive(request, upload, body.extend)
         return bytes(body)
 
-    async def pass_over(self, request: Request, upload: Upload) -> None:
-        """Read what is not needed, so that whoever sends it hears the answer.
+    async def discard(self, request: Request, upload: Upload) -> None:
+        """Read a body that is not needed, so that its sender hears the answer."""
+        await self._receive(request, upload, lambda _: None)
 
-        Args:
-            request: whose body it is.
-            upload: size that it is said to have.
-
-        Raises:
-            ProblemError: it does not come, or comes too slowly.
-        """
-        await self._come(request, upload, lambda _: None)
-
-    async def _come(
+    async def _receive(
         self, request: Request, upload: Upload, take: Callable[[bytes], object]
     ) -> None:
-        """Pass a body on in pieces, on a thread of its own each.
+        """Pass a body on in pieces, each on a worker thread.
 
         Raises:
-            ProblemError: it does not come, or comes too slowly.
+            ProblemError: it does not arrive, or arrives too slowly.
         """
-        buffer, came, size = bytearray(), 0, upload.size
+        buffer, received, size = bytearray(), 0, upload.size
         seconds = self.settings.seconds_for(size)
         try:
-            async with self.slots.held(upload, seconds) as transfer:
+            async with self.slots.hold(upload, seconds) as transfer:
                 async for part in request.stream():
-                    is_first = came == 0
-                    came += len(part)
-                    if came > size:
+                    is_first = received == 0
+                    received += len(part)
+                    if received > size:
                         raise ProblemError(BODY_WRONG, f"there are more than {size} bytes")
                     if part:
                         self.slots.count(transfer, len(part))
@@ -194,22 +167,22 @@ class Receiver:
                         buffer.clear()
                 await to_thread.run_sync(take, bytes(buffer))
         except TimeoutError:
-            said = (
-                f"{came} of {size} bytes came in the {seconds:.0f} s that they may take, or so "
-                f"slowly that what else came for client {upload.client} has taken their slot"
+            detail = (
+                f"{received} of {size} bytes arrived in the {seconds:.0f} s that they may take, or "
+                f"so slowly that another body for client {upload.client} has taken their slot"
             )
-            raise ProblemError(TOO_SLOW, said) from None
+            raise ProblemError(TOO_SLOW, detail) from None
         except ClientDisconnect:
-            raise ProblemError(BODY_WRONG, f"only {came} of {size} bytes came") from None
+            raise ProblemError(BODY_WRONG, f"only {received} of {size} bytes arrived") from None
 
-    def _require_here(self, request: Request, upload: Upload) -> None:
-        """Refuse what is signed for another place, whose host would be showing it here.
+    def _require_this_store(self, request: Request, upload: Upload) -> None:
+        """Refuse an upload that is signed for another store, whose host may be showing it here.
 
-        Compared with what the store's owner says, and not with what the request says of its host:
-        that is the sender's to choose.
+        It is compared with the URLs that the store's owner gives, not with the request's `Host`,
+        which the sender chooses.
 
         Raises:
-            ProblemError: it is.
+            ProblemError: it is signed for another store.
         """
         urls, path = self.settings.public_urls, request.scope["path"]
         if upload.url not in {f"{url}{path}" for url in urls}:
@@ -219,42 +192,103 @@ class Receiver:
             )
 
 
-def require_round(standing: WritePermissions, round_number: int) -> None:
-    """Accept a round that is open, or next to the open one.
+class IncomingFile:
+    """A file that arrives in pieces: hashed on arrival, and seen whole or not at all.
+
+    Every method may raise OSError; no part of a discarded file stays.
 
     Args:
-        standing: where the run stands.
-        round_number: t.
+        folder: of the store, in which `INCOMING_FOLDER` is made.
+        digest: that the bytes must have.
+        size: that they must have.
+        disk: writes.
+    """
+
+    def __init__(self, folder: Path, digest: Digest, size: int, *, disk: Disk = DISK) -> None:
+        self._disk = disk
+        self._digest = digest
+        self._size = self._missing = size
+        self._hash = hashlib.sha256()
+        incoming = folder / INCOMING_FOLDER
+        for path in (folder, incoming):
+            if not path.is_dir():
+                disk.make_folder(path)
+        self._path = disk.create(incoming, b"")
+
+    def write(self, piece: bytes) -> None:
+        """Append the next bytes.
+
+        Raises:
+            EncodingError: there are more than were announced.
+            OSError: they cannot be written.
+        """
+        self._missing -= len(piece)
+        if self._missing < 0:
+            raise EncodingError("there are more bytes than were announced")
+        self._hash.update(piece)
+        self._disk.append(self._path, piece)
+
+    def finish(self, target: Path) -> None:
+        """Give the file its name, durably, if its bytes are those that were announced.
+
+        Raises:
+            EncodingError: they are not.
+            OSError: it cannot be named or made durable, or another process has removed a part.
+        """
+        if self._missing:
+            raise EncodingError(f"{self._missing} bytes are missing of those that were announced")
+        if self._hash.digest() != self._digest:
+            raise EncodingError(f"the bytes have another sha256 than {self._digest.hex()}")
+        # A process that cleans up the folder removes the file, or its first part.
+        if self._path.stat().st_size != self._size:
+            raise OSError(errno.EIO, "a part of the file was removed meanwhile", str(self._path))
+        missing = [path for path in (target.parent, *target.parents) if not path.exists()]
+        for path in reversed(missing):
+            self._disk.make_folder(path)
+        self._disk.sync_files([self._path])
+        self._disk.rename(self._path, target)
+        self._disk.sync([target])
+
+    def discard(self) -> None:
+        """Remove the file if it has no name yet."""
+        self._disk.remove(self._path)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the unfinished files of a killed store; no other may be writing meanwhile."""
+    for path in (folder / INCOMING_FOLDER).glob(f"{WRITING}*"):
+        path.unlink(missing_ok=True)
+
+
+def require_round(permissions: WritePermissions, round_number: int) -> None:
+    """Refuse a round that is neither open nor next to the open one.
 
     Raises:
         ProblemError: it is another one.
     """
-    if not standing.takes(round_number):
-        said = f"round {round_number} is not taken while round {standing.round} is the open one"
-        raise ProblemError(ROUND_NOT_TAKEN, said)
+    if not permissions.accepts(round_number):
+        detail = f"round {round_number} is not taken while round {permissions.round} is open"
+        raise ProblemError(ROUND_NOT_TAKEN, detail)
 
 
 def disk_problem(error: OSError) -> ProblemError:
-    """Return what is said of a folder that cannot be used; never its path.
-
-    Args:
-        error: the system's.
-    """
+    """Return the answer for a folder that cannot be used; it never has a path."""
     if error.errno in _FULL:
-        return ProblemError(DISK_FULL, "the store's disk is full; nothing was kept")
-    return ProblemError(DISK_FAILS, "the store's disk fails; its log tells more")
+        return ProblemError(DISK_FULL, "the store's disk is full; nothing was stored")
+    return ProblemError(DISK_FAILS, "the store's disk fails; its log has the reason")
 
 
-def _length(request: Request, most: int) -> int:
-    said = request.headers.get("content-length", "")
-    if "transfer-encoding" in request.headers or not (said.isascii() and said.isdigit()):
+def _length(request: Request, max_bytes: int) -> int:
+    length = request.headers.get("content-length", "")
+    if "transfer-encoding" in request.headers or not (length.isascii() and length.isdigit()):
         raise ProblemError(LENGTH_NEEDED, "a body without Content-Length is not read")
-    if int(said[:20]) > most:
-        raise ProblemError(BODY_TOO_LARGE, f"a body of {said[:20]} bytes is over the {most} taken")
-    return int(said)
+    if int(length[:20]) > max_bytes:
+        detail = f"a body of {length[:20]} bytes is over the limit of {max_bytes}"
+        raise ProblemError(BODY_TOO_LARGE, detail)
+    return int(length)
 
 
-def _shown(request: Request, digest: Digest, size: int) -> tuple[Upload, bytes]:
+def _signed_upload(request: Request, digest: Digest, size: int) -> tuple[Upload, bytes]:
     try:
         return parse_authorization(request.headers.get("authorization", ""), digest, size)
     except SignatureError as error:

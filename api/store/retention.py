@@ -1,4 +1,4 @@
-"""Keeps the payloads of the newest rounds, and the mail with them; the record stays whole."""
+"""Retention of the newest rounds' payloads and mail; the record of every round stays whole."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 PinnedBlobs = Callable[[], Collection[Digest]]
 
-_TOLD_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
+_NAMED_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A run's chain, as of the newest final block that was looked at, and blobs."""
+class _FinalRun:
+    """A run's contract as of the newest final block, and its blobs."""
 
     ledger: CommitteeLedger
     blobs: FolderBlobs
 
 
 class Retention:
-    """Removes what clients have put in old rounds, but for what the record names.
+    """Removes the uploads of old rounds, except those that the record names.
 
-    A round has ended when that is final: what a reorganisation opens again still has its payloads.
+    A round has ended when its end is final: a reorganisation may open it again, with its payloads.
 
     Args:
         ledger: the contract.
-        blobs: of the store's folder, where the mail lies, too.
-        charges: what was put in which round: of a round without a decision nothing else tells.
-        rounds: how many of the newest rounds keep their payloads.
-        others: returns what else the folder is kept for, the blobs of other runs.
+        blobs: of the store's folder, which also has the mail.
+        charges: the uploads of each round; the only list for a round without a decision.
+        rounds: number of newest rounds whose payloads are retained.
+        pinned: returns the blobs that stay for other runs.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class Retention:
         blobs: FolderBlobs,
         charges: Charges,
         rounds: int,
-        others: PinnedBlobs = frozenset,
+        pinned: PinnedBlobs = frozenset,
     ) -> None:
         self._ledger = ledger
         self._log = CompleteLog()
-        self._run = _Kept(ledger, blobs)
+        self._run = _FinalRun(ledger, blobs)
         self._domain = ledger.domain()
         self._charges = charges
         self._rounds = rounds
-        self._others = others
+        self._pinned_by_others = pinned
         self._pinned: set[Digest] = set()
-        self._old = PayloadRemover(self._run, rounds, self._pinned)
+        self._remover = PayloadRemover(self._run, rounds, self._pinned)
         self._ended = 0
 
-    def look(self) -> None:
+    def remove_old(self) -> None:
         """Remove what is old by now.
 
         Raises:
@@ -78,32 +78,29 @@ class Retention:
         ended = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
         if ended <= self._ended:
             return
-        # Read now, and not when each round ended: something may be put into it for one round more,
-        # and take its time to come. What the open round needs may be an old round's, too.
+        # Charges are read now, not when each round ended: clients may write to it for one round
+        # more, and slowly. The open round may need blobs of an old one.
         newest, charged = ended - self._rounds, self._charges.rounds()
         self._pinned.clear()
-        self._pinned.update(self._others())
+        self._pinned.update(self._pinned_by_others())
         self._pinned.update(*(self._charges.blobs_of(n) for n in charged if n > newest))
         for number in charged:
             if number <= newest:
-                self._old.ended(number, self._put_in(number))
-        self._old.ended(ended, ())
+                self._remover.ended(number, self._removable(number))
+        self._remover.ended(ended, ())
         self._ended = ended
-        self._forget(newest)
+        self._remove_mail_and_charges(newest)
 
-    def _put_in(self, round_number: int) -> set[Digest]:
-        """Return what may go of what clients have put in a round.
-
-        Nothing of a round whose record cannot be read: nobody can tell its vectors, which stay.
-        """
+    def _removable(self, round_number: int) -> set[Digest]:
+        """Return the uploads of a round that may go; none if its record cannot be read."""
         named = blobs_of_round(self._run.ledger, self._run.blobs, round_number)
-        if named is not None and not any(blob.use in _TOLD_BY_RECORD for blob in named):
-            return set()
+        if named is not None and not any(blob.use in _NAMED_BY_RECORD for blob in named):
+            return set()  # without the record its vectors are unknown, and they stay
         return self._charges.blobs_of(round_number)
 
-    def _forget(self, newest: int) -> None:
-        """Remove mail and charges up to a round that nobody can write to any more."""
+    def _remove_mail_and_charges(self, newest: int) -> None:
         for number in self._charges.rounds():
+            # A round that clients can still write to keeps its charges.
             if number <= min(newest, self._ended - 2):
                 self._charges.forget(number)
         remove_mail(self._run.blobs.folder, self._domain, newest + 1)

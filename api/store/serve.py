@@ -1,4 +1,4 @@
-"""Running the store with uvicorn, for the command line and for tests."""
+"""The store under uvicorn, for the command line and for tests."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ def serve(
     host: str,
     port: int,
     on_listening: Callable[[str], None] | None = None,
-    others: PinnedBlobs | None = None,
+    pinned: PinnedBlobs | None = None,
 ) -> None:
     """Answer requests until the process is told to stop.
 
     Args:
         settings: the store's folder and bounds; the folder is made if need be. Without public
-            URLs clients know the store under the address that it listens on.
+            URLs the store is known by the address that it listens on.
         ledger: the contract whose clients may write.
         host: name or address to listen on.
         port: 0 takes a free one.
         on_listening: called with the store's URL once connections are accepted.
-        others: returns the blobs of other runs in the folder; None if nobody can tell.
+        pinned: returns the blobs of other runs in the folder; None if they are unknown.
 
     Raises:
         ConfigurationError: another process serves the folder, it cannot be written, the address
-            cannot be listened on, a public URL is none or has to be given, or what is old cannot be
-            told from what another contract needs.
+            cannot be listened on, a public URL is invalid or missing, or old payloads may be
+            another contract's.
     """
     with listening_socket(host, port) as listener:
         urls = resolve_public_urls(settings.public_urls, host, listener)
         settings = settings.model_copy(update={"public_urls": urls})
         with lock_store_folder(settings.folder):
-            if others is None:
+            if pinned is None:
                 _require_no_other_contract(settings, ledger)
-            server = server_for(settings, ledger, others or frozenset)
+            server = server_for(settings, ledger, pinned or frozenset)
             if on_listening is not None:
                 on_listening(url_of(listener))
             # The server ends in order on Ctrl-C, and then raises it once more.
@@ -69,18 +69,12 @@ def serve(
 
 
 def server_for(
-    settings: StoreSettings, ledger: CommitteeLedger, others: PinnedBlobs = frozenset
+    settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> uvicorn.Server:
-    """Return a server that has not started yet, with bounds on what a client may hold.
-
-    Args:
-        settings: the store's folder, which must be there, and its bounds.
-        ledger: the contract whose clients may write.
-        others: returns the blobs of other runs in the folder.
-    """
+    """Return a server that has not started, with bounds on connections; see `create_store`."""
     return uvicorn.Server(
         uvicorn.Config(
-            create_store(settings, ledger, secrets.token_bytes(EPOCH_BYTES), others=others),
+            create_store(settings, ledger, secrets.token_bytes(EPOCH_BYTES), pinned=pinned),
             ws="none",
             http=TimedConnection,
             log_level="warning",
@@ -94,26 +88,26 @@ def server_for(
 
 
 def resolve_public_urls(
-    given: Sequence[str], host: str, listener: socket.socket
+    public_urls: Sequence[str], host: str, listener: socket.socket
 ) -> tuple[str, ...]:
     """Return the URLs under which clients know a store, and which they sign with their uploads.
 
     Args:
-        given: by the store's owner; behind a proxy, the proxy's.
+        public_urls: of the owner; behind a proxy, the proxy's.
         host: that it listens on, as the owner writes it.
         listener: its socket.
 
     Raises:
-        ConfigurationError: one of them is none, or it listens on every address and none is given.
+        ConfigurationError: one is invalid, or it listens on every address and there is none.
     """
     address, port = listener.getsockname()[:2]
-    if not given and ipaddress.ip_address(address).is_unspecified:
+    if not public_urls and ipaddress.ip_address(address).is_unspecified:
         raise ConfigurationError(
             f"--host {host} is every address of this machine, and an upload is signed for one "
             f"place: give --public-url, the URL that clients are given"
         )
     bracketed = f"[{host}]" if ":" in host else host
-    urls = given or (f"http://{bracketed}:{port}", url_of(listener))
+    urls = public_urls or (f"http://{bracketed}:{port}", url_of(listener))
     return tuple(dict.fromkeys(map(_public_url, urls)))
 
 
@@ -128,10 +122,10 @@ def _public_url(url: str) -> str:
 
 
 def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger) -> None:
-    """Refuse to remove what is old from a folder that was another contract's store, too.
+    """Refuse retention in a folder that was another contract's store, too.
 
-    A client has only to put what is there already for it to be an old round's: it would have the
-    models of the other contract removed.
+    A client could put the other contract's models once more, and would have them removed with its
+    own old round.
 
     Raises:
         ConfigurationError: it was one.
@@ -139,20 +133,14 @@ def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger)
     others = other_charges(settings.folder, ledger.domain())
     if settings.keep_rounds is not None and others:
         raise ConfigurationError(
-            f"--folder {settings.folder} has {others[0].name}, of another contract, and nobody can "
-            f"tell what that needs: --keep-rounds is for a folder of one contract's own, or a home"
+            f"--folder {settings.folder} has {others[0].name}, of another contract, whose blobs "
+            f"are unknown: use --keep-rounds with a folder of one contract, or with a home"
         )
 
 
 @contextlib.contextmanager
 def lock_store_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder for one store, since charges are counted by one.
-
-    Args:
-        folder: made if need be.
-
-    Yields:
-        Nothing.
+    """Hold a folder, which is made if need be, for one store, since one counts the charges.
 
     Raises:
         ConfigurationError: another process serves it, or it cannot be written.

@@ -1,4 +1,4 @@
-"""What a store needs to know: its folder, and how much anybody may put there."""
+"""Settings of a store: its folder, and how much each client may put there."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class StoreSettings(BaseModel):
 
     Attributes:
         folder: of blobs and mail.
-        public_urls: under which clients know the store, as `base_url` writes them; what is signed
-            for another place is not taken.
-        max_blob_bytes: largest blob that is taken.
+        public_urls: under which clients know the store, as `base_url` writes them; uploads that are
+            signed for another URL are refused.
+        max_blob_bytes: largest accepted blob.
         quota_bytes: of new blobs of one client in one round.
-        quota_blobs: how many of them.
+        quota_blobs: number of new blobs of one client in one round.
         quota_mail_bytes: of new envelopes that one client sends in one round, its own or others'.
-        quota_envelopes: how many of them.
-        keep_rounds: of so many of the newest rounds payloads and mail stay; None for all.
-        mail_rounds: of so many of the newest rounds mail is listed.
+        quota_envelopes: number of new envelopes that one client sends in one round.
+        keep_rounds: number of newest rounds whose payloads and mail are retained; None for all.
+        mail_rounds: number of newest rounds whose mail is listed.
         grace_seconds: that a client may take to send anything at all.
         least_bytes_per_second: that it has to send beyond them.
-        logs_requests: whether each has its line on standard error.
+        logs_requests: whether each request has its line on standard error.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,5 +45,5 @@ class StoreSettings(BaseModel):
     logs_requests: bool = False
 
     def seconds_for(self, size: int) -> float:
-        """Return how long so many bytes may take to come."""
+        """Return the time in which a body of this size has to arrive."""
         return self.grace_seconds + size / self.least_bytes_per_second

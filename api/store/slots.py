@@ -1,9 +1,9 @@
-"""How many bodies may come for one client at once, and which of too many is cut.
+"""Slots for the bodies that may arrive for one client at once.
 
 A header that somebody else has seen can be shown again, so the slots are where a stranger competes
-with the client itself: with nothing sent, byte by byte, or with junk. What comes under one digest
-competes with itself first, and the one with the least progress of late goes, never the newcomer:
-what a cut network has left behind would else keep an honest client out.
+with the client itself: with nothing sent, byte by byte, or with junk. Bodies of one digest compete
+with each other first, and the one with the least recent progress is cut, never the newcomer: else
+the remains of a cut connection would keep an honest client out.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest, Upload
 
 DIGESTS_AT_ONCE = 8
-"""So many different blobs or envelopes may come for one client."""
+"""Different blobs or envelopes that may arrive for one client."""
 
 SAME_AT_ONCE = 2
-"""So many bodies may come for one of them: one that hangs, and one that begins anew."""
+"""Bodies that may arrive for one digest: one that hangs, and one that starts anew."""
 
 SILENT_AT_ONCE = 16
-"""Of so many may nothing have come yet; of more, the oldest goes."""
+"""Bodies of which nothing has arrived yet; with more, the oldest is cut."""
 
 RECENT_SECONDS = 5.0
-"""After so long a byte counts 1/e of what it counted when it came."""
+"""After this time a byte counts 1/e of what it counted when it arrived."""
 
 
 @dataclass(slots=True, eq=False)
 class Transfer:
-    """A body that is coming.
+    """A body that is arriving.
 
     Attributes:
         digest: that was announced.
@@ -49,16 +49,16 @@ class Transfer:
     _counted_at: float = 0.0
 
     def count(self, size: int, now: float) -> None:
-        """Count bytes that have come."""
+        """Count bytes that have arrived."""
         self._recent_bytes = self.progress(now) + size
         self._counted_at = now
 
     def progress(self, now: float) -> float:
-        """Return how many bytes came of late, the older for less."""
+        """Return the bytes that have arrived, weighted by their age."""
         return self._recent_bytes * math.exp((self._counted_at - now) / RECENT_SECONDS)
 
     def cut(self) -> None:
-        """End it with TimeoutError, if it has not ended."""
+        """End the transfer with TimeoutError, if it has not ended."""
         if not self.timeout.expired():
             self.timeout.reschedule(0)
 
@@ -66,31 +66,27 @@ class Transfer:
 @dataclass(slots=True)
 class _ClientSlots:
     silent: list[Transfer] = field(default_factory=list)
-    coming: dict[Digest, list[Transfer]] = field(default_factory=dict)
+    arriving: dict[Digest, list[Transfer]] = field(default_factory=dict)
 
     def transfers(self, digest: Digest) -> list[Transfer]:
-        return self.coming.get(digest, [])
+        return self.arriving.get(digest, [])
 
 
 class Slots:
-    """The bodies that are coming, of all clients; for one event loop."""
+    """The bodies that are arriving, of all clients; for one event loop."""
 
     def __init__(self) -> None:
         self._clients: dict[ClientId, _ClientSlots] = {}
 
     @asynccontextmanager
-    async def held(self, upload: Upload, seconds: float) -> AsyncIterator[Transfer]:
-        """Hold a slot while a body comes.
-
-        Args:
-            upload: whose, and of which digest.
-            seconds: how long it may come.
+    async def hold(self, upload: Upload, seconds: float) -> AsyncIterator[Transfer]:
+        """Hold a slot while a body arrives.
 
         Yields:
-            The transfer; what comes of it has to be counted with `count`.
+            The transfer, whose bytes have to be counted with `count`.
 
         Raises:
-            TimeoutError: it has come for too long, or was cut for another.
+            TimeoutError: the time is over, or the transfer was cut for another.
         """
         slots = self._clients.setdefault(upload.client, _ClientSlots())
         async with asyncio.timeout(seconds) as timeout:
@@ -104,17 +100,12 @@ class Slots:
                 self._leave(upload.client, transfer)
 
     def count(self, transfer: Transfer, size: int) -> None:
-        """Count bytes that have come; the first make room for their transfer.
-
-        Args:
-            transfer: as it was held.
-            size: how many.
-        """
+        """Count bytes that have arrived; the first bytes make room for their transfer."""
         slots, now = transfer.slots, asyncio.get_running_loop().time()
         if transfer in slots.silent:
             slots.silent.remove(transfer)
             _make_room(slots, transfer.digest, now)
-            slots.coming.setdefault(transfer.digest, []).append(transfer)
+            slots.arriving.setdefault(transfer.digest, []).append(transfer)
         transfer.count(size, now)
 
     def _leave(self, client: ClientId, transfer: Transfer) -> None:
@@ -125,19 +116,19 @@ class Slots:
         if transfer in same:
             same.remove(transfer)
             if not same:
-                del slots.coming[transfer.digest]
-        if not slots.silent and not slots.coming and self._clients.get(client) is slots:
+                del slots.arriving[transfer.digest]
+        if not slots.silent and not slots.arriving and self._clients.get(client) is slots:
             del self._clients[client]
 
 
 def _make_room(slots: _ClientSlots, digest: Digest, now: float) -> None:
-    """Cut what has the least progress, if there is no room for one more of a digest."""
+    """Cut the transfers with the least progress, if there is no room for one more of a digest."""
     same = slots.transfers(digest)
     if len(same) >= SAME_AT_ONCE:
         slowest = min(same, key=lambda transfer: transfer.progress(now))
         same.remove(slowest)
         slowest.cut()
-    elif not same and len(slots.coming) >= DIGESTS_AT_ONCE:
-        total = {d: sum(t.progress(now) for t in ts) for d, ts in slots.coming.items()}
-        for transfer in slots.coming.pop(min(total, key=total.__getitem__)):
+    elif not same and len(slots.arriving) >= DIGESTS_AT_ONCE:
+        total = {d: sum(t.progress(now) for t in ts) for d, ts in slots.arriving.items()}
+        for transfer in slots.arriving.pop(min(total, key=total.__getitem__)):
             transfer.cut()

@@ -35,11 +35,11 @@ def is_charged(charges: Charges, one: Upload) -> bool:
 def test_an_attempt_that_fails_takes_nothing_else_back(charges: Charges) -> None:
     kept = upload(b"a", 900)
     assert is_charged(charges, kept)
-    charges.settle(kept, ChargeKind.BLOB, is_kept=True)
+    charges.settle(kept, ChargeKind.BLOB, is_stored=True)
     # Sent again with another size it cannot be whole; what was kept is kept.
     for size in (1, 1_000):
         assert is_charged(charges, upload(b"a", size))
-        charges.settle(upload(b"a", size), ChargeKind.BLOB, is_kept=False)
+        charges.settle(upload(b"a", size), ChargeKind.BLOB, is_stored=False)
         assert not is_charged(charges, upload(b"b", 101))
     assert charges.blobs_of(1) == {kept.digest}
     assert is_charged(charges, upload(b"b", 100))
@@ -51,10 +51,10 @@ def test_attempts_at_the_same_bytes_are_charged_once_between_them(charges: Charg
         assert is_charged(charges, one)
     assert not is_charged(charges, upload(b"b", 601))
     assert is_charged(charges, upload(b"b", 601, client=1))
-    charges.settle(one, ChargeKind.BLOB, is_kept=True)
+    charges.settle(one, ChargeKind.BLOB, is_stored=True)
     assert not is_charged(charges, upload(b"b", 601))
     for _ in range(4):
-        charges.settle(one, ChargeKind.BLOB, is_kept=False)
+        charges.settle(one, ChargeKind.BLOB, is_stored=False)
     assert not is_charged(charges, upload(b"b", 601))
     assert is_charged(charges, upload(b"b", 600))
     assert charges.blobs_of(1) == {one.digest, sha256(b"b")}
@@ -65,10 +65,10 @@ def test_of_several_sizes_of_one_digest_the_largest_is_charged(charges: Charges)
     assert is_charged(charges, small)
     assert is_charged(charges, large)
     assert not is_charged(charges, upload(b"b", 101))
-    charges.settle(large, ChargeKind.BLOB, is_kept=False)
+    charges.settle(large, ChargeKind.BLOB, is_stored=False)
     assert is_charged(charges, upload(b"b", 600))
     assert not is_charged(charges, large)
-    charges.settle(small, ChargeKind.BLOB, is_kept=False)
+    charges.settle(small, ChargeKind.BLOB, is_stored=False)
     assert is_charged(charges, upload(b"c", 400))
     assert charges.blobs_of(1) == {sha256(b"b"), sha256(b"c")}
 
@@ -77,10 +77,10 @@ def test_what_was_noted_stays_noted_whatever_comes_of_an_attempt(charges: Charge
     one, other = upload(b"a", 900), upload(b"b", 900)
     charges.note(one, ChargeKind.BLOB)
     assert is_charged(charges, one)
-    charges.settle(one, ChargeKind.BLOB, is_kept=False)
+    charges.settle(one, ChargeKind.BLOB, is_stored=False)
     assert is_charged(charges, other)
     charges.note(other, ChargeKind.BLOB)
-    charges.settle(other, ChargeKind.BLOB, is_kept=False)
+    charges.settle(other, ChargeKind.BLOB, is_stored=False)
     assert charges.blobs_of(1) == {one.digest, other.digest}
     assert is_charged(charges, upload(b"c", 1_000))
 
@@ -93,6 +93,6 @@ def test_what_a_killed_store_was_taking_is_charged_once(tmp_path: Path) -> None:
     charges = Charges(tmp_path / "charges.sqlite")
     assert not is_charged(charges, upload(b"b", 101))
     assert is_charged(charges, one)
-    charges.settle(one, ChargeKind.BLOB, is_kept=True)
+    charges.settle(one, ChargeKind.BLOB, is_stored=True)
     assert is_charged(charges, upload(b"b", 100))
     charges.close()

@@ -160,7 +160,7 @@ def test_who_drips_is_not_waited_for(tmp_path: Path, contract: Contract) -> None
         head += f"Authorization: {store.header(DATA)}\r\n\r\n"
         said = raw(store, head.encode() + DATA[:3])
         assert said.startswith(b"HTTP/1.1 408 ")
-        assert b"3 of 27 bytes came" in said
+        assert b"3 of 27 bytes arrived" in said
         assert store.files() == set()
         # Nor does what came count, and the store answers others.
         assert store.put(DATA).status_code == 201

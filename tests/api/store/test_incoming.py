@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.store.incoming import IncomingFile, remove_unfinished
+from api.store.receiver import IncomingFile, remove_unfinished
 from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError

@@ -52,33 +52,33 @@ def test_many_who_ask_have_a_blob_hashed_once_or_twice(store: Store, hashed: lis
 def test_what_has_been_written_since_is_hashed_again(tmp_path: Path, hashed: list[Digest]) -> None:
     now = [0.0]
     blobs = FolderBlobs(tmp_path)
-    soundness = IntegrityCache(blobs, lambda: now[0])
+    integrity = IntegrityCache(blobs, lambda: now[0])
     digest, size = blobs.put(DATA), len(DATA)
-    assert not soundness.is_whole(sha256(b"absent"), 6)
-    assert not soundness.is_whole(digest, size - 1)
+    assert not integrity.is_intact(sha256(b"absent"), 6)
+    assert not integrity.is_intact(digest, size - 1)
     for _ in range(2):
-        assert soundness.is_whole(digest, size)
+        assert integrity.is_intact(digest, size)
     assert len(hashed) == 1
     now[0] += FRESH_SECONDS
-    assert soundness.is_whole(digest, size)
+    assert integrity.is_intact(digest, size)
     assert len(hashed) == 2
     blobs.path_of(digest).write_bytes(DATA[:-1] + b"x")
     for _ in range(2):
-        assert not soundness.is_whole(digest, size)
+        assert not integrity.is_intact(digest, size)
     blobs.remove(digest)
-    assert not soundness.is_whole(digest, size)
+    assert not integrity.is_intact(digest, size)
     assert blobs.put(DATA) == digest
-    assert soundness.is_whole(digest, size)
+    assert integrity.is_intact(digest, size)
 
 
 def test_what_is_known_is_bounded(
     tmp_path: Path, hashed: list[Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.store.integrity.MOST_KNOWN", 2)
+    monkeypatch.setattr("api.store.integrity.MAX_CACHED", 2)
     blobs = FolderBlobs(tmp_path)
-    soundness = IntegrityCache(blobs, lambda: 0.0)
+    integrity = IntegrityCache(blobs, lambda: 0.0)
     first, *others = [blobs.put(bytes([number])) for number in range(3)]
     for digest in (first, *others, *others, first):
-        assert soundness.is_whole(digest, 1)
+        assert integrity.is_intact(digest, 1)
     assert len(hashed) == 4
-    assert len(soundness._found) == 2
+    assert len(integrity._found) == 2

@@ -43,32 +43,32 @@ def test_the_chain_is_asked_once_a_second_and_may_be_away_for_a_minute(
 ) -> None:
     ledger = CountingLedger(contract.ledger.chain, contract.ledger.address)
     now = 0.0
-    standings = PermissionCache(ledger, lambda: now)
-    first = standings.now()
+    permissions = PermissionCache(ledger, lambda: now)
+    first = permissions.now()
     assert first.round == 1
     assert [client.address for client in first.registry] == [
         signer.address for signer in signers()[: PARAMETERS.clients]
     ]
-    assert [first.takes(number) for number in range(4)] == [True, True, True, False]
-    assert standings.now() is first
+    assert [first.accepts(number) for number in range(4)] == [True, True, True, False]
+    assert permissions.now() is first
     assert ledger.asked == 1
     ledger.is_away = True
     now = FRESH_SECONDS
-    assert standings.now() is first
+    assert permissions.now() is first
     assert ledger.asked == 2
     now = STALE_SECONDS + 1
     with pytest.raises(ChainError, match="away"):
-        standings.now()
+        permissions.now()
     ledger.is_away = False
     now += FRESH_SECONDS
-    assert standings.now() == first
+    assert permissions.now() == first
 
 
 def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
     ledger = CountingLedger(contract.ledger.chain, contract.ledger.address)
     now, asking, may_answer = 0.0, threading.Event(), threading.Event()
-    standings = PermissionCache(ledger, lambda: now)
-    first = standings.now()
+    permissions = PermissionCache(ledger, lambda: now)
+    first = permissions.now()
     read = ledger.state
 
     def silent(block_number: int | None = None) -> LedgerSnapshot:
@@ -78,24 +78,24 @@ def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
 
     ledger.is_away = True
     now = FRESH_SECONDS
-    assert standings.now() is first
+    assert permissions.now() is first
     # It was away a moment ago: nobody asks it at once again.
-    assert standings.now() is first
+    assert permissions.now() is first
     assert ledger.asked == 2
     now = 2 * FRESH_SECONDS
     ledger.state = silent  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as held:
-        asked = held.submit(standings.now)
+        asked = held.submit(permissions.now)
         assert asking.wait(10)
-        assert standings.now() is first
+        assert permissions.now() is first
         now = STALE_SECONDS + 1
         with pytest.raises(ChainError, match="away"):
-            standings.now()
+            permissions.now()
         ledger.is_away = False
         may_answer.set()
         assert asked.result(10) == first
     now += FRESH_SECONDS
-    assert standings.now() == first
+    assert permissions.now() == first
 
 
 def test_a_node_that_leaves_an_event_out_says_of_nobody_who_may_write(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_node_that_leaves_an_event_out_says_of_nobody_who_may_write(tmp_path: 
             lacking = forged(contract.ledger, logs_of=partial(_without, abi.topic(event)))
             with pytest.raises(ChainError, match="the logs"):
                 PermissionCache(lacking, lambda: 0.0).now()
-        standing = PermissionCache(contract.ledger, lambda: 0.0).now()
-        assert [i for i, one in enumerate(standing.registry) if one.banned_in] == [banned]
+        current = PermissionCache(contract.ledger, lambda: 0.0).now()
+        assert [i for i, one in enumerate(current.registry) if one.banned_in] == [banned]
 
 
 def _without(topic: bytes, logs: list[Log]) -> list[Log]:

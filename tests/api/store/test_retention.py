@@ -44,7 +44,7 @@ class Kept:
             return
         assert self.charges.charge(upload, ChargeKind.BLOB, MOST)
         self.blobs.put(data)
-        self.charges.settle(upload, ChargeKind.BLOB, is_kept=True)
+        self.charges.settle(upload, ChargeKind.BLOB, is_stored=True)
 
     def end_round(self) -> None:
         run = self.contract.run
@@ -73,24 +73,24 @@ def test_what_is_old_goes_whenever_it_came_and_what_anybody_needs_stays(kept: Ke
     slow = Upload(1, ClientId(0), "", sha256(SLOW), len(SLOW))
     assert kept.charges.charge(slow, ChargeKind.BLOB, MOST)
     kept.end_round()
-    retention.look()
+    retention.remove_old()
     assert all(map(kept.has, (OLD, AGAIN, OTHERS)))
     # The neighbours of the open round are taken, too.
     kept.put(LATE, 1)
     kept.end_round()
     kept.put(AGAIN, 3)
-    retention.look()
+    retention.remove_old()
     assert not kept.has(OLD)
     assert not kept.has(LATE)
     assert kept.has(AGAIN), "the open round needs it"
     assert kept.has(OTHERS)
     kept.end_round()
-    retention.look()
+    retention.remove_old()
     assert kept.charges.rounds() == [3]
     kept.blobs.put(SLOW)
-    kept.charges.settle(slow, ChargeKind.BLOB, is_kept=True)
+    kept.charges.settle(slow, ChargeKind.BLOB, is_stored=True)
     kept.end_round()
-    retention.look()
+    retention.remove_old()
     assert not kept.has(SLOW)
     assert not kept.has(AGAIN)
     assert kept.has(OTHERS)
@@ -103,10 +103,10 @@ def test_a_round_has_ended_when_that_is_final(kept: Kept, monkeypatch: pytest.Mo
     kept.put(OLD, 1)
     for _ in range(2):
         kept.end_round()
-    retention.look()
+    retention.remove_old()
     assert kept.has(OLD), "a reorganisation may open its round again"
     final = chain.head().number
-    retention.look()
+    retention.remove_old()
     assert not kept.has(OLD)
 
 
@@ -119,7 +119,7 @@ def test_of_a_round_whose_record_cannot_be_read_nothing_goes(
     kept.put(OLD, 1)
     for _ in range(2):
         kept.end_round()
-    retention.look()
+    retention.remove_old()
     assert kept.has(OLD), "it may be a score vector"
 
 
@@ -129,5 +129,5 @@ def test_nothing_is_removed_where_another_contract_had_its_store(
     other = replace(contract.domain, salt=Digest(bytes(32)))
     Charges(charges_file(tmp_path, other)).close()
     settings = StoreSettings(folder=tmp_path, keep_rounds=1)
-    with pytest.raises(ConfigurationError, match="a folder of one contract's own"):
+    with pytest.raises(ConfigurationError, match="a folder of one contract"):
         serve(settings, contract.ledger, "127.0.0.1", 0)

@@ -39,7 +39,7 @@ def test_a_run_is_played_through_a_store_and_what_is_old_goes(tmp_path: Path) ->
         before = set(kept.digests())
         (charged,) = folder.glob("charges-*.sqlite")
         charges = Charges(charged)
-        Retention(contract.ledger, kept, charges, 1).look()
+        Retention(contract.ledger, kept, charges, 1).remove_old()
         old, new = (set(record.payloads().values()) for record in records)
         assert before - set(kept.digests()) == old | {unnamed}
         assert new <= before

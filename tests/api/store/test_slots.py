@@ -30,7 +30,7 @@ def cut_of(arrivals: list[tuple[Upload, int]]) -> list[int]:
     async def one(slots: Slots, number: int, ended: asyncio.Event) -> None:
         announced, size = arrivals[number]
         try:
-            async with slots.held(announced, 600) as transfer:
+            async with slots.hold(announced, 600) as transfer:
                 if size:
                     slots.count(transfer, size)
                 await ended.wait()
@@ -87,9 +87,9 @@ def test_what_came_long_ago_is_no_progress() -> None:
     async def progress() -> tuple[float, float]:
         async with AsyncExitStack() as stack:
             slots = Slots()
-            burst = await stack.enter_async_context(slots.held(upload(0), 600))
+            burst = await stack.enter_async_context(slots.hold(upload(0), 600))
             burst.count(1_000_000, 0)
-            steady = await stack.enter_async_context(slots.held(upload(1), 600))
+            steady = await stack.enter_async_context(slots.hold(upload(1), 600))
             for second in range(100):
                 steady.count(1_000, second)
             return burst.progress(100), steady.progress(100)
