@@ -1,5 +1,4 @@
-"""The open round of a live federation, as chain and mailbox show it to whoever looks on.
+"""The open round of a live federation, as chain and mailbox show it to an onlooker.
 
-Everybody's part in it is told by what carries its signature. What workers say of themselves in
-their status files is not read: anybody could have written that.
+Only signed data counts. Workers' own status files are not read: anyone could have written them.
 """

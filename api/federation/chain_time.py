@@ -1,10 +1,9 @@
-"""The chain's seconds, as somebody tells them who looks on: never ahead of what its blocks say.
+"""The chain's time as an onlooker reports it: never ahead of its blocks.
 
-By a wall clock a federation whose chain falls behind would seem late altogether, and so would one
-that is looked at from a machine whose clock is ahead. A worker has to keep up with the others
-(`clients/worker/chain_clock.py`); who looks on may be a block behind, and calls nobody late too
-soon.
-Like a worker it forgets what a block has told that the chain does not have any more.
+By a wall clock every client would seem late where the chain falls behind, or where the onlooker's
+clock is ahead. A worker has to keep up with the others (`clients/worker/chain_clock.py`); an
+onlooker may be a block behind, and reports nobody late too soon. Like a worker it drops the time of
+a block that the chain does not have any more.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChainTime:
-    """Tells the chain's time: the newest block's, and what has passed since it was first seen."""
+    """The newest block's time, and the seconds since it was first seen."""
 
     def __init__(self) -> None:
         self._newest: bytes | None = None
@@ -31,7 +30,7 @@ class ChainTime:
 
         Args:
             newest: the chain's newest block.
-            steady: seconds since anything, by a clock that nobody can set.
+            steady: seconds of a monotonic clock.
         """
         if self._latest.is_gone(newest):
             self._last = 0.0

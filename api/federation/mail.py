@@ -1,4 +1,4 @@
-"""What has been published of the open round so far, read from the mailbox bit by bit."""
+"""Mail of a federation's open round, read from the mailbox in batches."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Inputs
     from ledger.storage.objects import ObjectStore
 
-MOST_AT_ONCE = 4_096
-"""Envelopes of one kind that one look checks; the rest is for the next."""
+BATCH_SIZE = 4_096
+"""Envelopes of one kind that one reading checks; the next reading checks the rest."""
 
 _KINDS = (
     EnvelopeKind.PAYLOAD,
@@ -35,91 +35,88 @@ _log = logging.getLogger(__name__)
 
 
 class RoundMail:
-    """What one reader knows of the open round of one deployment; not to be shared by threads.
+    """The mail of one deployment's open round, as one reader has it; not for several threads.
 
-    Payloads themselves are not fetched: that they are announced says enough.
+    Payloads are not fetched: it is enough that they are announced.
+
+    Args:
+        location: of the mailbox; it is opened by the first reading.
 
     Attributes:
-        read_at: when the mailbox was last read whole, in the chain's seconds; None before.
-        is_read: whether it could be read at the last look.
+        read_at: time of the last complete reading, in the chain's seconds; None before.
+        is_read: whether the last reading was complete.
     """
 
-    def __init__(self, place: str) -> None:
-        """Take note of a place; nothing is opened yet.
-
-        Args:
-            place: of the mailbox.
-        """
-        self._place = place
+    def __init__(self, location: str) -> None:
+        self._location = location
         self._objects: ObjectStore | None = None
         self._mailbox: ObjectMailbox | None = None
         self._view: RoundView | None = None
-        self._listed: dict[EnvelopeKind, int] = {}
+        self._positions: dict[EnvelopeKind, int] = {}
         self._first_seen = FirstSeen()
         self.read_at: float | None = None
         self.is_read = True
 
-    def standing(self, chain: ChainView, closed_at: float, now: float) -> OpenRoundStatus:
-        """Return where the open round stands, by all that has come.
+    def status(self, chain: ChainView, closed_at: float, now: float) -> OpenRoundStatus:
+        """Read new mail, and return the status of the open round.
 
         Args:
             chain: the round, up to the newest block.
-            closed_at: time of the closing block, where there is one.
+            closed_at: time of the closing block, if there is one.
             now: the time, in the chain's seconds.
         """
         inputs = chain.inputs()
         if inputs is None:
             self._view = None
             return status_before_closing(chain)
-        view = self._turned_to(inputs, closed_at)
+        view = self._view_of(inputs, closed_at)
         self._view = view = self._with_mail(view, now)
         self._first_seen = self._first_seen.after_poll(view, now)
         return status_after_closing(
             chain, view, self._first_seen, now, mailbox_is_readable=self.is_read
         )
 
-    def _turned_to(self, inputs: Inputs, closed_at: float) -> RoundView:
-        """Return what is known of these inputs; of a round that was taken back, nothing."""
+    def _view_of(self, inputs: Inputs, closed_at: float) -> RoundView:
+        """Return the view of these inputs; an empty one after a reorganisation."""
         view = self._view
-        if view is None or _about(view.inputs) != _about(inputs):
-            self._listed, self._first_seen = {}, FirstSeen()
+        if view is None or _identity(view.inputs) != _identity(inputs):
+            self._positions, self._first_seen = {}, FirstSeen()
             evidence = Evidence(None, {}, {}, inputs.parameters.dimension)
             return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
         if view.inputs == inputs and view.closed_at == closed_at:
             return view
-        return replace(view, inputs=inputs, closed_at=closed_at)  # somebody was banned since
+        return replace(view, inputs=inputs, closed_at=closed_at)  # a client was banned since
 
     def _with_mail(self, view: RoundView, now: float) -> RoundView:
-        about = (view.inputs.domain, view.inputs.round)
+        round_ = (view.inputs.domain, view.inputs.round)
         try:
             if self._mailbox is None:
-                self._objects = mail_objects_at(self._place)
+                self._objects = mail_objects_at(self._location)
                 self._mailbox = ObjectMailbox(self._objects)
-            if not self._listed:
-                self._mailbox.forget(*about)
-            is_whole, outages = True, self._outages()
+            if not self._positions:
+                self._mailbox.forget(*round_)
+            is_complete, outages = True, self._outages()
             for kind in _KINDS:
-                start = self._listed.get(kind, 0)
-                came = self._mailbox.listed(*about, kind, start)[:MOST_AT_ONCE]
-                self._listed[kind] = start + len(came)
-                is_whole &= len(came) < MOST_AT_ONCE
-                view = view.with_envelopes(came) if came else view
+                start = self._positions.get(kind, 0)
+                batch = self._mailbox.listed(*round_, kind, start)[:BATCH_SIZE]
+                self._positions[kind] = start + len(batch)
+                is_complete &= len(batch) < BATCH_SIZE
+                view = view.with_envelopes(batch) if batch else view
         except (BlobError, OSError) as error:
-            said = error.strerror if isinstance(error, OSError) else error
-            _log.warning("the mailbox cannot be read: %s", said or error)
+            reason = error.strerror if isinstance(error, OSError) else error
+            _log.warning("the mailbox cannot be read: %s", reason or error)
             self.is_read = False
             return view
         # One of several stores that is away may alone have some client's mail.
-        is_whole &= self._outages() == outages
-        self.is_read = is_whole
-        self.read_at = now if is_whole else self.read_at
+        self.is_read = is_complete and self._outages() == outages
+        self.read_at = now if self.is_read else self.read_at
         return view
 
     def _outages(self) -> int:
         return self._objects.outages if isinstance(self._objects, ReplicatedObjects) else 0
 
 
-def _about(inputs: Inputs) -> tuple[object, ...]:
-    """Return what tells the inputs of one round from another's, and from those of a fork."""
-    seats, closing = inputs.participants, inputs.closing
-    return inputs.domain, inputs.round, inputs.seed, seats, closing.block, closing.base
+def _identity(inputs: Inputs) -> tuple[object, ...]:
+    """Return the part of a round's inputs that differs in another round, or in a fork."""
+    participants, closing = inputs.participants, inputs.closing
+    return inputs.domain, inputs.round, inputs.seed, participants, closing.block, closing.base

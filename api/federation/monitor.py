@@ -1,4 +1,4 @@
-"""Looks at live federations for everybody who asks: once a second, and at each new block."""
+"""Snapshots of live federations, taken at most once a second and at each new block."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.parameters import Parameters
 
-KEPT_SECONDS = 1.0
-"""How long a look is good for while no block comes."""
+FRESH_SECONDS = 1.0
+"""How long a snapshot is used while no block comes."""
 
-PATIENCE_SECONDS = 2.0
-"""How long one waits for somebody else's first look."""
+FIRST_SNAPSHOT_SECONDS = 2.0
+"""How long a request waits for the first snapshot that another request takes."""
 
 SHOWN_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class FederationSnapshot:
-    """What was seen of a federation.
+    """The state of a federation at a block.
 
     Attributes:
         answer: of the service.
-        block_hash: of that block.
+        block_hash: of the block.
         taken_at: by the service's clock.
     """
 
@@ -53,129 +53,121 @@ class FederationSnapshot:
     block_hash: bytes
     taken_at: float
 
-    def is_good_for(self, block_hash: bytes, moment: float) -> bool:
-        """Say whether one need not look again.
-
-        Args:
-            block_hash: of the newest block.
-            moment: by the service's clock.
-        """
-        return block_hash == self.block_hash and moment - self.taken_at < KEPT_SECONDS
+    def is_fresh(self, block_hash: bytes, moment: float) -> bool:
+        """Return whether the snapshot is of the newest block and recent."""
+        return block_hash == self.block_hash and moment - self.taken_at < FRESH_SECONDS
 
     def differs_from(self, other: FederationSnapshot | None) -> bool:
-        """Say whether there is anything new in it but the time."""
+        """Return whether anything but the time is new."""
         return other is None or _timeless(self.answer) != _timeless(other.answer)
 
 
 class FederationMonitor:
     """The federations whose mail one service reads; safe to share between threads.
 
-    One thread looks at a federation at a time, and whoever comes meanwhile is given what was seen
-    last: a mailbox that does not answer holds up nobody but the thread that asks it.
+    One thread reads a federation's mail at a time, and the others get the latest snapshot: a
+    mailbox that does not answer blocks one thread only.
+
+    Args:
+        location: of the mailbox; None for a service that monitors no federation.
+        clock: monotonic, in seconds.
+
+    Raises:
+        BlobError: the location is invalid.
     """
 
-    def __init__(self, place: str | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Take note of where the mail is; nothing is opened yet.
-
-        Args:
-            place: of the mailbox; None for a service that watches no federation.
-            clock: tells seconds since anything, and is never set.
-
-        Raises:
-            BlobError: that is no place.
-        """
-        if place is not None:
-            parse_locations("mailbox", place)
-        self._place = place
+    def __init__(self, location: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+        if location is not None:
+            parse_locations("mailbox", location)
+        self._location = location
         self._clock = clock
         self._lock = threading.Lock()
         self._opened = 0
-        self._watched: dict[str, _Watched] = {}
+        self._deployments: dict[str, _MonitoredDeployment] = {}
 
     @property
-    def are_watched(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether this service reads a mailbox."""
-        return self._place is not None
+        return self._location is not None
 
-    def look(self, reading: RequestView, address: str) -> FederationSnapshot:
-        """Return what is seen of a federation.
+    def snapshot(self, request_view: RequestView, address: str) -> FederationSnapshot:
+        """Return a fresh snapshot, or the latest while another thread takes one.
 
         Args:
-            reading: of the chain.
+            request_view: the chain as the request sees it.
             address: of the contract.
 
         Raises:
             ProblemError: no mailbox is read, no such deployment is served, its configuration is
-                not here, or somebody else's first look takes long.
+                missing, or the first snapshot takes too long.
         """
-        if self._place is None:
+        if self._location is None:
             raise ProblemError(FEDERATION_NOT_WATCHED, "this service reads no mailbox")
-        served = reading.deployment(address)
-        watched = self._of(reading, served, self._place)
-        known, moment = watched.latest, self._clock()
-        if known is not None and known.is_good_for(reading.chain.block.hash, moment):
-            return known
-        if not watched.lock.acquire(timeout=PATIENCE_SECONDS if known is None else 0):
-            if known is None:
-                raise ProblemError(BUSY, "the mailbox is being read for somebody else")
-            return known
+        served = request_view.deployment(address)
+        deployment = self._deployment(request_view, served, self._location)
+        latest, moment = deployment.latest, self._clock()
+        if latest is not None and latest.is_fresh(request_view.chain.block.hash, moment):
+            return latest
+        if not deployment.lock.acquire(timeout=FIRST_SNAPSHOT_SECONDS if latest is None else 0):
+            if latest is None:
+                raise ProblemError(BUSY, "another request is reading the mailbox")
+            return latest
         try:
-            watched.latest = seen = watched.look(reading, served, self._clock())
+            deployment.latest = deployment.take_snapshot(request_view, served, self._clock())
+            return deployment.latest
         finally:
-            watched.lock.release()
-        return seen
+            deployment.lock.release()
 
-    def _of(self, reading: RequestView, served: ServedDeployment, place: str) -> _Watched:
-        """Return what is known of a deployment; nothing of one chain is known of another's."""
+    def _deployment(
+        self, request_view: RequestView, served: ServedDeployment, location: str
+    ) -> _MonitoredDeployment:
+        """Return the state of a deployment; a chain that is opened anew starts without any."""
         with self._lock:
-            if self._opened != reading.chain.opened:
-                self._opened, self._watched = reading.chain.opened, {}
-            return self._watched.setdefault(served.manifest.address, _Watched(place))
+            if self._opened != request_view.chain.opened:
+                self._opened, self._deployments = request_view.chain.opened, {}
+            return self._deployments.setdefault(
+                served.manifest.address, _MonitoredDeployment(location)
+            )
 
 
-class _Watched:
-    """One deployment, and what is known of its open round."""
+class _MonitoredDeployment:
+    """One deployment, and the state of its open round."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, location: str) -> None:
         self.lock = threading.Lock()
         self.latest: FederationSnapshot | None = None
-        self._mail = RoundMail(place)
+        self._mail = RoundMail(location)
         self._time = ChainTime()
         self._document: RunDocument | None = None
         self._ended: dict[int, PacedRound] = {}
 
-    def look(
-        self, reading: RequestView, served: ServedDeployment, taken_at: float
+    def take_snapshot(
+        self, request_view: RequestView, served: ServedDeployment, taken_at: float
     ) -> FederationSnapshot:
-        """Return what is seen now.
-
-        Args:
-            reading: of the chain.
-            served: the deployment.
-            taken_at: the time by the service's clock.
+        """Return the state at the newest block.
 
         Raises:
-            ProblemError: its configuration is not here, or the chain moved meanwhile.
+            ProblemError: the configuration is missing, or the chain was reorganised meanwhile.
         """
-        now = reading.chain
+        now = request_view.chain
         history = now.history(served)
         newest = history.newest()
         rounds = history.rounds(max(1, newest - SHOWN_ROUNDS + 1), newest) if newest else []
         moment = self._time.now(now.block, taken_at)
         stage = now.state(served).stage
         status: OpenRoundStatus | None = None
-        one = history.round(newest) if newest and stage is LedgerStage.OPEN else None
-        if one is not None and one.ended is None:
-            chain = self._chain(reading, served, one)
+        current = history.round(newest) if newest and stage is LedgerStage.OPEN else None
+        if current is not None and current.ended is None:
+            chain = self._chain(request_view, served, current)
             inputs = chain.inputs()
             closed_at = 0.0 if inputs is None else float(history.time_of(inputs.closing.block))
-            status = self._mail.standing(chain, closed_at, moment)
-        reading.verify_unmoved()
+            status = self._mail.status(chain, closed_at, moment)
+        request_view.verify_unmoved()
         answer: FederationAnswer = {
-            "as_of": reading.as_of,
+            "as_of": request_view.as_of,
             "now": round(moment, 3),
             "stage": stage_name(stage),
-            "view_seconds": self._run(reading, served).parameters.view_seconds,
+            "view_seconds": self._run(request_view, served).parameters.view_seconds,
             "mailbox": {"read": self._mail.is_read, "read_at": self._mail.read_at},
             "open": None if status is None else open_round(history, status),
             "rounds": [self._paced(history, each) for each in reversed(rounds)],
@@ -188,53 +180,52 @@ class _Watched:
         return FederationSnapshot(answer, now.block.hash, taken_at)
 
     def _paced(self, history: ChainHistory, round_: Round) -> PacedRound:
-        """Return a round's line; one that has ended in a final block is not read again."""
+        """Return a round's line; it is cached once the round has ended in a final block."""
         cached = self._ended.get(round_.round)
         if cached is not None:
             return cached
         line = paced_round(history, round_)
         if round_.ended is not None and round_.ended.block_number <= history.final:
             first = round_.round - SHOWN_ROUNDS + 1
-            self._ended = {n: kept for n, kept in self._ended.items() if n >= first}
+            self._ended = {n: paced for n, paced in self._ended.items() if n >= first}
             self._ended[round_.round] = line
         return line
 
-    def _chain(self, reading: RequestView, served: ServedDeployment, one: Round) -> ChainView:
-        """Return the open round, with the newest block taken for one that stays.
-
-        What is shown is no vote: a block that is taken back is seen to be, and read again.
-        """
-        document = self._run(reading, served)
+    def _chain(
+        self, request_view: RequestView, served: ServedDeployment, current: Round
+    ) -> ChainView:
+        """Return the open round, with the newest block taken for final: a view is no vote."""
+        document = self._run(request_view, served)
         return ChainView(
             parameters=document.parameters,
             layout=document.layout,
             domain=served.manifest.domain(),
-            registry=one.registry,
-            round=one.round,
-            seed=one.seed,
-            committee=one.committee,
-            opened_block=one.opening.opened_block,
-            final_block=reading.chain.block.number,
-            commitments=one.mined,
+            registry=current.registry,
+            round=current.round,
+            seed=current.seed,
+            committee=current.committee,
+            opened_block=current.opening.opened_block,
+            final_block=request_view.chain.block.number,
+            commitments=current.mined,
         )
 
-    def _run(self, reading: RequestView, served: ServedDeployment) -> RunDocument:
+    def _run(self, request_view: RequestView, served: ServedDeployment) -> RunDocument:
         """Return the run's configuration.
 
         Raises:
-            ProblemError: it is not here, or another's.
+            ProblemError: it is missing, or does not fit the contract.
         """
         config = served.fixed.config
         if self._document is None:
-            found = read_run(reading.chain.blobs, config)
-            if found is None or not _agree(found.parameters, served.fixed):
+            document = read_run(request_view.chain.blobs, config)
+            if document is None or not _agree(document.parameters, served.fixed):
                 raise ProblemError(BLOB_NOT_FOUND, f"{config.hex()} is not here")
-            self._document = found
+            self._document = document
         return self._document
 
 
 def _agree(parameters: Parameters, fixed: Deployment) -> bool:
-    """Say whether a configuration says of a contract what the contract does."""
+    """Return whether a configuration has the parameters of its contract."""
     names = ("clients", "trainers", "members", "commit_blocks", "deadline_blocks", "replies")
     return all(getattr(parameters, name) == getattr(fixed, name) for name in names)
 

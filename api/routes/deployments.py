@@ -49,6 +49,6 @@ def deployment(request: Request, reading: OneChain, address: Address) -> Respons
     verified here.
     """
     details = deployment_details(reading.chain, reading.deployment(address))
-    if federations_of(request).are_watched:
+    if federations_of(request).is_enabled:
         details["links"]["federation"] = f"{details['links']['self']}/federation"
     return respond(request, reading, details)

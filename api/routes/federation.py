@@ -55,7 +55,7 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
     proof of anything: mail may be on its way. It is told as of the newest block, final or not, and
     at most a second old. Only where the service was given a mailbox.
     """
-    seen = federations_of(request).look(reading, address)
+    seen = federations_of(request).snapshot(reading, address)
     return response_of(request, EncodedAnswer(to_json(seen.answer), immutable=False))
 
 
@@ -79,7 +79,7 @@ async def events(request: Request, reading: OneChain, address: Address) -> Event
     with ExitStack() as place:
         place.enter_context(streams.reserve())
         federations, histories = federations_of(request), histories_of(request)
-        first = await anyio.to_thread.run_sync(federations.look, reading, address)
+        first = await anyio.to_thread.run_sync(federations.snapshot, reading, address)
 
         async def told() -> AsyncIterator[ServerSentEvent]:
             last: FederationSnapshot | None = None
@@ -92,7 +92,7 @@ async def events(request: Request, reading: OneChain, address: Address) -> Event
                 # What cannot be read now is shown as it was; the next look may succeed.
                 with suppress(ProblemError):
                     now = RequestView(histories)
-                    seen = await anyio.to_thread.run_sync(federations.look, now, address)
+                    seen = await anyio.to_thread.run_sync(federations.snapshot, now, address)
 
         return streamed(told(), place)
 

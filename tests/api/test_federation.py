@@ -64,7 +64,7 @@ class Looking:
         self.federations = FederationMonitor(place, clock=lambda: self.now)
 
     def look(self) -> dict[str, Any]:
-        answer = self.federations.look(RequestView(self.histories), self._address).answer
+        answer = self.federations.snapshot(RequestView(self.histories), self._address).answer
         return cast("dict[str, Any]", answer)
 
 
@@ -92,7 +92,7 @@ def test_a_round_is_told_from_its_opening_to_its_decision(tmp_path: Path) -> Non
 
         def look(now: float | None = None) -> dict[str, Any]:
             clock[0] += 1 if now is None else now - told[0]
-            answer = federations.look(RequestView(histories), live.address).answer
+            answer = federations.snapshot(RequestView(histories), live.address).answer
             told[0] = answer["now"]
             return cast("dict[str, Any]", answer)
 
@@ -183,7 +183,7 @@ def test_a_federation_whose_configuration_is_not_here_is_refused(
     settings = Settings(home=closed.live.home, blobs=tmp_path)
     histories = HistoryService(settings)
     with pytest.raises(ProblemError, match="is not here") as refusal:
-        FederationMonitor(str(tmp_path)).look(RequestView(histories), closed.live.address)
+        FederationMonitor(str(tmp_path)).snapshot(RequestView(histories), closed.live.address)
     assert refusal.value.kind is BLOB_NOT_FOUND
     assert str(tmp_path) not in str(refusal.value)
     histories.close()
@@ -294,7 +294,7 @@ def test_what_no_client_has_signed_is_told_of_nobody(closed: Closed, looking: Lo
 def test_more_mail_than_one_look_checks_is_left_for_the_next(
     closed: Closed, looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.federation.mail.MOST_AT_ONCE", 5)
+    monkeypatch.setattr("api.federation.mail.BATCH_SIZE", 5)
     closed.deliver(looking.mailbox)
     held = []
     for _ in range(4):
@@ -359,10 +359,10 @@ def test_a_mailbox_that_hangs_holds_up_nobody_who_has_seen_something(
 def test_whose_first_look_another_holds_up_is_told_to_come_again(
     looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.federation.monitor.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("api.federation.monitor.FIRST_SNAPSHOT_SECONDS", 0.01)
     with (
         one_hanging_look(looking, monkeypatch),
-        pytest.raises(ProblemError, match="being read for somebody else") as refusal,
+        pytest.raises(ProblemError, match="another request is reading") as refusal,
     ):
         looking.look()
     assert refusal.value.kind is BUSY

@@ -81,4 +81,4 @@ def test_what_is_known_is_bounded(
     for digest in (first, *others, *others, first):
         assert integrity.is_intact(digest, 1)
     assert len(hashed) == 4
-    assert len(integrity._found) == 2
+    assert len(integrity._intact) == 2
