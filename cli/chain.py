@@ -128,7 +128,7 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
 
     print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
     if block_time is None:
-        print_line("Each transaction has a block of its own; without one no block is made.")
+        print_line("Each transaction gets a block of its own; there are no other blocks.")
     else:
         print_line(f"Every {block_time:g} s a block is made of all transactions that wait.")
     print_line("The server has no accounts and signs nothing: transactions have to come signed.")

@@ -14,7 +14,8 @@ app = typer.Typer(help="Data sets: describe, check and fetch their files.", no_a
 
 Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
 DataSetName = Annotated[
-    str | None, typer.Option("--dataset", help="Which data set; told from the files if not given.")
+    str | None,
+    typer.Option("--dataset", help="Which data set; recognised from the files by default."),
 ]
 
 

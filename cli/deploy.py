@@ -61,7 +61,7 @@ def deploy(
     allow_predictable_seeds: AllowPredictableSeeds = False,
     dry: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say what would be sent and what it costs; send nothing."),
+        typer.Option("--dry-run", help="Show what would be sent and its cost; send nothing."),
     ] = False,
     json: AsJson = False,
 ) -> None:

@@ -69,7 +69,7 @@ def show(
     named = keystore_address(read_keystore(path))
     if named is None:
         raise ConfigurationError(
-            f"--keystore {path}: does not name its account; --prove would tell it"
+            f"--keystore {path}: does not name its account; use --prove to find it"
         )
     _print_address(bytes.fromhex(named.removeprefix("0x")), path, json=json)
 

@@ -63,7 +63,7 @@ def recipients(addresses: Sequence[str]) -> list[str]:
         except ChainError as error:
             raise ConfigurationError(str(error)) from None
         if account == ZERO_ADDRESS:
-            raise ConfigurationError(f"{address}: what goes to the zero address is nobody's")
+            raise ConfigurationError(f"{address}: payments to the zero address are lost")
         if account in accounts:
             raise ConfigurationError(f"{address} is given twice")
         accounts.append(account)

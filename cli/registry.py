@@ -21,7 +21,7 @@ RegistryFile = Annotated[
     Path | None,
     typer.Option(
         "--registry",
-        help="Owners who take part with keys of their own: what cmfl registry gather wrote.",
+        help="Registry of owners with keys of their own, written by cmfl registry gather.",
     ),
 ]
 MOST_FILES = 20_000

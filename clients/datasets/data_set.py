@@ -118,6 +118,6 @@ class DataSet:
                 return format_.read(layout)
         fields = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
         raise ConfigurationError(
-            f"{path}: a {layout.kind.value}{fields} is no layout of {self.name!r}; it may be "
+            f"{path}: a {layout.kind.value}{fields} is not a layout of {self.name!r}; it may be "
             + ", or ".join(map(str, self.formats))
         )

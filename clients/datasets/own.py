@@ -178,7 +178,7 @@ def _array_names(path: Path) -> frozenset[str]:
 
 
 def _no_pool(_: Records, __: OwnOptions, ___: np.random.Generator) -> PooledData:
-    raise AssertionError("`records` refuses first: nobody has the samples of all clients")
+    raise AssertionError("`records` refuses first: the samples of all clients are private")
 
 
 OWN = DataSet("own", OwnOptions, _no_pool, owned_by="owners", is_declared=True)

@@ -211,7 +211,7 @@ def _require_one_text(role: str, x: NDArray[np.uint8], y: NDArray[np.int64]) -> 
     if not follows.all():
         raise ConfigurationError(
             f"data.options.split = 'position': window {int(np.argmin(follows)) + 1} of role "
-            f"{role!r} does not go on from the one before it: the files are not in the order of "
+            f"{role!r} does not continue the one before it: the files are not in the order of "
             "the text"
         )
 

@@ -73,7 +73,7 @@ def require_same(subject: str, bound: str, here: str) -> None:
         ConfigurationError: they differ.
     """
     if here != bound:
-        raise ConfigurationError(f"{subject} was {bound}, and is {here}: put back what it was")
+        raise ConfigurationError(f"{subject} was {bound}, and is {here}: restore it")
 
 
 def package_of(module: str) -> tuple[str, str]:
@@ -85,7 +85,7 @@ def package_of(module: str) -> tuple[str, str]:
     distributions = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
     if not distributions:
         raise ConfigurationError(
-            f"model.name: {module} is of no installed package, whose version would tell its code: "
+            f"model.name: {module} belongs to no installed package with a version: "
             f"name the file instead, as file.py:Class"
         )
     return distributions[0], importlib.metadata.version(distributions[0])

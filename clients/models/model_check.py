@@ -93,8 +93,8 @@ class _Trial:
         for name, tensor in _state(self.module).items():
             if name not in before or not _equal(tensor, before[name]):
                 raise self._refused(
-                    f"its forward pass in {mode} changes {name!r}, which nobody would vote on (as "
-                    f"BatchNorm does; GroupNorm and LayerNorm do not)"
+                    f"its forward pass in {mode} changes {name!r}, which is not part of the vote "
+                    f"(as BatchNorm does; GroupNorm and LayerNorm do not)"
                 )
 
     def _require_no_chance(self, x: Tensor, scores: Tensor) -> None:

@@ -120,8 +120,8 @@ def decode_model(data: bytes) -> StoredModel:
     metadata = header.pop(_METADATA, {})
     if set(header) == _OLD and _KEY not in metadata:
         raise EncodingError(
-            "it holds one tensor 'parameters', as older versions wrote it: what its numbers are "
-            "cannot be told"
+            "it holds one tensor 'parameters', as older versions wrote it: the meaning of "
+            "its numbers is unknown"
         )
     order, facts = _order_and_facts(metadata, set(header))
     try:
@@ -156,13 +156,13 @@ def _header(data: bytes) -> dict[str, Any]:
     """
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     if length > MAX_HEADER_BYTES or len(data) < _LENGTH_BYTES + length:
-        raise EncodingError("it is no safetensors file, or one whose header is over 1 MiB")
+        raise EncodingError("not a safetensors file, or its header is over 1 MiB")
     try:
         header = parse_json(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
     except ValueError as error:
-        raise EncodingError(f"it is no safetensors file: {error!s:.200}") from error
+        raise EncodingError(f"not a safetensors file: {error!s:.200}") from error
     if not isinstance(header, dict) or len(header) == 0:
-        raise EncodingError("it is no safetensors file: its header is no map of tensors")
+        raise EncodingError("not a safetensors file: its header is not a map of tensors")
     for name, entry in header.items():
         if name != _METADATA and (not isinstance(entry, dict) or entry.get("dtype") != _FLOAT32):
             raise EncodingError(f"tensor {name[:80]!r} is not of type {_FLOAT32}")

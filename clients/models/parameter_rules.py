@@ -35,7 +35,7 @@ def require_tensors(model: str, module: nn.Module) -> None:
     if not tensors:
         raise ConfigurationError(f"model.name = {model!r}: has no trainable parameters")
     for name, tensor in tensors:
-        rule = _broken_rule(tensor) if _is_text(name) else "has a name that is no Unicode text"
+        rule = _broken_rule(tensor) if _is_text(name) else "has a name that is not Unicode text"
         if rule is not None:
             raise ConfigurationError(f"model.name = {model!r}: parameter {name!r} {rule}")
     if sum(len(name.encode("utf-8", "replace")) for name, _ in tensors) > MAX_NAMES:

@@ -79,7 +79,7 @@ def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
         )
     if form.classes != 2:
         raise ConfigurationError(
-            f"model.name = {model!r}: tells two classes apart, not {form.classes}"
+            f"model.name = {model!r}: distinguishes two classes, not {form.classes}"
         )
     actual = form.embedding.shape[1]
     required = width(model, options, "width", actual)

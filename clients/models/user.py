@@ -94,7 +94,9 @@ class UserModule:
         if class_ is None:
             raise ConfigurationError(f"{self.place} has no class {self.class_name!r}")
         if not (isinstance(class_, type) and issubclass(class_, nn.Module)):
-            raise ConfigurationError(f"model.name = {self.name!r}: is no class of torch.nn.Module")
+            raise ConfigurationError(
+                f"model.name = {self.name!r}: is not a class of torch.nn.Module"
+            )
         return class_
 
 

@@ -232,8 +232,8 @@ class MemoryLedger(MemoryHistory):
         """
         if deployment.beacon is Beacon.BLOCK:
             raise ConfigurationError(
-                'beacon = "block": the memory ledger has no chain whose block hashes nobody can '
-                'choose; take beacon = "none", or the chain'
+                'beacon = "block": the memory ledger has no unpredictable block hashes; take '
+                'beacon = "none", or the chain'
             )
         self._state = rounds.deployed(deployment, domain)
         super().__init__(self._state)

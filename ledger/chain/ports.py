@@ -114,7 +114,7 @@ class ChainBehindError(NotServedError):
         self.head_number = head_number
         super().__init__(
             f"the chain ends with block {head_number}, but block {block_number} "
-            f"0x{block_hash.hex()} was acted on: the node lags behind, or was given an older copy"
+            f"0x{block_hash.hex()} was acted on: the node lags, or has an older copy"
         )
 
 

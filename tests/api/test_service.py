@@ -149,7 +149,7 @@ def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
         ({"address": "0x" + "11" * 20}, "there is no contract at"),
         ({"config": "0x" + "00" * 32}, "the contract has run document"),
         ({"block": 7}, "created the contract, not 7"),
-        ({"transaction": "0x" + "00" * 32}, "no block holds transaction 0x0000"),
+        ({"transaction": "0x" + "00" * 32}, "no mined transaction 0x0000"),
         ({"transaction": "zz"}, "is no hash"),
         ({"format": 9}, "format 9 is not 3"),
         ({"block": "1"}, "block is not of type int"),

@@ -116,7 +116,7 @@ class TestAnyChain:
 
     def test_an_unknown_transaction_has_no_receipt(self, chain: ChainWriter) -> None:
         assert chain.receipt(b"\x01" * 32) is None
-        with pytest.raises(ChainError, match="no block holds transaction 0x0101"):
+        with pytest.raises(ChainError, match="no mined transaction 0x0101"):
             chain.transaction(b"\x01" * 32)
 
     def test_a_creation_has_no_recipient(self, chain: ChainWriter) -> None:

@@ -94,7 +94,7 @@ class TestFunding:
         [
             (["0x12"], "is not an address"),
             ([ONE, ONE], "is given twice"),
-            (["0x" + "00" * 20], "the zero address is nobody's"),
+            (["0x" + "00" * 20], "the zero address are lost"),
             ([address_of(TEST_KEYS[0]).swapcase().replace("X", "x")], "its checksum is wrong"),
             ([address_of(TEST_KEYS[0])], "is the sender's own account"),
         ],

@@ -89,9 +89,9 @@ def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
 
 def test_a_wrong_path_or_name_is_refused_with_what_is_known(tmp_path: Path) -> None:
     assert refusal("data", "check", tmp_path / "none").endswith("none: no such file")
-    assert "zero is no file, but a" in refusal("data", "check", "/dev/zero")
+    assert "zero is not a file, but a" in refusal("data", "check", "/dev/zero")
     said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "sent140")
-    assert "is no layout of 'sent140'; it may be a .parquet file" in said
+    assert "is not a layout of 'sent140'; it may be a .parquet file" in said
     said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "mnist")
     assert said.startswith("unknown data set 'mnist'; known are digits, ")
     said = refusal("data", "check", FIXTURES / "femnist", "--glove", "g.txt")

@@ -253,9 +253,9 @@ def edited(**changes: object) -> Callable[[bytes], bytes]:
         (edited(address="0x12"), "'0x12' is not an address"),
         (edited(address="0x" + "11" * 20), "there is no contract at 0x1111"),
         (edited(config="0x" + "11" * 32), "the contract has run document 0x"),
-        (edited(transaction="0x" + "11" * 32), "no block holds transaction 0x1111"),
-        (edited(transaction="0x11"), "the manifest's transaction is no hash"),
-        (edited(transaction="none"), "the manifest's transaction is no hash"),
+        (edited(transaction="0x" + "11" * 32), "no mined transaction 0x1111"),
+        (edited(transaction="0x11"), "the manifest's transaction is not a hash"),
+        (edited(transaction="none"), "the manifest's transaction is not a hash"),
     ],
 )
 def test_a_damaged_manifest_is_refused(

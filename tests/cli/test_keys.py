@@ -107,7 +107,7 @@ def test_a_keystore_that_names_another_account_is_found_out(tmp_path: Path, pass
     assert "no effect without --prove" in refusal(*shown, "--password-file", password)
     del content["address"]
     keystore.write_text(json.dumps(content))
-    assert "does not name its account; --prove would tell it" in refusal(*shown)
+    assert "does not name its account; use --prove to find it" in refusal(*shown)
     succeeds(*shown, "--prove", "--password-file", password)
     keystore.write_text("[]")
     assert "no keystore" in refusal(*shown)

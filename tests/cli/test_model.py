@@ -117,7 +117,7 @@ def test_a_file_that_is_none_or_an_older_one_is_refused(home: Path, tmp_path: Pa
     path.write_bytes(save({"parameters": np.zeros(650, dtype=np.float32)}))
     assert "as older versions wrote it" in said()
     path.write_bytes(b"\xff" * 100)
-    assert "no safetensors file" in said()
+    assert "not a safetensors file" in said()
     path.unlink()
     path.mkdir()
     assert "no file, but a folder" in said()

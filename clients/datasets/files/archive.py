@@ -96,7 +96,7 @@ def require_file(path: Path) -> None:
     if not path.exists():
         raise ConfigurationError(f"{path}: no such file")
     if not path.is_file():
-        raise ConfigurationError(f"{path} is no file, but a folder, a pipe or a device")
+        raise ConfigurationError(f"{path} is not a file, but a folder, a pipe or a device")
 
 
 def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
@@ -251,4 +251,4 @@ def _require_characters(where: str, array: NDArray[Any]) -> None:
     points = array.reshape(-1).view("<u4")
     wrong = (points > _LAST_CHARACTER) | ((points >> _SURROGATE_BITS) == _SURROGATES)
     if wrong.any():
-        raise ConfigurationError(f"{where}: {points[wrong][0]:#x} is no character")
+        raise ConfigurationError(f"{where}: {points[wrong][0]:#x} is not a character")

@@ -88,7 +88,7 @@ def read_leaf(
             where = f"{path}: {name!r}"
             user = users.setdefault(name, LeafUser())
             if getattr(user, split) is not None:
-                raise ConfigurationError(f"{where}: stands in two files of {split}/")
+                raise ConfigurationError(f"{where}: is in two files of {split}/")
             setattr(user, split, convert(where, x, y))
             total += len(y)
             if total > MAX_SAMPLES:
@@ -141,7 +141,7 @@ def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or name not in data:
             raise ConfigurationError(
                 f"{path}: user {str(name)[:80]!r}: must be a name of at most {LONGEST_NAME} "
-                "characters that stands in user_data"
+                "characters that is in user_data"
             )
         where = f"{path}: {name!r}"
         x, y = _list_in(where, data[name], "x"), _list_in(where, data[name], "y")
@@ -167,7 +167,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _list_in(where: Path | str, table: object, key: str) -> list[Any]:

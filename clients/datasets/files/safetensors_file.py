@@ -92,7 +92,9 @@ def _header(path: Path, content: bytes) -> dict[str, Any]:
             f"{path}: not a readable .safetensors file ({error!s:.200})"
         ) from error
     if not isinstance(header, dict):
-        raise ConfigurationError(f"{path}: not a readable .safetensors file (its header is no map)")
+        raise ConfigurationError(
+            f"{path}: not a readable .safetensors file (its header is not a map)"
+        )
     return {name: entry for name, entry in header.items() if name != _METADATA}
 
 

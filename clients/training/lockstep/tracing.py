@@ -127,7 +127,7 @@ def _require_auxiliary(node: fx.Node) -> None:
         UnknownLayerError: it is something else.
     """
     if node.op not in {"output", "get_attr"} and node.target not in _SIZES:
-        raise UnknownLayerError(f"{_name(node)} is no layer that is known here")
+        raise UnknownLayerError(f"{_name(node)} is not a supported layer")
 
 
 def _tensors(node: fx.Node, values: dict[fx.Node, Any]) -> list[fx.Node]:
@@ -166,7 +166,7 @@ def _layer(traced: fx.GraphModule, node: fx.Node) -> Layer:
         return Reshape()
     read = _FUNCTIONS.get(node.target)
     if read is None:
-        raise UnknownLayerError(f"{_name(node)} is no layer that is known here")
+        raise UnknownLayerError(f"{_name(node)} is not a supported layer")
     return read(traced, node)
 
 
@@ -189,7 +189,7 @@ def _of_module(node: fx.Node, module: nn.Module) -> Layer:
         return Reshape()
     if kind is nn.Dropout and getattr(module, "p", None) == 0:
         return Reshape()
-    raise UnknownLayerError(f"{path} is a {kind.__name__}, which is no layer that is known here")
+    raise UnknownLayerError(f"{path} is a {kind.__name__}, which is not a supported layer")
 
 
 def _names(path: str, module: nn.Linear | nn.Conv2d) -> tuple[str, str | None]:
@@ -284,7 +284,7 @@ def _parameters(
         if argument is not None and not (
             isinstance(argument, fx.Node) and argument.op == "get_attr"
         ):
-            raise UnknownLayerError(f"{_name(node)} has a weight that is no parameter")
+            raise UnknownLayerError(f"{_name(node)} has a weight that is not a parameter")
     names = (str(weight.target), None if bias is None else str(bias.target))
     return names, traced.get_parameter(names[0])
 

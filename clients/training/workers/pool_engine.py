@@ -164,7 +164,7 @@ class PoolEngine(Engine):
             if isinstance(reply, StartReply):
                 self._chunk = reply.chunk
             elif isinstance(task, EvaluateTask) and isinstance(reply, EvaluateReply):
-                assert self._evaluation is not None, "workers evaluate what was begun"
+                assert self._evaluation is not None, "workers evaluate for a started evaluation"
                 self._evaluation.add(task, reply)
             elif isinstance(task, TrainTask) and isinstance(reply, TrainReply):
                 trained.append((worker, task, reply))

@@ -105,7 +105,7 @@ def result_of(function: str, data: bytes) -> tuple[Any, ...]:
     try:
         return _decode(types, data, f"result of {function}")
     except ChainError as error:
-        raise NotServedError(f"{error}: this is no answer of the contract") from error
+        raise NotServedError(f"{error}: not an answer of this contract") from error
 
 
 def output_fields(function: str) -> list[dict[str, Any]]:

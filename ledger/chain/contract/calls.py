@@ -209,7 +209,7 @@ def _certificate(values: tuple[Any, ...], replies: tuple[Any, ...]) -> Submitted
 def _report(client: int, kind: int, *values: Any) -> ReportCall:
     *position, first, second = values
     if kind not in set(StatementKind):
-        raise ChainError(f"the contract refuses it: {kind} is no kind of statement")
+        raise ChainError(f"the contract refuses it: {kind} is not a kind of statement")
     statement = StatementKind(kind)
     signed = [_signed(ClientId(client), statement, position, part) for part in (first, second)]
     return ReportCall(EquivocationReport(ClientId(client), signed[0], signed[1]))

@@ -97,7 +97,7 @@ class LedgerStorage:
         fields = dict(zip(names, values, strict=True))
         if fields["form"] not in set(AcceptanceForm):
             raise NotServedError(
-                f"deployment() is said to answer strategy {fields['form']}: there is no such"
+                f"deployment() returned strategy {fields['form']}, which does not exist"
             )
         fields["form"] = AcceptanceForm(fields["form"])
         fields["beacon"] = Beacon.BLOCK if fields["beacon"] else Beacon.NONE
@@ -113,7 +113,7 @@ class LedgerStorage:
         (values,) = self._call("state", block_number=block_number)
         stage, number, opened, *rest = values
         if stage not in set(ledger_state.LedgerStage):
-            raise NotServedError(f"state() is said to answer stage {stage}: there is no such")
+            raise NotServedError(f"state() returned stage {stage}, which does not exist")
         seed, committee, model, head, registered, registry_rest, commitments = rest
         return LedgerSnapshot(
             stage=ledger_state.LedgerStage(stage),
@@ -210,8 +210,7 @@ class CommitteeLedger(LedgerStorage):
         block = self.chain.block(logs[0].block_number)
         if block.hash != logs[0].block_hash:
             raise NotServedError(
-                f"block {block.number} is another than the one that is said to have deployed "
-                f"{self.address}"
+                f"block {block.number} is not the one that deployed {self.address}"
             )
         return Digest(block.parent_hash)
 
@@ -227,7 +226,7 @@ class CommitteeLedger(LedgerStorage):
                 if recorded.event.first != len(words):
                     raise IncompleteLogsError(
                         self.chain.node,
-                        f"after client {len(words) - 1} the logs go on with client "
+                        f"after client {len(words) - 1} the logs continue with client "
                         f"{recorded.event.first}",
                     )
                 words += recorded.event.words

@@ -63,7 +63,7 @@ def deployed_document(data: bytes, deployment: ledger_state.Deployment) -> RunDo
     document = decode_run(data)
     if deployment_for(document)[0] != deployment:
         raise ConfigurationError(
-            "the contract was not deployed as its run document says: whoever deployed it deceives "
+            "the contract does not match its run document: its deployer deceives "
             "its clients, or used another program"
         )
     return document
@@ -284,13 +284,15 @@ def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -
     try:
         transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
     except ValueError as error:
-        raise ChainError("the manifest's transaction is no hash") from error
+        raise ChainError("the manifest's transaction is not a hash") from error
     if len(transaction_hash) != 32:
-        raise ChainError("the manifest's transaction is no hash")
+        raise ChainError("the manifest's transaction is not a hash")
     sent = chain.transaction(transaction_hash)
     receipt = chain.receipt(transaction_hash)
     if receipt is None:
-        raise NotServedError(f"there is no receipt of 0x{transaction_hash.hex()}, which is mined")
+        raise NotServedError(
+            f"there is no receipt of 0x{transaction_hash.hex()}, although it is mined"
+        )
     if not _has_created(receipt, manifest):
         raise ChainError("the manifest's transaction did not create the contract")
     if receipt.block_number != manifest.block:

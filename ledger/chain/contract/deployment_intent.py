@@ -121,7 +121,7 @@ def earlier_creation(
     if intent.creation_sha256 != sha256(creation).hex():
         raise ChainError(
             f"run {paths.name!r} was being deployed with another configuration, as contract "
-            f"{receipt.contract_address}: go on with that one, or take another name"
+            f"{receipt.contract_address}: continue with that one, or use another name"
         )
     return receipt
 
@@ -183,7 +183,7 @@ def read_intent(paths: RunPaths) -> DeploymentIntent | None:
     kinds |= {"format": int, "chain_id": int, "nonce": int}
     intent = DeploymentIntent(**read_fields(paths.intent, "deployment intent", _FORMAT, kinds))
     if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
-        raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is no digest")
+        raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is not a digest")
     if intent.nonce < 0:
         raise ChainError(f"deployment intent {paths.intent}: nonce {intent.nonce} is below 0")
     return intent
@@ -194,8 +194,8 @@ def _require_chain(chain: ReceiptLookup, intent: DeploymentIntent, paths: RunPat
     if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
         raise ChainError(
             f"run {paths.name!r} was being deployed on chain {intent.chain_id} with genesis "
-            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: go on there, or "
-            f"remove {paths.intent} to deploy it here"
+            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: continue "
+            f"there, or remove {paths.intent} to deploy it here"
         )
 
 

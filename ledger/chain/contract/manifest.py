@@ -90,7 +90,7 @@ def read_run_manifest(paths: RunPaths) -> Manifest:
     if digest != manifest.configuration:
         raise ChainError(
             f"{paths.configuration} is of another configuration ({digest}) than {paths.manifest} "
-            f"({manifest.configuration}): put the file back that the run was begun with"
+            f"({manifest.configuration}): restore the file that the run was deployed with"
         )
     return manifest
 

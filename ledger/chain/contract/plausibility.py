@@ -46,7 +46,7 @@ def require_possible_sizes(fixed: Deployment) -> None:
     )
     if not possible:
         raise NotServedError(
-            f"deployment() is said to answer {d.clients} clients, {d.trainers} trainers, "
+            f"deployment() returned {d.clients} clients, {d.trainers} trainers, "
             f"{d.members} members and {d.rounds} rounds: the constructor refuses these sizes"
         )
 
@@ -61,7 +61,7 @@ def require_possible_event(recorded: RecordedEvent, fixed: Deployment) -> None:
     if impossible is not None:
         name = type(recorded.event).__name__
         raise NotServedError(
-            f"block {recorded.block_number} is said to hold a {name} {impossible}: "
+            f"block {recorded.block_number} contains a {name} {impossible}: "
             "a contract of these sizes cannot log it"
         )
 

@@ -48,7 +48,7 @@ class BlockReader:
                 if meta[name] != written:
                     what = name.replace("_", " ")
                     raise ChainDamagedError(
-                        f"{store.path}: {meta[name][:80]!r} is no {what} as it is written"
+                        f"{store.path}: {meta[name][:80]!r} is not a canonical {what}"
                     )
             if meta["fork"] != evm.FORK:
                 raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
@@ -153,7 +153,7 @@ class BlockReader:
         """
         entry = self.find(transaction_hash)
         if entry is None:
-            raise ChainError(f"no block holds transaction 0x{transaction_hash.hex()}")
+            raise ChainError(f"there is no mined transaction 0x{transaction_hash.hex()}")
         header, _, signed = entry
         with evm.damage_translated(self._store):
             return evm_values.transaction(header, signed)

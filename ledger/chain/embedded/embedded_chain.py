@@ -244,7 +244,7 @@ class EmbeddedChain(EmbeddedReader):
             signed: SignedTransactionAPI = builder.decode(raw)
             _ = signed.sender
         except BadSignature as error:
-            raise TransactionRefusedError("nobody can have signed the transaction") from error
+            raise TransactionRefusedError("the transaction's signature is invalid") from error
         except (RLPException, PyEVMError, *evm.REFUSALS, *_MALFORMED) as error:
             raise TransactionRefusedError("the transaction is malformed") from error
         self._require_own(signed)
@@ -384,7 +384,7 @@ class EmbeddedChain(EmbeddedReader):
         with evm.damage_translated(self._store, evm.REFUSALS):
             parent, header = self._chain.get_canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
-                raise ChainLockedError(f"{self._store.path}: somebody else writes to this chain")
+                raise ChainLockedError(f"{self._store.path}: another process writes to this chain")
             self._chain.header = header.copy(
                 timestamp=_dated(parent.timestamp, _seconds(self._clock)),
                 # Deterministic, so that the block can be executed again; nothing here draws on it.

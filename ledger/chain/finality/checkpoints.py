@@ -79,11 +79,11 @@ class FinalityCheckpoints:
         chain_id, genesis_hash, blocks = content
         if chain_id != chain.chain_id:
             raise WrongChainIdError(
-                f"{path}: what was acted on is of chain {chain_id}, not {chain.chain_id}"
+                f"{path}: the checkpoints are of chain {chain_id}, not {chain.chain_id}"
             )
         if genesis_hash != chain.genesis_hash:
             raise WrongGenesisError(
-                f"{path}: what was acted on is of the chain with genesis 0x{genesis_hash.hex()}, "
+                f"{path}: the checkpoints are of the chain with genesis 0x{genesis_hash.hex()}, "
                 f"not 0x{chain.genesis_hash.hex()}"
             )
         return cls(path, chain_id, genesis_hash, blocks, disk)
@@ -203,7 +203,7 @@ def _thinned(blocks: dict[int, bytes]) -> dict[int, bytes]:
 
 
 def _read(path: Path) -> tuple[int, bytes, dict[int, bytes]] | None:
-    subject = f"what was acted on, {path}"
+    subject = f"checkpoints {path}"
     try:
         data = read_file(path, MOST_BYTES)
     except FileNotFoundError:
@@ -233,7 +233,7 @@ def _read(path: Path) -> tuple[int, bytes, dict[int, bytes]] | None:
 
 def _number(subject: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20) or str(int(text)) != text:
-        raise ChainError(f"{subject}: {text[:40]!r} is no block number")
+        raise ChainError(f"{subject}: {text[:40]!r} is not a block number")
     return int(text)
 
 
@@ -244,6 +244,6 @@ def _hash(subject: str, value: Any) -> bytes:
         content = b""
     if len(content) != 32:
         raise ChainError(
-            f"{subject}: {str(value)[:80]!r} is no hash of 32 bytes, 0x and hex digits"
+            f"{subject}: {str(value)[:80]!r} is not a hash of 32 bytes, 0x and hex digits"
         )
     return content

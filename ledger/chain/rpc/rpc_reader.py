@@ -225,8 +225,8 @@ class RpcReader:
             return final.number
         if self._has_named_final or not self._head_may_be_final():
             raise NotServedError(
-                f"{self._node.shown_url}: names no final block now, on a chain that has them: it "
-                "may be starting or lag behind; wait, or say how deep is enough"
+                f"{self._node.shown_url}: names no final block, on a chain that has them: it "
+                "may be starting or lagging; wait, or give a number of confirmations"
             )
         return max(0, self.head().number - self._settings.confirmations)
 
@@ -307,7 +307,7 @@ class RpcReader:
         )
         if transaction is None:
             raise NotServedError(
-                f"{self._node.shown_url}: as the node has it, no block holds transaction "
+                f"{self._node.shown_url}: the node has no mined transaction "
                 f"0x{transaction_hash.hex()}"
             )
         require_same_hash(transaction.hash, transaction_hash)

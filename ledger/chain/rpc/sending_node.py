@@ -83,8 +83,8 @@ class SendingNode(RpcReader):
             ):
                 return receipt
         raise NotServedError(
-            f"{self._node.shown_url}: as the node has it, no block holds the transaction of "
-            f"{sender} with nonce {nonce}, which is mined"
+            f"{self._node.shown_url}: the node has no mined transaction of "
+            f"{sender} with nonce {nonce}, although it is mined"
         )
 
     def post(self, raw: bytes) -> bytes:

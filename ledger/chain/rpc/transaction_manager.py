@@ -163,8 +163,8 @@ class TransactionManager:
             offer = fees.replacement_fees(outbid, offer, self.caps)
         if offer is None:
             raise TransactionRefusedError(
-                f"account {self.sender}: what was sent with nonce {nonce} still waits, and the "
-                "caps leave no more to offer; nothing was sent"
+                f"account {self.sender}: the transaction with nonce {nonce} is still pending, and "
+                "the caps leave no room for higher fees; nothing was sent"
             )
         return offer, market.block_number
 

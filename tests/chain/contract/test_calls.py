@@ -149,7 +149,7 @@ def test_commitments_and_signatures_of_two_lengths_are_no_call() -> None:
 def test_a_kind_of_statement_that_there_is_not_is_no_call() -> None:
     statement = (digest(1), digest(2), digest(3), digest(4))
     data = abi.call_data("report_equivocation", 1, 4, 1, 1, 0, digest(1), statement, statement)
-    with pytest.raises(ChainError, match="4 is no kind of statement"):
+    with pytest.raises(ChainError, match="4 is not a kind of statement"):
         calls.decode_call(data)
 
 

@@ -206,7 +206,7 @@ def test_an_intent_whose_digest_is_none_is_refused(
     killed(embedded, paths, UnsentDisk)
     digest = sha256(creation_data(deployment_for(SMALL)[0])).hex()
     paths.intent.write_text(paths.intent.read_text().replace(digest, "zz" * 32))
-    with pytest.raises(ChainError, match="creation_sha256 is no digest"):
+    with pytest.raises(ChainError, match="creation_sha256 is not a digest"):
         deploy(embedded, SMALL, paths)
 
 

@@ -123,7 +123,7 @@ def test_what_the_contract_can_log_is_taken(event: Event) -> None:
 
 @pytest.mark.parametrize("event", IMPOSSIBLE, ids=lambda event: type(event).__name__)
 def test_what_it_cannot_log_is_the_nodes_word(event: Event) -> None:
-    with pytest.raises(NotServedError, match=f"block 7 is said to hold a {type(event).__name__} "):
+    with pytest.raises(NotServedError, match=f"block 7 contains a {type(event).__name__} "):
         require_possible_event(recorded(event), FIXED)
 
 
@@ -197,17 +197,17 @@ def ledger(events: Sequence[Event] = (), **answers: Sequence[object]) -> Committ
 
 def test_a_strategy_or_stage_that_there_is_none_of_is_no_answer() -> None:
     assert ledger().deployment() == FIXED
-    with pytest.raises(NotServedError, match="strategy 77: there is no such"):
+    with pytest.raises(NotServedError, match="strategy 77, which does not exist"):
         ledger(deployment=values(FIXED, strategy=77)).deployment()
     state: list[object] = [1, 1, 7, *[SOME] * 4, 12, *[SOME] * 2]
     assert ledger(state=state).state().round == 1
-    with pytest.raises(NotServedError, match="stage 9: there is no such"):
+    with pytest.raises(NotServedError, match="stage 9, which does not exist"):
         ledger(state=[9, *state[1:]]).state()
 
 
 @pytest.mark.parametrize("answer", [[b"\x01"], [1], [2**256 - 1] * 13])
 def test_an_answer_that_does_not_decode_is_no_answer(answer: list[object]) -> None:
-    with pytest.raises(NotServedError, match="this is no answer of the contract"):
+    with pytest.raises(NotServedError, match="not an answer of this contract"):
         ledger(deployment=answer).deployment()
 
 
@@ -219,7 +219,7 @@ def test_a_registry_with_a_gap_or_without_its_end_is_not_whole() -> None:
     with pytest.raises(NotServedError, match="of 8 clients, not of all 12"):
         ledger([first]).full_registry()
     for events in ([last], [first, first], [first, last, last]):
-        with pytest.raises(NotServedError, match="the logs go on with client"):
+        with pytest.raises(NotServedError, match="the logs continue with client"):
             ledger(events).registry()
 
 

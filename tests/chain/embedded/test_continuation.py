@@ -106,7 +106,7 @@ class TestTheState:
     def test_that_has_an_altered_part_is_refused(self, path: Path, part: str) -> None:
         key = state_nodes(path)[part]
         replace(path, key, value_of(path, key) + b"\x00")
-        refused(path, f"what is filed under 0x{key.hex()} has another hash, part of {part}")
+        refused(path, f"the value stored under 0x{key.hex()} has another hash, part of {part}")
 
 
 class TestTheLookUps:

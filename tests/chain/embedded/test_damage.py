@@ -108,10 +108,10 @@ class TestFilesThatAreNoChain:
             ("chain_id", "many", "damaged"),
             ("genesis_hash", "11" * 32, "block 0 is missing"),
             ("genesis_hash", "no hex", "damaged"),
-            ("chain_id", "013_1337", "'013_1337' is no chain id as it is written"),
-            ("chain_id", " 131337", "is no chain id as it is written"),
-            ("genesis_hash", " ", "is no genesis hash as it is written"),
-            ("genesis_hash", "AB" * 32, "is no genesis hash as it is written"),
+            ("chain_id", "013_1337", "'013_1337' is not a canonical chain id"),
+            ("chain_id", " 131337", "is not a canonical chain id"),
+            ("genesis_hash", " ", "is not a canonical genesis hash"),
+            ("genesis_hash", "AB" * 32, "is not a canonical genesis hash"),
             ("fork", "Osaka", "runs Osaka, not Prague"),
             ("schema", "2", "format 2, this program reads 1"),
         ],
@@ -355,7 +355,9 @@ class TestForgeries:
         )
         rebuild(path, BLOCKS, lambda header: header.copy(receipt_root=root))
         verify(path)
-        with pytest.raises(BlockDamagedError, match="block 6: is not what its transactions do"):
+        with pytest.raises(
+            BlockDamagedError, match="block 6: does not follow from its transactions"
+        ):
             verify(path, execute=True)
 
 

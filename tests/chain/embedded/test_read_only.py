@@ -126,9 +126,9 @@ def test_a_view_is_given_up_where_it_cannot_be_kept_still(home: Path) -> None:
         assert still.head().number == 2
     with EmbeddedChain.open(home / "chain.sqlite") as owner:
         owner.mine(1)
-    with pytest.raises(NotServedError, match="somebody writes to this chain"):
+    with pytest.raises(NotServedError, match="another process writes to this chain"):
         still.head()
-    with pytest.raises(NotServedError, match="somebody writes to this chain"):
+    with pytest.raises(NotServedError, match="another process writes to this chain"):
         still.verify()
     view.__exit__(None, None, None)
     chain.close()

@@ -122,7 +122,7 @@ class TestTheNote:
             for view in (reader, still):
                 with pytest.raises(ChainDamagedError, match="the note of the newest ack"):
                     view.acknowledged()
-        with pytest.raises(ChainDamagedError, match="--accept-rollback goes on"):
+        with pytest.raises(ChainDamagedError, match="--accept-rollback continues"):
             EmbeddedChain.open(path)
         EmbeddedChain.open(path, accept_rollback=True).close()
         assert noted(path) == 2
@@ -134,7 +134,7 @@ class TestTheNote:
         grown(path, 2)
         path.unlink()
         note_path(path).write_bytes(content)
-        with pytest.raises(ChainDamagedError, match="--accept-rollback goes on"):
+        with pytest.raises(ChainDamagedError, match="--accept-rollback continues"):
             EmbeddedChain.open_or_create(path)
         EmbeddedChain.open_or_create(path, accept_rollback=True).close()
         assert noted(path) == 0
@@ -235,8 +235,8 @@ class TestARestoredBackup:
         assert str(caught.value) == (
             f"{restored}: block 5 0x{known.hash.hex()} was acknowledged here, but the chain ends "
             f"with block 3 0x{head.hash.hex()}: a backup was restored, the file was replaced, or "
-            "its write-ahead log is damaged or missing. Put back the newer files, or go on from "
-            "what is there with --accept-rollback"
+            "its write-ahead log is damaged or missing. Put back the newer files, or continue from "
+            "the present state with --accept-rollback"
         )
         with pytest.raises(ChainRolledBackError):
             EmbeddedChain.open_or_create(restored)

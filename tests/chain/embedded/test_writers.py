@@ -41,9 +41,9 @@ class TestTwoWriters:
                 first.send(probe, words(1, 0), GAS)
                 before = first.head()
                 for _ in range(3):
-                    with pytest.raises(ChainLockedError, match="somebody else writes"):
+                    with pytest.raises(ChainLockedError, match="another process writes"):
                         second.send(probe, words(2, 0), GAS)
-                    with pytest.raises(ChainLockedError, match="somebody else writes"):
+                    with pytest.raises(ChainLockedError, match="another process writes"):
                         second.mine(1)
                 assert first.head() == before
                 first.send(probe, words(3, 0), GAS)
@@ -62,10 +62,10 @@ class TestTwoWriters:
                 commit(*arguments, **options)  # type: ignore[arg-type]
 
             monkeypatch.setattr(first._store, "commit", overtaken)
-            with pytest.raises(ChainLockedError, match="somebody else has added blocks"):
+            with pytest.raises(ChainLockedError, match="another process has added blocks"):
                 first.mine(1)
             assert first.head().number == 1
-            with pytest.raises(ChainLockedError, match="somebody else writes"):
+            with pytest.raises(ChainLockedError, match="another process writes"):
                 first.mine(1)
             second.mine(1)
             second.verify(execute=True)

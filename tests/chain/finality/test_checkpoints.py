@@ -159,10 +159,10 @@ def test_a_damaged_file_is_refused(
     [
         ("format", 9, "format 9 is not 1"),
         ("format", True, "format is not of type int"),
-        ("genesis_hash", "0x12", "'0x12' is no hash of 32 bytes"),
-        ("blocks", {"-1": "0x" + "00" * 32}, "'-1' is no block number"),
-        ("blocks", {"01": "0x" + "00" * 32}, "'01' is no block number"),
-        ("blocks", {"1": 5}, "'5' is no hash"),
+        ("genesis_hash", "0x12", "'0x12' is not a hash of 32 bytes"),
+        ("blocks", {"-1": "0x" + "00" * 32}, "'-1' is not a block number"),
+        ("blocks", {"01": "0x" + "00" * 32}, "'01' is not a block number"),
+        ("blocks", {"1": 5}, "'5' is not a hash"),
         ("blocks", [], "blocks is not of type dict"),
     ],
 )

@@ -67,7 +67,9 @@ def test_what_is_tried_again_for_hours_leaves_one_transaction_in_the_pool(node: 
         last = node.only(mine.sender)
         assert last.max_priority_fee_per_gas == 3
         for _ in range(2):
-            with pytest.raises(TransactionRefusedError, match="nonce 0 still waits, and the caps"):
+            with pytest.raises(
+                TransactionRefusedError, match="nonce 0 is still pending, and the caps"
+            ):
                 mine.submit(SOMEBODY, b"", GAS)
         assert node.only(mine.sender) == last
 

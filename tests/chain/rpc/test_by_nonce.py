@@ -68,5 +68,5 @@ def test_a_node_whose_blocks_lack_what_it_counts_does_not_say_that_it_was_never_
     ):
         chain.mine(1)
         monkeypatch.setattr(node, "nonce_at", lambda *_: 1)
-        with pytest.raises(NotServedError, match="nonce 0, which is mined"):
+        with pytest.raises(NotServedError, match="nonce 0, although it is mined"):
             node.receipt_of(chain.sender, 0)

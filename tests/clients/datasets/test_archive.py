@@ -141,7 +141,7 @@ def test_text_of_any_bounded_length_is_read_and_what_is_no_character_refused(
     for point in (0x110000, 0xD800):
         wrong = npy(np.array(["ab"])).replace(b"b\0\0\0", point.to_bytes(4, "little"))
         path = crafted(tmp_path / "b.npz", [("a.npy", wrong)])
-        with pytest.raises(ConfigurationError, match=f"{point:#x} is no character"):
+        with pytest.raises(ConfigurationError, match=f"{point:#x} is not a character"):
             read_arrays(path, rules)
     long = crafted(tmp_path / "c.npz", [("a.npy", npy(np.array(["x" * 201])))])
     with pytest.raises(ConfigurationError, match="must be of type <U, is <U201"):

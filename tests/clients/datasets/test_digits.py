@@ -124,7 +124,7 @@ def test_more_clients_than_writers_are_refused(tmp_path: Path) -> None:
         ({"image": np.zeros((9, 784), dtype=np.uint8)}, r"shape \(9, 784\) does not fit"),
         (
             {"extra": np.zeros(9, dtype=np.uint8)},
-            "with extra, .* is no layout of 'digits-by-writer'",
+            "with extra, .* is not a layout of 'digits-by-writer'",
         ),
         ({"is_test": np.ones(9, dtype=np.uint8)}, "'4' of the writers has no training sample"),
         ({"is_test": np.zeros(9, dtype=np.uint8)}, "no test samples"),
@@ -145,7 +145,7 @@ def test_a_file_without_rows_or_without_an_array_is_refused(tmp_path: Path) -> N
         load_small(written(tmp_path / "none.npz", none))
     part = {name: array for name, array in small_arrays().items() if name != "label"}
     with pytest.raises(
-        ConfigurationError, match=r"no layout of .* with image, is_test, label, writer"
+        ConfigurationError, match=r"not a layout of .* with image, is_test, label, writer"
     ):
         load_small(written(tmp_path / "part.npz", part))
 

@@ -201,7 +201,7 @@ def test_a_folder_of_leaf_that_contradicts_itself_is_refused(
         (b"\xff", "not a readable JSON file"),
         (b"[]", "must be an object with users and user_data"),
         (b'{"users": ' + b"[" * 2000, "nested more than 1000 levels"),
-        (b'{"users": NaN}', "NaN is no number"),
+        (b'{"users": NaN}', "NaN is not a number"),
     ],
 )
 def test_damaged_json_is_refused_with_its_file(
@@ -219,7 +219,7 @@ def test_a_user_in_two_files_of_one_split_and_a_file_that_is_too_large_are_refus
     users = {"w1": ([[0.5] * 784], [0])}
     folder = leaf.written(tmp_path, users, users)
     (folder / "train" / "more.json").write_text(json.dumps(leaf.document(users)))
-    with pytest.raises(ConfigurationError, match=r"more\.json: 'w1': stands in two files of train"):
+    with pytest.raises(ConfigurationError, match=r"more\.json: 'w1': is in two files of train"):
         records(folder)
     monkeypatch.setattr("clients.datasets.files.leaf.MAX_FILE_BYTES", 100)
     with pytest.raises(ConfigurationError, match="more than 100 bytes"):

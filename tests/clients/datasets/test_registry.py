@@ -118,7 +118,7 @@ def test_a_data_set_is_told_from_its_files(name: str, tmp_path: Path) -> None:
     (file,) = (path for path in (FIXTURES / name).rglob("*") if path.is_file())
     assert recognise(file) is DATASETS[name]
     other = next(one for one in DATASETS if one not in {name, "digits"})
-    with pytest.raises(ConfigurationError, match=f"is no layout of {other!r}; it may be a "):
+    with pytest.raises(ConfigurationError, match=f"is not a layout of {other!r}; it may be a "):
         DATASETS[other].records(file)
 
 

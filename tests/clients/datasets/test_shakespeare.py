@@ -128,7 +128,9 @@ def test_windows_that_do_not_go_on_from_one_another_have_no_position(tmp_path: P
     rows = [("A", *pair) for pair in zip(x, y, strict=True)]
     swapped = [*rows[:3], rows[4], rows[3], *rows[5:]]
     other = [("B", *pair) for pair in zip(*windows(OTHER), strict=True)]
-    with pytest.raises(ConfigurationError, match="'position': window 3 of role 'A' does not go on"):
+    with pytest.raises(
+        ConfigurationError, match="'position': window 3 of role 'A' does not continue"
+    ):
         loaded(csv_of(tmp_path / "s.csv", swapped + other))
 
 

@@ -99,13 +99,13 @@ def test_a_file_of_an_older_version_is_refused_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "no safetensors file"),
+        (b"", "not a safetensors file"),
         (b"\xff" * 8, "header is over 1 MiB"),
         ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b" " * MAX_HEADER_BYTES, "over 1 MiB"),
-        ((9).to_bytes(8, "little") + b"{", "no safetensors file"),
-        ((2).to_bytes(8, "little") + b"\xff\xff", "no safetensors file"),
-        (with_header([]), "header is no map"),
-        (with_header({}), "header is no map"),
+        ((9).to_bytes(8, "little") + b"{", "not a safetensors file"),
+        ((2).to_bytes(8, "little") + b"\xff\xff", "not a safetensors file"),
+        (with_header([]), "header is not a map"),
+        (with_header({}), "header is not a map"),
         (with_header({"a": 3}), "tensor 'a' is not of type F32"),
         (save({"a": VECTOR.astype(np.float16)}), "tensor 'a' is not of type F32"),
         (save({"a": VECTOR}), "do not state the order"),

@@ -203,7 +203,7 @@ def test_text_models_start_as_tensorflow_draws_them() -> None:
             "sent140_lstm",
             DataForm((25,), 3, "int64", 10, np.zeros((10, 4), dtype=np.float32)),
             {},
-            "tells two classes apart, not 3",
+            "distinguishes two classes, not 3",
         ),
     ],
 )

@@ -139,7 +139,7 @@ def test_a_class_of_no_installed_package_is_refused(
 ) -> None:
     written(tmp_path, GOOD)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigurationError, match="net is of no installed package"):
+    with pytest.raises(ConfigurationError, match="net belongs to no installed package"):
         model_named("net:Net", FORM).recorded()
 
 
@@ -204,9 +204,9 @@ def test_the_built_in_models_pass_the_same_check(
         ("torch.nn:Nothing", "torch.nn has no class 'Nothing'"),
         (
             "collections:Counter",
-            "model.name = 'collections:Counter': is no class of torch.nn.Module",
+            "model.name = 'collections:Counter': is not a class of torch.nn.Module",
         ),
-        ("torch.nn:functional", "is no class of torch.nn.Module"),
+        ("torch.nn:functional", "is not a class of torch.nn.Module"),
         ("torch.nn:ReLU", "model.name = 'torch.nn:ReLU': has no trainable parameters"),
         ("torch.nn:Linear", r"cannot be made: TypeError: .* missing 2 required positional"),
     ],
@@ -228,7 +228,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
             "class Silent(BaseException):\n    __str__ = None\nraise Silent",
             r"cannot be loaded: Silent \(net.py, line 5\)",
         ),
-        ("Net = 3", "is no class of torch.nn.Module"),
+        ("Net = 3", "is not a class of torch.nn.Module"),
         ("", "has no class 'Net'"),
         (with_body("raise KeyError('x')"), r"cannot be made: KeyError: 'x' \(net.py, line 7\)"),
         (with_body("self.requires_grad_(False)"), "has no trainable parameters"),
@@ -241,7 +241,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
         (with_body("self.none = nn.Parameter(torch.zeros(0, 3))"), "'none' has no numbers"),
         (
             with_body(r"self.register_parameter('\ud800', nn.Parameter(torch.zeros(3)))"),
-            "has a name that is no Unicode text",
+            "has a name that is not Unicode text",
         ),
         (
             with_body("self.view = nn.Parameter(self.last.weight.detach()[1])"),
@@ -255,7 +255,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
             with_body(
                 "self.norm = nn.BatchNorm1d(16)", forward="self.last(self.norm(x.flatten(1)))"
             ),
-            "in training changes 'norm.running_mean', which nobody would vote on .as BatchNorm",
+            "in training changes 'norm.running_mean', which is not part of the vote .as BatchNorm",
         ),
         (
             with_body("self.drop = nn.Dropout(1e-9)", forward="self.last(self.drop(x.flatten(1)))"),

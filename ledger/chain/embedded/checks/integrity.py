@@ -151,9 +151,9 @@ def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAP
     )
     receipts = chain.chaindb.get_receipts(header, machine.get_receipt_builder())
     if make_trie_root_and_nodes(transactions)[0] != header.transaction_root:
-        raise BlockDamagedError(number, "holds other transactions than its header says")
+        raise BlockDamagedError(number, "has other transactions than its header")
     if make_trie_root_and_nodes(receipts)[0] != header.receipt_root:
-        raise BlockDamagedError(number, "holds other receipts than its header says")
+        raise BlockDamagedError(number, "has other receipts than its header")
     if len(transactions) != len(receipts):
         raise BlockDamagedError(
             number, f"has {len(transactions)} transactions, {len(receipts)} receipts"
@@ -193,7 +193,7 @@ def _verify_lookup(
 
 def _verify_summaries(header: BlockHeaderAPI, receipts: Sequence[ReceiptAPI]) -> None:
     if header.gas_used != (receipts[-1].gas_used if receipts else 0):
-        raise BlockDamagedError(header.block_number, "used other gas than its receipts say")
+        raise BlockDamagedError(header.block_number, "used other gas than its receipts")
     bloom = BloomFilter()
     for receipt in receipts:
         bloom |= receipt.bloom_filter
@@ -224,14 +224,12 @@ def _verify_execution(
     try:
         executed = chain.get_vm(fresh).import_block(block).block.header
     except ValidationError as error:
-        raise BlockDamagedError(
-            header.block_number, "holds what the EVM does not accept"
-        ) from error
+        raise BlockDamagedError(header.block_number, "has content that the EVM rejects") from error
     fields = executed.as_dict()
     wrong = [str(name) for name, value in header.as_dict().items() if value != fields.get(name)]
     if wrong:
         raise BlockDamagedError(
-            header.block_number, f"is not what its transactions do: other {', '.join(wrong)}"
+            header.block_number, f"does not follow from its transactions: other {', '.join(wrong)}"
         )
     for key, value in database.pending.items():
         if store.get(key) != value:
@@ -255,4 +253,4 @@ def _verify_nothing_else(store: ChainStore, head: int, transactions: int) -> Non
 def _verify_contents(store: ChainStore) -> None:
     for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
         if not isinstance(value, bytes) or keccak(value) != key:
-            raise ChainDamagedError(f"what is filed under 0x{bytes(key).hex()} has another hash")
+            raise ChainDamagedError(f"the value stored under 0x{bytes(key).hex()} has another hash")

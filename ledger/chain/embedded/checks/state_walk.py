@@ -45,7 +45,7 @@ def verify_state(store: ChainStore, state_root: bytes) -> None:
     for leaf in _leaves(store, {state_root}, "the accounts of the newest block"):
         account = _decoded(leaf, store)
         if len(account) != _ACCOUNT_ITEMS:
-            raise ChainDamagedError(f"{store.path}: the state holds what is no account")
+            raise ChainDamagedError(f"{store.path}: the state has an invalid account")
         references.storage_roots.add(bytes(account[2]))
         references.codes.add(bytes(account[3]))
     storage = references.storage_roots - {BLANK_ROOT_HASH}
@@ -92,9 +92,9 @@ def _decoded(encoded: bytes, store: ChainStore) -> list[Any]:
     try:
         node = rlp.decode(encoded)
     except RLPException as error:
-        raise ChainDamagedError(f"{store.path}: the state holds what is no node") from error
+        raise ChainDamagedError(f"{store.path}: the state has an invalid node") from error
     if not isinstance(node, list):
-        raise ChainDamagedError(f"{store.path}: the state holds what is no node")
+        raise ChainDamagedError(f"{store.path}: the state has an invalid node")
     return node
 
 
@@ -112,7 +112,7 @@ def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes
                 )
             if not isinstance(value, bytes) or keccak(value) != key:
                 raise ChainDamagedError(
-                    f"{store.path}: what is filed under 0x{key.hex()} has another hash, "
+                    f"{store.path}: the value stored under 0x{key.hex()} has another hash, "
                     f"part of {subject}"
                 )
             yield value

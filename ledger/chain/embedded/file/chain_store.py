@@ -195,7 +195,7 @@ class ChainStore:
         with self._file.transaction() as connection:
             if self.get(HEAD_KEY) != parent:
                 raise ChainLockedError(
-                    f"{self.path}: somebody else has added blocks since this writer opened it; "
+                    f"{self.path}: another process has added blocks since this writer opened it; "
                     "nothing was written"
                 )
             _write(connection, values, logs)
@@ -262,8 +262,8 @@ def require_one_name(path: Path) -> None:
     """
     if (names := path.stat().st_nlink) > 1:
         raise ChainLockedError(
-            f"{path}: the file has {names} names (hard links), and under each of them somebody "
-            "could write; remove the others, or copy the file"
+            f"{path}: the file has {names} names (hard links), and under each of them another "
+            "process could write; remove the others, or copy the file"
         )
 
 

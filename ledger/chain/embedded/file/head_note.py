@@ -127,8 +127,8 @@ def read_note(chain: Path) -> AcknowledgedBlock | None:
         if slots:
             return max(slots, key=lambda slot: slot.sequence).acknowledged
     raise ChainDamagedError(
-        f"{path}: the note of the newest acknowledged block is damaged, so that nobody can say "
-        "whether the chain was rolled back; --accept-rollback goes on from the chain as it is"
+        f"{path}: the note of the newest acknowledged block is damaged, so it is unknown "
+        "whether the chain was rolled back; --accept-rollback continues from the chain as it is"
     )
 
 

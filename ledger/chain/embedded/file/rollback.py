@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MEANING = (
     "a backup was restored, the file was replaced, or its write-ahead log is damaged or missing. "
-    "Put back the newer files, or go on from what is there with --accept-rollback"
+    "Put back the newer files, or continue from the present state with --accept-rollback"
 )
 
 

@@ -191,7 +191,7 @@ class SqliteFile:
 
     def _moved(self) -> NotServedError:
         return NotServedError(
-            f"{self.path}: somebody writes to this chain, and this user cannot take part in its "
+            f"{self.path}: another process writes to this chain, and this user cannot use its "
             "locks; try again when the writer has ended"
         )
 

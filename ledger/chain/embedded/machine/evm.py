@@ -134,7 +134,7 @@ class OverlayDatabase(BaseAtomicDB):
         value = self._store.get(key)
         if value is not None and len(key) == 32 and keccak(value) != key:
             raise ChainDamagedError(
-                f"{self._store.path}: what is filed under 0x{key.hex()} has another hash"
+                f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
             )
         return value
 

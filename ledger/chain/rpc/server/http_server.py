@@ -256,4 +256,4 @@ def _not_answered(request: object) -> dict[str, Any] | None:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
