@@ -78,7 +78,7 @@ def network(
     of all processes are printed, each line behind the name of its own.
     """
     from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.supervisor import SupervisorError
+    from ledger.io.commands import CommandError
 
     run = _Run(preset, config, setting, rounds, allow_predictable_seeds)
     settings = _settings(home, workers, chain, store, run, api)
@@ -95,8 +95,8 @@ def network(
             code, verdict = _audited(federation)
     except KeyboardInterrupt as error:
         raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
-    except SupervisorError as error:
-        raise SupervisorError(f"{error} (logs are in {home / 'logs'})") from error
+    except CommandError as error:
+        raise CommandError(f"{error} (logs are in {home / 'logs'})") from error
     _report(played, verdict, as_json=json)
     raise typer.Exit(code)
 

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Self
 
 from clients.testnet.local_network import ENTRY
 from clients.testnet.local_network import MODULES as OF_A_FEDERATION
-from clients.testnet.processes import Processes
-from clients.testnet.supervisor import Supervisor
+from ledger.io.commands import CommandRunner
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from clients.testnet.processes import Process
+    from ledger.io.commands import CommandProcess
 
 MODULES = (
     *OF_A_FEDERATION,
@@ -44,7 +43,7 @@ class Forked:
     What it prints goes to files, so that it never waits for somebody to read.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: CommandProcess) -> None:
         self._process = process
         self.pid = process.pid
         self.returncode: int | None = None
@@ -124,11 +123,7 @@ def _text_of(path: Path) -> str:
 
 
 class Forks:
-    """Begins `cmfl` by forks; all of them end with it.
-
-    Attributes:
-        supervisor: the server of the forks, for groups of processes with logs of their own.
-    """
+    """Begins `cmfl` by forks; all of them end with it."""
 
     def __init__(self, folder: Path) -> None:
         """Begin the server of the forks, which goes on to import while this process does.
@@ -136,8 +131,7 @@ class Forks:
         Args:
             folder: for what they print.
         """
-        self.supervisor = Supervisor(ENTRY, MODULES, log=folder / "supervisor.log")
-        self._processes = Processes(self.supervisor, folder)
+        self._commands = CommandRunner(ENTRY, folder, MODULES)
         self._numbers = itertools.count()
 
     def start(self, *arguments: object, **variables: str) -> Forked:
@@ -149,11 +143,11 @@ class Forks:
         """
         name = f"{next(self._numbers)}-{arguments[0] if arguments else 'cmfl'}"
         environment = dict(os.environ) | variables
-        return Forked(self._processes.start(name, arguments, environment=environment))
+        return Forked(self._commands.start(name, arguments, environment=environment))
 
     def close(self) -> None:
         """End all of them."""
-        self.supervisor.close()
+        self._commands.close()
 
     def __enter__(self) -> Self:
         return self

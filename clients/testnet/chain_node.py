@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import shutil
 import socket
-import time
 from typing import TYPE_CHECKING
 
 from clients.testnet.kinds import ChainKind
-from clients.testnet.supervisor import SupervisorError
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.rpc.http_transport import HttpTransport
+from ledger.io.commands import CommandError
+from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.testnet.network_settings import NetworkSettings
-    from clients.testnet.processes import Process, Processes
+    from ledger.io.commands import CommandProcess, CommandRunner
 
 ANVIL_TEST_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """PUBLIC TEST KEY of the first account of every anvil, which prints it itself."""
 
-START_SECONDS = 60.0
-_POLL_SECONDS = 0.05
+_POLLING = RetryPolicy(Backoff(0.05, 1), deadline_seconds=60)
 _MOST_ANSWER_BYTES = 1 << 20
 
 
@@ -37,7 +36,7 @@ class ChainNode:
         key: of an account that owns enough to pay for everything; public, for tests.
     """
 
-    def __init__(self, settings: NetworkSettings, processes: Processes) -> None:
+    def __init__(self, settings: NetworkSettings, processes: CommandRunner) -> None:
         """Choose a port; nothing runs yet.
 
         Args:
@@ -46,7 +45,7 @@ class ChainNode:
         """
         self._settings = settings
         self._processes = processes
-        self._process: Process | None = None
+        self._process: CommandProcess | None = None
         self._goes = False
         self.kind = settings.chain
         self.port = free_port()
@@ -59,14 +58,14 @@ class ChainNode:
         return self._settings.home / "chain.sqlite"
 
     @property
-    def process(self) -> Process:
+    def process(self) -> CommandProcess:
         """The node's process.
 
         Raises:
-            SupervisorError: it has not been begun.
+            CommandError: it has not been begun.
         """
         if self._process is None:
-            raise SupervisorError("the node has not been begun")
+            raise CommandError("the node has not been begun")
         return self._process
 
     def start(self) -> int:
@@ -76,7 +75,7 @@ class ChainNode:
         after `hold`: no window passes while workers begin.
 
         Raises:
-            SupervisorError: it ends, or does not answer.
+            CommandError: it ends, or does not answer.
             ConfigurationError: there is no such program.
         """
         if self.kind is ChainKind.ANVIL:
@@ -85,7 +84,7 @@ class ChainNode:
             arguments = ["chain", "serve", "--home", self._settings.home, "--port", self.port]
             if self._goes:
                 arguments += ["--block-time", f"{self._settings.clocks.block_seconds:g}"]
-            self._process = self._processes.start("chain", arguments, is_early=True)
+            self._process = self._processes.start("chain", arguments)
         return self._answering(self._process)
 
     def hold(self) -> None:
@@ -104,7 +103,7 @@ class ChainNode:
         """Let blocks come by themselves from now on, as often as the pace has it.
 
         Raises:
-            SupervisorError: the node does not come up again.
+            CommandError: the node does not come up again.
             ChainError: it does not take the interval.
         """
         self._goes = True
@@ -151,17 +150,19 @@ class ChainNode:
             *("--accounts", "1", "--balance", "1000000000"),
         ]
 
-    def _answering(self, process: Process) -> int:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
+    def _answering(self, process: CommandProcess) -> int:
+        def chain_id() -> int | None:
             try:
                 return int(str(self.ask("eth_chainId")), 16)
             except ChainError as error:
                 if process.code() is not None:
-                    raise SupervisorError(f"the node ended: {process.log_tail()}") from error
-                if time.monotonic() > deadline:
-                    raise SupervisorError(f"the node at {self.url} does not answer") from error
-            time.sleep(_POLL_SECONDS)
+                    raise CommandError(f"the node ended: {process.log_tail()}") from error
+                return None
+
+        answer = _POLLING.poll(chain_id)
+        if answer is None:
+            raise CommandError(f"the node at {self.url} does not answer")
+        return answer
 
 
 def free_port() -> int:

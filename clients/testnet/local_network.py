@@ -8,23 +8,23 @@ this process is killed.
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from clients.onboarding.keystores import PASSWORD_FILE
 from clients.simulated_keys import simulated_signers
 from clients.testnet.chain_node import ChainNode, free_port
 from clients.testnet.kinds import StoreKind
-from clients.testnet.processes import Processes
 from clients.testnet.relay import Relays
-from clients.testnet.supervisor import Supervisor, SupervisorError
 from clients.testnet.worker_slot import NetworkPaths, NetworkTarget, WorkerSlot
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
+from ledger.io.commands import CommandError, CommandRunner
 from ledger.io.home import DISK, Home
+from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from clients.testnet.network_settings import NetworkSettings
-    from clients.testnet.processes import Process
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
+    from ledger.io.commands import CommandProcess
 
 ENTRY = "cli.network_process:run"
 """What every process but anvil runs: the command line, whose worker a test can make misbehave."""
@@ -53,7 +53,7 @@ RUN = "federation"
 ETHER_OF_A_CLIENT = "10"
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
 WORKER_SECONDS = 180.0
-_POLL_SECONDS = 0.05
+_BACKOFF = Backoff(0.05, 1)
 
 
 class LocalNetwork:
@@ -74,26 +74,23 @@ class LocalNetwork:
         self,
         settings: NetworkSettings,
         say: Callable[[str], None] = lambda _: None,
-        supervisor: Supervisor | None = None,
     ) -> None:
         """Take up what there shall be.
 
         Args:
             settings: what it is made of.
             say: is told each step.
-            supervisor: forks its processes, by `ENTRY`, and outlives it; None for one of its own.
         """
         self.settings = settings
         self._say = say
-        self._supervisor = supervisor
         self._open = ExitStack()
-        self.store: Process | None = None
-        self.service: Process | None = None
+        self.store: CommandProcess | None = None
+        self.service: CommandProcess | None = None
         self.service_url = ""
         self._store_port = 0
         self.node: ChainNode
         self.relays: Relays
-        self.processes: Processes
+        self.processes: CommandRunner
         self.seats: list[WorkerSlot] = []
         self._paths: list[NetworkPaths] = []
 
@@ -135,18 +132,16 @@ class LocalNetwork:
             faults: how the worker of a place misbehaves.
 
         Raises:
-            SupervisorError: one of them does not come up.
+            CommandError: one of them does not come up.
         """
         self.node.hold()
         for seat in self.seats:
             seat.start((faults or {}).get(seat.number))
-        deadline = time.monotonic() + WORKER_SECONDS
+        polling = RetryPolicy(_BACKOFF, deadline_seconds=WORKER_SECONDS)
         for seat in self.seats:
-            while not seat.has_reported():
-                if not seat.is_up() or time.monotonic() > deadline:
-                    words = "" if seat.process is None else seat.process.log_tail()
-                    raise SupervisorError(f"{seat.name} does not come up: {words}")
-                time.sleep(_POLL_SECONDS)
+            if not polling.poll(partial(_has_started, seat)):
+                tail = "" if seat.process is None else seat.process.log_tail()
+                raise CommandError(f"{seat.name} does not come up: {tail}")
         self._say(f"{len(self.seats)} workers host {self.clients} clients")
         self.node.go()
 
@@ -167,7 +162,7 @@ class LocalNetwork:
         """Begin the server of blobs and mail, if it is not running.
 
         Raises:
-            SupervisorError: it does not come up.
+            CommandError: it does not come up.
         """
         if self.store is not None and self.store.code() is None:
             return
@@ -184,11 +179,7 @@ class LocalNetwork:
         settings = self.settings
         settings.home.mkdir(parents=True, exist_ok=True)
         logs = settings.home / "logs"
-        supervisor = self._supervisor
-        if supervisor is None:
-            own = Supervisor(ENTRY, MODULES, log=logs / "supervisor.log")
-            supervisor = self._open.enter_context(own)
-        self.processes = self._open.enter_context(Processes(supervisor, logs))
+        self.processes = self._open.enter_context(CommandRunner(ENTRY, logs, MODULES))
         self.relays = self._open.enter_context(Relays())
         self.node = ChainNode(settings, self.processes)
         self._open.callback(self._end_in_order)
@@ -197,12 +188,12 @@ class LocalNetwork:
         file = settings.home / "federation.toml"
         DISK.write_whole(file, settings.configuration.to_toml().encode())
         keys = ["keys", "simulated", "--config", file, "--folder", settings.home / "keys"]
-        self.processes.carry_out("keys", keys)
+        self.processes.run("keys", keys)
         self._pay(chain_id)
         # After the funds, each of which is a block on some chains: the first window opens here.
         on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
         arguments = ["deploy", "--home", settings.home, "--run", RUN, "--config", file]
-        self.processes.carry_out("deploy", [*arguments, *on_node], environment=self._payer())
+        self.processes.run("deploy", [*arguments, *on_node], environment=self._payer())
         address = self.manifest.address
         # Workers act on what is final, and no block comes by itself before they are there.
         self.node.mine(settings.clocks.confirmations + 1)
@@ -219,7 +210,7 @@ class LocalNetwork:
 
     def _end_in_order(self) -> None:
         """Let the chain's file be closed; whatever else runs is killed after it."""
-        with suppress(SupervisorError):
+        with suppress(CommandError):
             self.node.stop()
 
     def _pay(self, chain_id: int) -> None:
@@ -227,7 +218,7 @@ class LocalNetwork:
         registered = self._addresses()
         arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT]
         on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
-        self.processes.carry_out("fund", [*arguments, *on_node], environment=self._payer())
+        self.processes.run("fund", [*arguments, *on_node], environment=self._payer())
         self._say(f"{len(registered)} clients have {ETHER_OF_A_CLIENT} ether each for gas")
 
     def _settle(self, chain_id: int, address: str) -> None:
@@ -276,6 +267,13 @@ class LocalNetwork:
         return [checksum(signer.address) for signer in signers]
 
 
+def _has_started(slot: WorkerSlot) -> bool | None:
+    """Return whether a worker has reported; False if it has ended, None while it starts."""
+    if slot.has_reported():
+        return True
+    return None if slot.is_up() else False
+
+
 def clients_by_worker(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
     """Return whom each worker hosts: in turn, so that each has about as many.
 
@@ -289,7 +287,7 @@ def clients_by_worker(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
     return [tuple(ClientId(c) for c in range(first, clients, workers)) for first in range(workers)]
 
 
-def wait_for_port(port: int, process: Process, seconds: float = 60) -> None:
+def wait_for_port(port: int, process: CommandProcess, seconds: float = 60) -> None:
     """Return once somebody listens on a port.
 
     Args:
@@ -298,16 +296,15 @@ def wait_for_port(port: int, process: Process, seconds: float = 60) -> None:
         seconds: how long it may take.
 
     Raises:
-        SupervisorError: it has ended, or takes longer.
+        CommandError: it has ended, or takes longer.
     """
-    deadline = time.monotonic() + seconds
-    while True:
-        # First: somebody else may listen, and that is why it has ended.
+
+    def is_listening() -> bool | None:
+        # First: another process may listen, which is why this one has ended.
         if process.code() is not None:
-            raise SupervisorError(f"{process.name} ended: {process.log_tail()}")
+            raise CommandError(f"{process.name} ended: {process.log_tail()}")
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if time.monotonic() > deadline:
-            raise SupervisorError(f"{process.name} does not listen on port {port}")
-        time.sleep(_POLL_SECONDS)
+            return probe.connect_ex(("127.0.0.1", port)) == 0 or None
+
+    if RetryPolicy(_BACKOFF, deadline_seconds=seconds).poll(is_listening) is None:
+        raise CommandError(f"{process.name} does not listen on port {port}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from clients.testnet.kinds import ChainKind
 from clients.testnet.planned_kill import KillStep, PlannedKill
-from clients.testnet.supervisor import SupervisorError
+from ledger.io.commands import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.processes import Process
     from clients.testnet.round_watch import RoundWatch, WatchedRound
     from clients.testnet.worker_slot import WorkerSlot
+    from ledger.io.commands import CommandProcess
 
 MOST_RESTARTS = 5
 RESTART_SECONDS = 60.0
@@ -123,7 +123,7 @@ class NetworkSupervisor:
             What they came to.
 
         Raises:
-            SupervisorError: a round does not end, or a process ends again and again.
+            CommandError: a round does not end, or a process ends again and again.
         """
         begun, moved = time.monotonic(), self._moved()
         ended: list[WatchedRound] = []
@@ -189,27 +189,27 @@ class NetworkSupervisor:
         """Begin chain and store again if they have ended; without them nobody can do anything.
 
         Raises:
-            SupervisorError: one has done so too often, or cannot be begun again.
+            CommandError: one has done so too often, or cannot be begun again.
         """
         node, store = self.federation.node, self.federation.store
         if node.process.code() is not None:
             self._require_few(node.process, now)
             if node.kind is ChainKind.ANVIL:
-                raise SupervisorError(f"the node has ended, and its chain with it: {node.kind}")
+                raise CommandError(f"the node has ended, and its chain with it: {node.kind}")
             node.start()
         if store is not None and store.code() is not None:
             self._require_few(store, now)
             self.federation.restart_store()
 
-    def _require_few(self, process: Process, now: float) -> None:
+    def _require_few(self, process: CommandProcess, now: float) -> None:
         """Accept that a process has ended without being asked to.
 
         Raises:
-            SupervisorError: it has done so too often.
+            CommandError: it has done so too often.
         """
         before = self._ended[process.name]
         if len(before) == MOST_RESTARTS and now - before[0] < RESTART_SECONDS:
-            raise SupervisorError(
+            raise CommandError(
                 f"{process.name} has ended {MOST_RESTARTS + 1} times within {RESTART_SECONDS:g} s: "
                 f"{process.log_tail()}"
             )
@@ -217,7 +217,7 @@ class NetworkSupervisor:
 
     def _require_progress(self, last: float, patience_seconds: float) -> None:
         if time.monotonic() - last > patience_seconds:
-            raise SupervisorError(f"no round has ended for {patience_seconds:g} s")
+            raise CommandError(f"no round has ended for {patience_seconds:g} s")
 
     def _moved(self) -> tuple[int, int]:
         """Return how many bytes have gone through the workers' paths, to node and store."""

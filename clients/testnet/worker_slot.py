@@ -18,8 +18,8 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.testnet.processes import Process, Processes
     from clients.testnet.relay import Relay
+    from ledger.io.commands import CommandProcess, CommandRunner
     from ledger.protocol.types import ClientId
 
 _FILLER = ".filler"  # what fills a worker's disk in trials
@@ -90,7 +90,7 @@ class WorkerSlot:
         clients: tuple[ClientId, ...],
         folder: Path,
         paths: NetworkPaths,
-        processes: Processes,
+        processes: CommandRunner,
     ) -> None:
         """Take the place; nothing runs yet.
 
@@ -106,7 +106,7 @@ class WorkerSlot:
         self.folder = folder
         self._own = WorkerFolder(folder)
         self.paths = paths
-        self.process: Process | None = None
+        self.process: CommandProcess | None = None
         self._processes = processes
         self._meeting: NetworkTarget | None = None
         self._memory_bytes: int | None = None
@@ -131,7 +131,7 @@ class WorkerSlot:
         self._meeting, self._memory_bytes = meeting, memory_bytes
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def start(self, fault: str | None = None) -> Process:
+    def start(self, fault: str | None = None) -> CommandProcess:
         """Begin a worker in this place.
 
         Args:
@@ -140,7 +140,9 @@ class WorkerSlot:
         self.process = self.start_with_folder(self.folder, self.name, fault)
         return self.process
 
-    def start_with_folder(self, folder: Path, name: str, fault: str | None = None) -> Process:
+    def start_with_folder(
+        self, folder: Path, name: str, fault: str | None = None
+    ) -> CommandProcess:
         """Begin a worker with this place's keys and another folder.
 
         Args:

@@ -8,6 +8,7 @@ import signal
 import threading
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,20 @@ def worker_pool(
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Start processes that no interrupt of the terminal reaches, not even while they import.
+
+    Blocked and not ignored: an interrupt that comes meanwhile waits for this process.
+    """
+    resource_tracker.ensure_running()  # which would unblock them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def follow_parent() -> None:

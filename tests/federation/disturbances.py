@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from clients.testnet.local_network import LocalNetwork
-    from clients.testnet.processes import Process
     from clients.testnet.worker_slot import WorkerSlot
     from ledger.history.round import Round
+    from ledger.io.commands import CommandProcess
     from ledger.protocol.types import ClientId
 
 _CONDITIONS = {
@@ -305,7 +305,7 @@ def _restored(seat: WorkerSlot, copy: Path) -> None:
     begun(seat)
 
 
-def _gone(second: Process, folder: Path) -> None:
+def _gone(second: CommandProcess, folder: Path) -> None:
     second.kill()
     shutil.rmtree(folder, ignore_errors=True)
 

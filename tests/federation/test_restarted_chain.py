@@ -209,7 +209,7 @@ def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
 def test_nothing_signed_for_a_run_is_taken_by_the_next_at_its_address(
     forks: Forks, tmp_path: Path
 ) -> None:
-    with LocalNetwork(settings_of(tmp_path / "first", 0.5), supervisor=forks.supervisor) as first:
+    with LocalNetwork(settings_of(tmp_path / "first", 0.5)) as first:
         first.start_workers()
         with first.reader() as reader:
             played(first, first.ledger(reader), 1)
@@ -218,7 +218,7 @@ def test_nothing_signed_for_a_run_is_taken_by_the_next_at_its_address(
         EnvelopeKind.COMMITMENT
     }
 
-    with LocalNetwork(settings_of(tmp_path / "second", 0.4), supervisor=forks.supervisor) as second:
+    with LocalNetwork(settings_of(tmp_path / "second", 0.4)) as second:
         now = second.manifest
         assert (now.address, now.chain_id) == (before.address, before.chain_id)
         assert now.salt != before.salt

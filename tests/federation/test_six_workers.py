@@ -64,7 +64,7 @@ def test_six_workers_go_through_five_faults(forks: Forks, tmp_path: Path) -> Non
     )
     state, said = State(str(settings.chain)), list[str]()
     wanted = times(1, 3)
-    with LocalNetwork(settings, said.append, forks.supervisor) as federation:
+    with LocalNetwork(settings, said.append) as federation:
         run = LongRun(
             federation,
             state,

@@ -11,15 +11,15 @@ from clients.configuration.parsing import plain_values
 from clients.testnet.chain_node import ChainNode
 from clients.testnet.kinds import ChainKind
 from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
-from clients.testnet.processes import Processes
-from clients.testnet.supervisor import Supervisor
+from ledger.io.commands import CommandRunner
 from tests.chain.anvil import anvil_program
+from tests.processes import MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ENTRY = "tests.clients.testnet.program:main"
+ENTRY = "tests.io.program:main"
 PATIENCE_SECONDS = 30
 SENDERS = 3
 
@@ -33,8 +33,7 @@ def node(tmp_path: Path) -> Iterator[ChainNode]:
     )
     logs = tmp_path / "logs"
     with (
-        Supervisor(ENTRY, log=logs / "supervisor.log") as supervisor,
-        Processes(supervisor, logs) as processes,
+        CommandRunner(ENTRY, logs, MODULES) as processes,
     ):
         found = ChainNode(settings, processes)
         found.start()

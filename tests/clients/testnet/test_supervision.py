@@ -12,22 +12,22 @@ from clients.testnet.chain_node import ChainNode, free_port
 from clients.testnet.kinds import ChainKind
 from clients.testnet.local_network import LocalNetwork, wait_for_port
 from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
-from clients.testnet.processes import Processes
 from clients.testnet.supervision import MOST_RESTARTS, NetworkSupervisor
-from clients.testnet.supervisor import Supervisor, SupervisorError
+from ledger.io.commands import CommandError, CommandRunner
+from tests.processes import MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 PACE = PACES[ChainKind.EMBEDDED]
-ENTRY = "tests.clients.testnet.program:main"
+ENTRY = "tests.io.program:main"
 
 
 class Standing(LocalNetwork):
     """A federation without workers, whose node and store only answer."""
 
-    def __init__(self, home: Path, processes: Processes) -> None:
+    def __init__(self, home: Path, processes: CommandRunner) -> None:
         configuration = fitted_to_pace(plain_values("smoke"), PACE)
         super().__init__(NetworkSettings(home, configuration, workers=1))
         self.processes = processes
@@ -45,8 +45,7 @@ class Standing(LocalNetwork):
 def standing(tmp_path: Path) -> Iterator[Standing]:
     logs = tmp_path / "logs"
     with (
-        Supervisor(ENTRY, log=logs / "supervisor.log") as supervisor,
-        Processes(supervisor, logs) as processes,
+        CommandRunner(ENTRY, logs, MODULES) as processes,
     ):
         yield Standing(tmp_path / "home", processes)
 
@@ -79,19 +78,19 @@ def test_a_store_that_ends_again_and_again_is_named(standing: Standing) -> None:
         standing.store.kill()
         if left:
             mind._mind()
-    with pytest.raises(SupervisorError, match=r"store has ended 6 times within 60 s"):
+    with pytest.raises(CommandError, match=r"store has ended 6 times within 60 s"):
         mind._mind()
 
 
 def test_a_chain_in_memory_is_gone_with_its_process(standing: Standing) -> None:
     standing.node.kind = ChainKind.ANVIL
     standing.node.process.kill()
-    with pytest.raises(SupervisorError, match="its chain with it"):
+    with pytest.raises(CommandError, match="its chain with it"):
         minder(standing)._mind()
 
 
 def test_who_has_ended_is_not_up_because_somebody_else_listens(standing: Standing) -> None:
     ended = standing.processes.start("other", ["fail", "the port is taken"])
     assert ended.wait(30) == 70
-    with pytest.raises(SupervisorError, match=r"other ended: .*the port is taken"):
+    with pytest.raises(CommandError, match=r"other ended: .*the port is taken"):
         wait_for_port(standing.node.port, ended)

@@ -18,7 +18,7 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.testnet.processes import Processes
+    from ledger.io.commands import CommandRunner
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def seat(tmp_path: Path) -> WorkerSlot:
     paths = NetworkPaths(Relay(0), None, "blobs", "mail")
     folder = tmp_path / "worker"
     (folder / "payloads").mkdir(parents=True)
-    return WorkerSlot(3, (ClientId(3),), folder, paths, cast("Processes", None))
+    return WorkerSlot(3, (ClientId(3),), folder, paths, cast("CommandRunner", None))
 
 
 def test_a_backup_holds_what_was_durable_and_comes_back_whole(
@@ -82,7 +82,7 @@ def test_workers_accept_predictable_seeds_where_their_network_does(
 ) -> None:
     begun = Begun()
     paths = NetworkPaths(Relay(0), None, "blobs", "mail")
-    seat = WorkerSlot(0, (ClientId(0),), tmp_path, paths, cast("Processes", begun))
+    seat = WorkerSlot(0, (ClientId(0),), tmp_path, paths, cast("CommandRunner", begun))
     meeting = NetworkTarget(1, "0x", tmp_path, tmp_path, 1, 0.1, None, is_allowed)
     seat.settle(meeting)
     seat.start()

@@ -1,0 +1,190 @@
+"""Commands as processes: started, frozen, thawed, ended, and never outliving their owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.io.commands import CommandError, CommandRunner
+from tests.processes import MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ENTRY = "tests.io.program:main"
+SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandRunner]:
+    with CommandRunner(ENTRY, tmp_path_factory.mktemp("logs"), MODULES) as started:
+        yield started
+
+
+def reached(is_so: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def count(path: Path) -> int:
+    text = path.read_text("ascii") if path.exists() else ""
+    return int(text or -1)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_output_of_a_command_is_returned(runner: CommandRunner) -> None:
+    assert runner.run("say", ["say", "a", "b"]) == "a b"
+    assert runner.run("say", ["say", "c"]) == "c", "only the output of this one"
+
+
+def test_each_process_has_variables_of_its_own(runner: CommandRunner) -> None:
+    variables = {"CMFL_TOLD": "something"}
+    output = runner.run("with", ["variable", "CMFL_TOLD"], environment=variables)
+    assert output == "something"
+    with pytest.raises(CommandError, match="KeyError"):
+        runner.run("without", ["variable", "CMFL_TOLD"])
+
+
+def test_a_failed_command_is_named_with_the_end_of_its_log(runner: CommandRunner) -> None:
+    with pytest.raises(CommandError, match="refused ended with code 3"):
+        runner.run("refused", ["code", 3])
+    with pytest.raises(CommandError, match=r"broken ended with code 70: .*ValueError: so it is"):
+        runner.run("broken", ["fail", "so it is"])
+
+
+def test_a_command_that_takes_too_long_is_killed(runner: CommandRunner, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"slow still ran after 0\.2 s"):
+        runner.run("slow", ["count", tmp_path / "count"], seconds=0.2)
+
+
+def test_a_frozen_process_continues_once_thawed(runner: CommandRunner, tmp_path: Path) -> None:
+    path = tmp_path / "count"
+    process = runner.start("count", ["count", path])
+    assert reached(lambda: count(path) > 0)
+    process.freeze()
+    time.sleep(0.05)
+    before = count(path)
+    time.sleep(0.1)
+    assert count(path) == before
+    assert process.code() is None, "it is frozen and has not ended"
+    process.thaw()
+    assert reached(lambda: count(path) > before)
+    process.kill()
+    assert process.code() == -signal.SIGKILL
+    assert not process.signal(signal.SIGTERM), "no other process gets its signals"
+
+
+def test_a_frozen_process_can_be_ended(runner: CommandRunner, tmp_path: Path) -> None:
+    process = runner.start("count", ["count", tmp_path / "count"])
+    process.freeze()
+    assert process.end() == -signal.SIGTERM
+
+
+def test_a_command_has_a_session_of_its_own(runner: CommandRunner, tmp_path: Path) -> None:
+    process = runner.start("count", ["count", tmp_path / "count"])
+    assert os.getsid(process.pid) == process.pid
+    process.kill()
+
+
+def test_a_command_can_be_interrupted(runner: CommandRunner, tmp_path: Path) -> None:
+    process = runner.start("interrupted", ["count", tmp_path / "count"])
+    assert reached(lambda: count(tmp_path / "count") > 0)
+    process.signal(signal.SIGINT)
+    assert process.wait(SECONDS) == 70
+    assert "KeyboardInterrupt" in process.log_tail()
+
+
+def test_private_memory_can_be_limited(runner: CommandRunner) -> None:
+    assert runner.run("fill", ["fill", 10**6]) == str(10**6)
+    process = runner.start("limited", ["fill", 2**31], memory_bytes=2**29)
+    assert process.wait(SECONDS) == 70
+    assert "MemoryError" in process.log_tail()
+
+
+def test_programs_run_too(runner: CommandRunner) -> None:
+    program = [sys.executable, "-c", "print('here')"]
+    process = runner.start("program", program, is_program=True)
+    assert process.wait(SECONDS) == 0
+    assert process.output.read_text("utf-8").strip() == "here"
+    missing = runner.start("missing", ["/no/such/program"], is_program=True)
+    assert missing.wait(SECONDS) == 127
+    assert "No such file" in missing.log_tail()
+
+
+def test_a_runner_ends_its_own_commands_only(runner: CommandRunner, tmp_path: Path) -> None:
+    other = runner.start("other", ["count", tmp_path / "other"])
+    with CommandRunner(ENTRY, tmp_path / "logs") as group:
+        counting, frozen = (group.start(n, ["count", tmp_path / n]) for n in ("one", "two"))
+        group.run("other", ["say", "not to the other's file"])
+        frozen.freeze()
+    assert not is_alive(counting.pid)
+    assert not is_alive(frozen.pid)
+    before = count(tmp_path / "other")
+    assert reached(lambda: count(tmp_path / "other") > before), "it counts on"
+    assert other.output.read_text("utf-8") == ""
+    other.kill()
+
+
+OWNER = """
+import signal, sys, time
+from pathlib import Path
+from ledger.io.commands import CommandRunner
+if __name__ == "__main__":
+    logs = Path(sys.argv[1])
+    runner = CommandRunner({entry!r}, logs)
+    for name in ("counting", "frozen"):
+        process = runner.start(name, ["count", logs / name])
+        print(process.pid, flush=True)
+    process.freeze()
+    program = runner.start("program", ["/bin/sleep", 600], is_program=True)
+    print(program.pid, flush=True)
+    {end}
+"""
+
+
+@pytest.mark.parametrize("end", ["time.sleep(600)", ""])
+def test_commands_end_with_their_owner(tmp_path: Path, end: str) -> None:
+    command = [sys.executable, "-c", OWNER.format(entry=ENTRY, end=end), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pids = [int(owner.stdout.readline()) for _ in range(3)]
+        if end:
+            assert all(map(is_alive, pids))
+            owner.kill()
+    assert reached(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_killed_server_takes_its_commands_along_and_is_replaced(tmp_path: Path) -> None:
+    script = f"""
+import os, signal
+from multiprocessing import forkserver
+from pathlib import Path
+from ledger.io.commands import CommandRunner
+logs = Path({str(tmp_path)!r})
+with CommandRunner({ENTRY!r}, logs) as runner:
+    lost = runner.start("lost", ["count", logs / "count"])
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+    assert lost.wait(10) not in {{None, 0}}
+    print(runner.run("say", ["say", "again"]))
+"""
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == "again\n"
