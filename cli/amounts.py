@@ -1,4 +1,4 @@
-"""Amounts of a chain's money as people type them, exact to the last wei."""
+"""Amounts of ether as text, exact to the wei."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def wei_of(text: str, option: str, decimals: int) -> int:
     """Return an amount in wei.
 
     Args:
-        text: as typed: digits, and perhaps a point.
-        option: where, for the sentence that refuses it.
-        decimals: how many decimals the unit has: 18 for ether, 9 for gwei.
+        text: digits, with an optional point.
+        option: its name, for the message.
+        decimals: of the unit: 18 for ether, 9 for gwei.
 
     Raises:
-        ConfigurationError: it is no amount over 0, or finer than a wei.
+        ConfigurationError: it is not a positive amount, or finer than a wei.
     """
     try:
         amount = Decimal(text) if len(text) <= _LONGEST else Decimal("NaN")

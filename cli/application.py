@@ -1,9 +1,9 @@
 """The command-line application and its exit codes.
 
-0 all is well (an audit: everything was checked and is true), 1 a check failed (an audit: the record
+0 success (an audit: everything was checked and is true), 1 a check failed (an audit: the record
 contradicts itself), 2 the command or its input is wrong, or the machine has too little memory (one
-line says what), 3 an audit found nothing wrong but could not check everything, 70 a fault of ours,
-130 interrupted.
+line says what), 3 an audit found nothing wrong but could not check everything, 70 an internal
+error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ EXTRAS = {
     "prometheus_client": "api",
     "psycopg": "postgresql",
 }
-"""The extra that brings a package which not every install has."""
+"""The extra that installs an optional package."""
 
 app = typer.Typer(
     name="cmfl",
@@ -114,7 +114,7 @@ app.command("demo")(demo)
 
 
 def _print_version(value: bool) -> None:
-    """Print what is installed, for whoever compares two installations, and end."""
+    """Print the versions of this installation, and exit."""
     if not value:
         return
     from cli.version import versions
@@ -140,45 +140,43 @@ def cmfl(
 
 
 def main(behaviour: WorkerBehaviour | None = None) -> int:
-    """Run one command.
+    """Run one command and return its exit code.
+
+    A verdict keeps its exit code even if it could not be printed.
 
     Args:
-        behaviour: how the clients of `cmfl worker` act; None for honestly.
-
-    Returns:
-        The exit code. That of a command which comes to a verdict stands even if it could not be
-        printed.
+        behaviour: of the clients of `cmfl worker`; None for honest ones.
     """
     with verbosity.fresh(), shown_as_lines():
-        return _carried_out(behaviour)
+        return _run_command(behaviour)
 
 
 @cache
 def _command_line() -> Callable[..., int | None]:
-    """Return all commands with all that they take; to make it takes a tenth of a second."""
+    """Return the click command of all commands; making it takes a tenth of a second."""
     command = typer.main.get_command(app)
-    verbosity.taken_by_all(command)
+    verbosity.add_to_all(command)
     return command
 
 
-def _carried_out(behaviour: WorkerBehaviour | None) -> int:
-    begun = time.monotonic()
+def _run_command(behaviour: WorkerBehaviour | None) -> int:
+    started = time.monotonic()
     try:
-        # Not Typer's own ending, which adds two lines of usage to every wrong option.
+        # Typer's standalone mode would add two lines of usage to every wrong option.
         verdict = _command_line()(standalone_mode=False, obj=behaviour)
-    except Exception as error:  # noqa: BLE001 - each has its exit code and its sentence
+    except Exception as error:  # noqa: BLE001 - each has an exit code and a message
         code, message = _explained(error)
-        is_told = os.environ.get("CMFL_DEBUG") or verbosity.chosen() is Verbosity.VERBOSE
-        if code == FAULT and is_told:
+        is_debugging = os.environ.get("CMFL_DEBUG") or verbosity.chosen() is Verbosity.VERBOSE
+        if code == FAULT and is_debugging:
             traceback.print_exception(error)  # not raised: Python would end with 1
         if message:
             complain(message)
         return code
-    if verdict == INTERRUPTED:  # what Typer makes of Ctrl-C, without a word
+    if verdict == INTERRUPTED:  # Typer's code for Ctrl-C, without a message
         complain("interrupted")
         return INTERRUPTED
     if verbosity.chosen() is Verbosity.VERBOSE:
-        complain(f"took {time.monotonic() - begun:.1f} s")
+        complain(f"took {time.monotonic() - started:.1f} s")
     lost = unprinted()
     if lost is not None:
         complain(f"standard output: {lost.strerror}: not everything was printed")
@@ -187,36 +185,36 @@ def _carried_out(behaviour: WorkerBehaviour | None) -> int:
 
 
 def _explained(error: Exception) -> tuple[int, str]:
-    """Return the exit code for an error and what it means; only here the one becomes the other."""
+    """Return the exit code and the message of an error; the only place of this mapping."""
     code, message = WRONG, str(error)
     match error:
         case IncompleteLogsError(node=str()):
-            code = INCOMPLETE  # another node may have them; of a file, they are gone
+            code = INCOMPLETE  # another node may have them; from a file they are lost
         case CmflError():
             pass
         case InterruptedCommand():
             code = INTERRUPTED
         case TyperException():
-            message = _said_of_usage(error)
+            message = _usage_message(error)
         case typer.Abort():
             message = "aborted"
         case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] in EXTRAS:
             extra = EXTRAS[name.partition(".")[0]]
             message = f"this needs the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'"
-        # Of the second kind most likely torch, for which there was no room.
+        # An ImportError for lack of memory, most likely of torch.
         case MemoryError() | ImportError() if _is_for_memory(error):
             message = too_little_memory(error)
         case FileExistsError():
-            place = f"{error.filename}: " if error.filename else ""
-            message = f"{place}there is a file where a folder belongs"
+            prefix = f"{error.filename}: " if error.filename else ""
+            message = f"{prefix}there is a file where a folder belongs"
         case OSError():
-            # A full disk, a folder that may not be written: facts of the machine, no fault of ours.
-            place = f"{error.filename}: " if error.filename else ""
-            message = f"{place}{error.strerror or error}"
+            # A full disk or a missing permission: a fault of the machine, not of this program.
+            prefix = f"{error.filename}: " if error.filename else ""
+            message = f"{prefix}{error.strerror or error}"
         case _:
-            what = f"a fault of ours, {type(error).__name__}: {error}"
+            fault = f"a fault of ours, {type(error).__name__}: {error}"
             limit = f"; {limit_in_words()}" if limit_in_words() else ""
-            code, message = FAULT, f"{what} (CMFL_DEBUG=1 shows where{limit})"
+            code, message = FAULT, f"{fault} (CMFL_DEBUG=1 shows where{limit})"
     return code, message
 
 
@@ -224,8 +222,8 @@ def _is_for_memory(error: MemoryError | ImportError) -> bool:
     return isinstance(error, MemoryError) or "failed to map segment" in str(error)
 
 
-def _said_of_usage(error: TyperException) -> str:
-    """Return what is wrong with the command line; a group without a command shows its help."""
+def _usage_message(error: TyperException) -> str:
+    """Return what is wrong with the command line; a group without a command prints its help."""
     message = str(getattr(error, "message", error))
     if message.lstrip().startswith("Usage:"):
         sys.stderr.write(f"{message}\n")

@@ -1,11 +1,11 @@
-"""What every command prints with: tables for people, JSON and CSV for programs, lines for errors.
+"""Output of commands: tables for people, JSON and CSV for programs, lines for errors.
 
-Much of what is printed was written by others: nodes, whoever published a blob, whoever named a
-folder. It is text and nothing else, neither markup nor a terminal's control sequences. What a
-terminal's encoding does not have is shown by other characters, and a table that is wider than the
-terminal as a block of lines for each row.
+Much of the output was written by others: nodes, publishers of blobs, owners of folders. It is
+printed as plain text, without markup or control sequences. Characters that the terminal's encoding
+lacks are replaced, and a table that is wider than the terminal is printed as a block of lines per
+row.
 
-What draws is imported where something is drawn: programs ask for JSON.
+Drawing libraries are imported only where something is drawn: programs ask for JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def _only_one(context: typer.Context, value: bool) -> bool:
-    """Refuse --csv beside --json.
+    """Reject --csv together with --json.
 
     Raises:
         ConfigurationError: both are given.
@@ -52,7 +52,7 @@ AsCsv = Annotated[
 _WIDEST = 10_000
 _LONGEST = 2_000
 _ASCII = str.maketrans({"…": "...", "±": "+/-", "×": "x", "−": "-", "≥": ">=", "≤": "<=", "Δ": "D"})
-"""What our own sentences and tables have that not every terminal can show."""
+"""Replacements of our own characters for ASCII terminals."""
 
 
 def print_json(value: Any) -> None:
@@ -61,13 +61,9 @@ def print_json(value: Any) -> None:
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print rows as CSV on standard output, with the values that --json prints.
+    """Print rows as CSV on standard output, with the values of --json.
 
-    Nothing stands where JSON has null, and lists and maps are JSON in one cell.
-
-    Args:
-        columns: keys of the rows, in the order that they are printed in.
-        rows: each with all of the keys.
+    JSON's null is an empty cell; lists and maps are JSON in one cell.
     """
     import csv
 
@@ -77,19 +73,16 @@ def print_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None
 
 
 def print_line(line: str = "", *, bold: bool = False) -> None:
-    """Print one line for people; whatever it holds is only text."""
+    """Print one line of plain text for people."""
     from rich.text import Text
 
     _console().print(Text(_shown(line), style="bold" if bold else ""))
 
 
 def print_prose(text: str) -> None:
-    """Print sentences for people: on a terminal they fold at words, elsewhere nowhere.
+    """Print a paragraph for people: folded at words on a terminal, unfolded elsewhere.
 
-    Digests, links and whatever else is one word stay whole, to be copied.
-
-    Args:
-        text: one paragraph; what it is indented by, all of its lines are.
+    Digests and links stay whole, to be copied. All lines have the text's indentation.
     """
     if not sys.stdout.isatty():
         print_line(text)
@@ -109,12 +102,12 @@ def print_prose(text: str) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; numbers stand to the right, and text in cells is only text."""
+    """Print a table with right-aligned numbers."""
     from rich.table import Table
     from rich.text import Text
 
-    given = list(rows)
-    cells = [[_shown(_cell(value)) for value in row] for row in given]
+    values = list(rows)
+    cells = [[_shown(_cell(value)) for value in row] for row in values]
     console = _console()
     widths = _widths(
         [[column, *column_of] for column, *column_of in zip(columns, *cells, strict=True)],
@@ -124,8 +117,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         _print_blocks(title, columns, cells)
         return
     table = Table(title=Text(_shown(title)), title_justify="left", title_style="bold")
-    for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
-        numeric = any(type(row[place]) in {int, float} for row in given)
+    for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        numeric = any(type(row[index]) in {int, float} for row in values)
         justify: JustifyMethod = "right" if numeric else "left"
         table.add_column(column, justify=justify, width=width, overflow="fold")
     for row in cells:
@@ -134,29 +127,29 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Return how wide the columns of a table may be, None if they do not fit beside each other.
+    """Return the widths of a table's columns; None if they do not fit.
 
-    Headers fold at words, and so do cells of a column of text; what is one word never folds.
+    Headers and text cells fold at words; a single word never folds.
     """
     from rich.cells import cell_len
 
-    most = [max(map(cell_len, column)) for column in columns]
-    least = [
+    natural = [max(map(cell_len, column)) for column in columns]
+    widths = [
         max(cell_len(word) for cell in column for word in cell.split() or [""])
         for column in columns
     ]
-    room = width - 3 * len(columns) - 1 - sum(least)
+    room = width - 3 * len(columns) - 1 - sum(widths)
     if room < 0:
         return None
-    for place, wanted in enumerate(most):
-        given = min(wanted - least[place], room)
-        least[place] += given
-        room -= given
-    return least
+    for index, widest in enumerate(natural):
+        extra = min(widest - widths[index], room)
+        widths[index] += extra
+        room -= extra
+    return widths
 
 
 def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print each row of a table as lines of its own: name and value."""
+    """Print each row of a table as lines of name and value."""
     print_line(title, bold=True)
     longest = max(map(len, columns))
     for row in rows:
@@ -166,39 +159,39 @@ def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[st
 
 
 def complain(message: str) -> None:
-    """Print one line to standard error, cut where a foreign text has made it endless."""
+    """Print one line to standard error, cut if it is too long."""
     line = _shown(" ".join(message[:_LONGEST].split()), sys.stderr)
     sys.stderr.write(f"cmfl: {line}{'...' if len(message) > _LONGEST else ''}\n")
     sys.stderr.flush()
 
 
 def plain(text: str) -> str:
-    r"""Return text with an escape like `\x1b` for each character that a terminal might obey."""
+    r"""Return text with an escape such as `\x1b` for each control character."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def progress(*columns: ProgressColumn) -> Progress | ProgressLines:
-    """Return progress bars on standard error; lines where that is no terminal, none with -q."""
+    """Return progress bars on standard error; lines if that is no terminal, nothing with -q."""
     from rich.console import Console
 
     status, is_quiet = Console(stderr=True), verbosity.chosen() is Verbosity.QUIET
     if not (status.is_terminal or is_quiet):
         from cli.progress_lines import ProgressLines
 
-        return ProgressLines()
+        return ProgressLines(complain)
     from rich.progress import Progress
 
     return Progress(*columns, console=status, transient=True, disable=is_quiet)
 
 
 def command_line(*words: object) -> str:
-    """Return how this program is called from here with these words, quoted for a shell."""
+    """Return a command of this program, quoted for a shell."""
     program = "cmfl" if shutil.which("cmfl") else sys.argv[0]
     return shlex.join(str(word) for word in (program, *words))
 
 
 def whole(value: object) -> str:
-    """Return a value for people: bytes as 0x-hex, several of them with blanks in between."""
+    """Return a value for people: bytes as 0x-hex, several values separated by blanks."""
     if isinstance(value, (list, tuple)):
         return " ".join(map(whole, value))
     if isinstance(value, bytes):
@@ -215,18 +208,18 @@ def shortened(value: object) -> object:
 
 
 def _console() -> Console:
-    """Return standard output; what goes into a file or a pipe is folded nowhere."""
+    """Return standard output; files and pipes are never folded."""
     from rich.console import Console
 
     width, height = shutil.get_terminal_size()
     if not sys.stdout.isatty():
         width = _WIDEST
-    # Both, or rich looks at neither where a terminal is of the plainest kind.
+    # Both, or rich ignores them on a dumb terminal.
     return Console(highlight=False, soft_wrap=True, width=width, height=height)
 
 
 def _shown(text: str, stream: TextIO | None = None) -> str:
-    """Return text as a stream can show it, standard output if none is given."""
+    """Return text as a stream can show it, by default standard output."""
     encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
     harmless = plain(text)
     return harmless if encoding.lower().startswith("utf") else harmless.translate(_ASCII)

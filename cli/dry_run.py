@@ -1,8 +1,8 @@
-"""What deploying a run would send and cost, without sending or writing anything.
+"""The transactions and cost of a deployment, without sending or writing anything.
 
-The creation is estimated by the node. The registrations speak to a contract that is not there yet,
-which no node can estimate: the whole deployment is carried out on a private chain of this program's
-own EVM, of the same fork, and its receipts are read.
+The node estimates the creation. It cannot estimate registrations for a contract that does not exist
+yet: the whole deployment is carried out on a private chain of this program's own EVM, with the same
+fork, and its receipts are read.
 """
 
 from __future__ import annotations
@@ -33,57 +33,57 @@ _GWEI = 10**9
 _ONE_TRANSACTION_A_BLOCK = "cmfl-ledger/"
 
 
-class Kind(StrEnum):
-    """What a transaction of a deployment does."""
+class TransactionKind(StrEnum):
+    """Kinds of transactions of a deployment."""
 
     CREATION = "creation"
     REGISTRATION = "registration"
 
 
-class Counted(StrEnum):
-    """How its gas is known."""
+class GasSource(StrEnum):
+    """Sources of a transaction's gas."""
 
     BY_NODE = "node"
     REHEARSED = "rehearsal"
 
 
-class Hint(StrEnum):
-    """What would plainly go wrong on this chain, or is on its way there already."""
+class DeploymentHint(StrEnum):
+    """Foreseeable problems on this chain."""
 
     COMMIT_WINDOW = "commit-window"
     CREATION_WAITS = "creation-waits"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A transaction that would be sent.
+class PlannedTransaction:
+    """A planned transaction.
 
     Attributes:
-        kind: what it does.
-        clients: how many it registers.
+        kind: of the transaction.
+        clients: number of clients that it registers.
         gas: that it uses.
         gas_limit: that it is sent with.
-        counted: how its gas is known.
+        counted: source of the gas.
     """
 
-    kind: Kind
+    kind: TransactionKind
     clients: int
     gas: int
     gas_limit: int
-    counted: Counted
+    counted: GasSource
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the deployment costs in the chain's money now, in wei.
+    """The current cost of a deployment, in wei.
 
     Attributes:
-        base_fee: for each gas.
-        tip: for each gas, on top.
-        most: that is offered for each gas, base fee and tip together.
-        cost: of all that would be sent, at base fee and tip.
-        needed: what the sender must own for the node to take all of it.
-        balance: what the sender owns; None if nobody says who that is.
+        base_fee: per gas.
+        tip: per gas.
+        most: maximum per gas, base fee and tip together.
+        cost: of all transactions, at base fee and tip.
+        needed: balance that the node requires for all of them.
+        balance: of the sender; None if the sender is unknown.
     """
 
     base_fee: int
@@ -95,7 +95,7 @@ class Price:
 
     @property
     def is_short(self) -> bool:
-        """Whether a balance that is known does not suffice."""
+        """True if a known balance does not suffice."""
         return self.balance is not None and self.balance < self.needed
 
 
@@ -105,29 +105,29 @@ class DryRun:
 
     Attributes:
         run: its name.
-        contract: that is deployed already, its manifest written or not; None if none is.
-        sender: who would pay; None if that cannot be told, or nobody has to.
-        steps: what would be sent, in order.
+        contract: of an earlier deployment, with or without manifest; None if there is none.
+        sender: of the transactions; None if it is unknown or not needed.
+        steps: the transactions, in order.
         gas: of all of them.
-        price: on a node; None on the home's own chain, whose money is worth nothing.
-        active: how many clients are active in a round.
-        commit_blocks: in how many blocks their commitments are taken.
-        hints: what would plainly go wrong there, or is on its way already.
+        price: on a node; None on the home's own chain, whose money is worthless.
+        active: number of active clients in a round.
+        commit_blocks: blocks in which their commitments are accepted.
+        hints: foreseeable problems.
     """
 
     run: str
     contract: str | None
     sender: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedTransaction, ...]
     gas: int
     price: Price | None
     active: int
     commit_blocks: int
-    hints: tuple[Hint, ...] = ()
+    hints: tuple[DeploymentHint, ...] = ()
 
     @property
     def is_affordable(self) -> bool:
-        """Whether the sender owns enough, as far as anybody knows."""
+        """True unless the sender's balance is known to be too low."""
         return self.price is None or not self.price.is_short
 
 
@@ -138,17 +138,17 @@ def dry_run(
     owners: Owners | None,
     sender: Sender,
 ) -> DryRun:
-    """Return what deploying a run would send and cost.
+    """Return the transactions and the cost of a run's deployment.
 
     Args:
-        where: the home, and a node if one is named.
+        where: the home, and the node if one is named.
         name: of the run.
         configuration: of the run.
-        owners: who takes part with keys of their own; None for simulated clients.
-        sender: who would sign, on a node.
+        owners: clients with keys of their own; None for simulated clients.
+        sender: signs on a node.
 
     Raises:
-        ConfigurationError: the configuration does not fit, or gas is over the caps.
+        ConfigurationError: the configuration does not fit, or gas costs more than the caps.
         ChainError: the node or the contract there is not as expected.
     """
     from clients.runs.population import populate, run_document
@@ -157,28 +157,26 @@ def dry_run(
     population = populate(configuration, owners)
     document = run_document(with_training_path(configuration, population), population)
     contract, registered = _deployed(where, name, document)
-    left = tuple(
+    remaining = tuple(
         step
         for step, end in _with_ends(rehearsed(document))
         if contract is None or end > registered
     )
-    gas, rounds = sum(step.gas for step in left), document.parameters
-    planned = DryRun(name, contract, None, left, gas, None, rounds.active, rounds.commit_blocks)
+    gas, rounds = sum(step.gas for step in remaining), document.parameters
+    planned = DryRun(
+        name, contract, None, remaining, gas, None, rounds.active, rounds.commit_blocks
+    )
     return planned if where.rpc_url is None else _on_node(where, planned, document, sender)
 
 
-def _with_ends(steps: tuple[Step, ...]) -> list[tuple[Step, int]]:
-    """Return each step with the number of clients that are registered after it."""
+def _with_ends(steps: tuple[PlannedTransaction, ...]) -> list[tuple[PlannedTransaction, int]]:
+    """Return each transaction with the number of clients registered after it."""
     ends = [sum(step.clients for step in steps[: place + 1]) for place in range(len(steps))]
     return list(zip(steps, ends, strict=True))
 
 
-def rehearsed(document: RunDocument) -> tuple[Step, ...]:
-    """Return what a deployment sends, carried out on a private chain that is thrown away.
-
-    Args:
-        document: the run's configuration.
-    """
+def rehearsed(document: RunDocument) -> tuple[PlannedTransaction, ...]:
+    """Return the transactions of a deployment, carried out on a temporary private chain."""
     from ledger.chain.contract.committee_ledger import LedgerWriter
     from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data, deployment_for
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -188,34 +186,38 @@ def rehearsed(document: RunDocument) -> tuple[Step, ...]:
         tempfile.TemporaryDirectory() as folder,
         EmbeddedChain.create(Path(folder) / "chain.sqlite", synchronous="NORMAL") as chain,
     ):
-        created = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
-        assert created.contract_address is not None, "a creation that succeeded has an address"
-        steps = [Step(Kind.CREATION, 0, created.gas_used, DEPLOYMENT_GAS, Counted.REHEARSED)]
-        ledger = LedgerWriter(chain, created.contract_address)
+        creation = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
+        assert creation.contract_address is not None, "a creation that succeeded has an address"
+        steps = [
+            PlannedTransaction(
+                TransactionKind.CREATION, 0, creation.gas_used, DEPLOYMENT_GAS, GasSource.REHEARSED
+            )
+        ]
+        ledger = LedgerWriter(chain, creation.contract_address)
         for batch in batches:
             receipt = ledger.register_clients(batch.words, batch.rest)
             limit = chain.find(receipt.transaction_hash)
             assert limit is not None, "the chain holds what it has a receipt of"
             steps.append(
-                Step(
-                    Kind.REGISTRATION,
+                PlannedTransaction(
+                    TransactionKind.REGISTRATION,
                     len(batch.words),
                     receipt.gas_used,
                     limit[2].gas,
-                    Counted.REHEARSED,
+                    GasSource.REHEARSED,
                 )
             )
     return tuple(steps)
 
 
 def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
-    """Return the contract that the run has, if it has one, and how many clients it knows."""
+    """Return the run's contract, if there is one, and the number of its registered clients."""
     from ledger.chain.contract.deployment import connect, deployment_for
     from ledger.chain.contract.manifest import read_run_manifest
 
     paths = Home(where.home).run(name)
     if not paths.manifest.exists():
-        return _begun(where, paths, document)
+        return _interrupted(where, paths, document)
     manifest = read_run_manifest(paths)
     config = f"0x{deployment_for(document)[0].config.hex()}"
     if manifest.config != config:
@@ -227,21 +229,21 @@ def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | No
         return manifest.address, connect(chain, manifest).state().registered
 
 
-def _begun(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
-    """Return the contract that an attempt has created which was cut off before its manifest."""
+def _interrupted(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
+    """Return the contract of an interrupted attempt without manifest."""
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.deployment import creation_data, deployment_for
     from ledger.chain.contract.deployment_intent import earlier_creation, read_intent
 
-    if (begun := read_intent(paths)) is None:
+    if (intent := read_intent(paths)) is None:
         return None, 0
     creation = creation_data(deployment_for(document)[0])
     with where.own_reader() if where.rpc_url is None else _node(where) as chain:
-        created = earlier_creation(chain, begun, creation, paths)
-        if created is None or created.contract_address is None:
+        receipt = earlier_creation(chain, intent, creation, paths)
+        if receipt is None or receipt.contract_address is None:
             return None, 0
-        ledger = CommitteeLedger(chain, created.contract_address, created.block_number)
-        return created.contract_address, ledger.state().registered
+        ledger = CommitteeLedger(chain, receipt.contract_address, receipt.block_number)
+        return receipt.contract_address, ledger.state().registered
 
 
 def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
@@ -251,7 +253,7 @@ def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
 
 
 def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Sender) -> DryRun:
-    """Return the plan with the node's own estimate of the creation, and its prices."""
+    """Return the plan with the node's estimate of the creation, and its prices."""
     from ledger.chain.contract.deployment import creation_data, deployment_for
     from ledger.chain.rpc import fees
     from ledger.chain.rpc.wire import to_hex
@@ -267,10 +269,12 @@ def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Send
                 "nothing would be sent"
             )
         steps = list(planned.steps)
-        if steps and steps[0].kind is Kind.CREATION:
+        if steps and steps[0].kind is TransactionKind.CREATION:
             request = {"data": to_hex(creation_data(deployment_for(document)[0]))}
             estimate = node.gas_of(request if account is None else {**request, "from": account})
-            steps[0] = Step(Kind.CREATION, 0, estimate, steps[0].gas_limit, Counted.BY_NODE)
+            steps[0] = PlannedTransaction(
+                TransactionKind.CREATION, 0, estimate, steps[0].gas_limit, GasSource.BY_NODE
+            )
         price = _price(steps, market.base_fee, offer, node.balance_of(account) if account else None)
         hints = _hints(planned, node, Home(where.home).run(planned.run))
     return replace(
@@ -283,59 +287,59 @@ def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Send
     )
 
 
-def _price(steps: list[Step], base_fee: int, offer: Fees, balance: int | None) -> Price:
+def _price(
+    steps: list[PlannedTransaction], base_fee: int, offer: Fees, balance: int | None
+) -> Price:
     each, spent, needed = base_fee + offer.tip, 0, 0
     for step in steps:
-        # A node takes a transaction from who could pay for its whole limit.
+        # A node requires a balance for the whole gas limit.
         needed = max(needed, spent + step.gas_limit * offer.fee)
         spent += step.gas * each
     return Price(base_fee, offer.tip, offer.fee, spent, needed, balance)
 
 
-def _hints(planned: DryRun, node: SendingNode, paths: RunPaths) -> tuple[Hint, ...]:
-    found: list[Hint] = []
-    one_a_block = node.client_version().startswith(_ONE_TRANSACTION_A_BLOCK)
-    if one_a_block and planned.commit_blocks < planned.active:
-        found.append(Hint.COMMIT_WINDOW)
+def _hints(planned: DryRun, node: SendingNode, paths: RunPaths) -> tuple[DeploymentHint, ...]:
+    hints: list[DeploymentHint] = []
+    is_block_per_transaction = node.client_version().startswith(_ONE_TRANSACTION_A_BLOCK)
+    if is_block_per_transaction and planned.commit_blocks < planned.active:
+        hints.append(DeploymentHint.COMMIT_WINDOW)
     if planned.contract is None and _waits(node, paths):
-        found.append(Hint.CREATION_WAITS)
-    return tuple(found)
+        hints.append(DeploymentHint.CREATION_WAITS)
+    return tuple(hints)
 
 
 def _waits(node: SendingNode, paths: RunPaths) -> bool:
-    """Say whether a transaction waits that an earlier attempt may have sent for its contract."""
+    """Return whether an earlier attempt may have a pending creation."""
     from ledger.chain.contract.deployment_intent import read_intent
 
-    if paths.manifest.exists() or (begun := read_intent(paths)) is None:
+    if paths.manifest.exists() or (intent := read_intent(paths)) is None:
         return False
-    mined, counted = (node.nonce(begun.deployer, pending=pending) for pending in (False, True))
-    return mined <= begun.nonce < counted
+    mined, counted = (node.nonce(intent.deployer, pending=pending) for pending in (False, True))
+    return mined <= intent.nonce < counted
 
 
-def print_dry_run(found: DryRun) -> None:
-    """Print a dry run for people.
-
-    Args:
-        found: what would be sent.
-    """
-    if found.contract is not None:
-        print_line(f"run {found.run} is deployed already, as contract {found.contract}")
-    for step in found.steps:
-        what = "creation" if step.kind is Kind.CREATION else f"{step.clients} clients"
-        how = "the node's estimate" if step.counted is Counted.BY_NODE else "on a private chain"
-        print_line(f"{what:<14}{step.gas:>12,} gas ({how}; sent with {step.gas_limit:,})")
-    print_line(f"{'all':<14}{found.gas:>12,} gas in {len(found.steps)} transactions")
-    if found.price is None:
+def print_dry_run(plan: DryRun) -> None:
+    """Print a dry run for people."""
+    if plan.contract is not None:
+        print_line(f"run {plan.run} is deployed already, as contract {plan.contract}")
+    for step in plan.steps:
+        subject = "creation" if step.kind is TransactionKind.CREATION else f"{step.clients} clients"
+        source = (
+            "the node's estimate" if step.counted is GasSource.BY_NODE else "on a private chain"
+        )
+        print_line(f"{subject:<14}{step.gas:>12,} gas ({source}; sent with {step.gas_limit:,})")
+    print_line(f"{'all':<14}{plan.gas:>12,} gas in {len(plan.steps)} transactions")
+    if plan.price is None:
         print_line("costs nothing: the home's own chain has test money only")
     else:
-        _print_price(found, found.price)
-    if Hint.COMMIT_WINDOW in found.hints:
+        _print_price(plan, plan.price)
+    if DeploymentHint.COMMIT_WINDOW in plan.hints:
         print_line(
-            f"each transaction has a block of its own there: where {found.active} clients "
-            f"send their own commitments, protocol.commit_blocks = {found.commit_blocks} is too "
+            f"each transaction has a block of its own there: where {plan.active} clients "
+            f"send their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too "
             "short for all of them"
         )
-    if Hint.CREATION_WAITS in found.hints:
+    if DeploymentHint.CREATION_WAITS in plan.hints:
         print_line(
             "an earlier attempt was cut off while its creation waited for a block: it would be "
             "sent again with the same nonce, so that one contract comes of both"
@@ -343,7 +347,7 @@ def print_dry_run(found: DryRun) -> None:
     print_line("nothing was sent, and nothing was written")
 
 
-def _print_price(found: DryRun, price: Price) -> None:
+def _print_price(plan: DryRun, price: Price) -> None:
     each = price.base_fee + price.tip
     print_line(
         f"costs {in_ether(price.cost)} at {each / _GWEI:.6g} gwei for each gas: base fee "
@@ -354,6 +358,6 @@ def _print_price(found: DryRun, price: Price) -> None:
         return
     enough = "not enough" if price.is_short else "enough"
     print_line(
-        f"{found.sender} owns {in_ether(price.balance)}; nodes ask for {in_ether(price.needed)} "
+        f"{plan.sender} owns {in_ether(price.balance)}; nodes ask for {in_ether(price.needed)} "
         f"(limits at {price.most / _GWEI:.6g} gwei): {enough}"
     )

@@ -9,13 +9,13 @@ WRONG = 2
 """The command or its input is wrong, or the machine or a node refuses."""
 
 INCOMPLETE = 3
-"""Nothing contradicts, but something could not be checked: a node leaves logs out, for one."""
+"""Nothing is wrong, but something could not be checked, for example because logs are missing."""
 
 FAULT = 70
-"""A fault of ours."""
+"""An internal error."""
 
 INTERRUPTED = 130
 
 
-class InterruptedCommand(Exception):  # noqa: N818 - somebody wished it
-    """Somebody pressed Ctrl-C; the message says how to go on."""
+class InterruptedCommand(Exception):  # noqa: N818 - not an error
+    """Ctrl-C; the message says how to continue."""

@@ -1,4 +1,4 @@
-"""A home that a command makes, and takes away again if the command comes to nothing."""
+"""Creation of a home, undone if the command fails."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def made_if_needed(home: Home) -> Iterator[None]:
-    """Make a home's folder; without a trace if the context ends badly and nothing in it counts.
+    """Make a home's folder, and remove it if the context fails before anything was stored.
 
-    What counts is a blob, a run, a chain with a block, and that somebody else writes to the home.
-
-    Args:
-        home: the folder need not exist.
+    A blob, a run, a chain with a block, or another writer keep it.
 
     Raises:
         ConfigurationError: the folder cannot be made.
@@ -36,15 +33,15 @@ def made_if_needed(home: Home) -> Iterator[None]:
         yield
     except BaseException:
         if made:
-            _take_away(home, made)
+            _remove(home, made)
         raise
 
 
-def _take_away(home: Home, made: list[Path]) -> None:
-    """Remove what a start has left; a folder that holds anything else stays."""
+def _remove(home: Home, made: list[Path]) -> None:
+    """Remove what a failed start has left; a folder with anything else stays."""
     with suppress(OSError), home.lock.open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _counts(home):
+        if _has_content(home):
             return
         for file in (*home.path.glob(f"{home.chain.name}*"), home.lock):
             file.unlink(missing_ok=True)
@@ -53,7 +50,7 @@ def _take_away(home: Home, made: list[Path]) -> None:
                 folder.rmdir()
 
 
-def _counts(home: Home) -> bool:
+def _has_content(home: Home) -> bool:
     if any(folder.is_dir() and any(folder.iterdir()) for folder in (home.blobs, home.runs)):
         return True
     if not home.chain.exists():

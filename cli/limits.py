@@ -1,7 +1,7 @@
-"""Resource limits of this process, asked before the libraries are loaded that need more.
+"""Resource limits of this process, checked before large libraries are loaded.
 
-OpenBLAS ends the process with exit code 1 where it finds too little memory, and with SIGINT where
-it can start no thread, while numpy is being imported: a false verdict, and a false Ctrl-C.
+With too little memory OpenBLAS exits with code 1 while numpy is imported, and with SIGINT if it
+cannot start a thread: a false verdict, and a false Ctrl-C.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import os
 import resource
 
 LEAST_BYTES = 256 * 2**20
-"""Address space into which every library of the command line can be loaded."""
+"""Address space that the libraries of the command line need."""
 
 AMPLE_BYTES = 8 * 2**30
-"""Address space in which a thread for each core has its stack and its buffer."""
+"""Address space with room for the stack and buffer of one thread per core."""
 
 
 def allowed_bytes() -> int | None:
-    """Return how much address space this process may use, None where nothing limits it."""
+    """Return the limit of this process's address space; None for no limit."""
     limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
     return min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=None)
 
 
 def require_memory() -> None:
-    """Refuse to begin where there is less address space left than the libraries need.
+    """Require the address space that the libraries need.
 
     Raises:
-        MemoryError: names how much it takes.
+        MemoryError: names the required amount.
     """
-    try:  # asks the system, which may also have promised all of its memory to others
+    try:  # also fails if the system has promised its memory to others
         mmap.mmap(-1, LEAST_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:
         raise MemoryError(f"it takes {LEAST_BYTES // 2**20} MiB more to begin") from error
@@ -39,16 +39,12 @@ def require_memory() -> None:
 
 
 def too_little_memory(error: MemoryError | ImportError) -> str:
-    """Return what a user is told where memory has run out.
-
-    Args:
-        error: what was raised.
-    """
+    """Return the message for a lack of memory."""
     parts = ["not enough memory", limit_in_words(), str(error)]
     return ": ".join(part for part in parts if part)
 
 
 def limit_in_words() -> str:
-    """Return how much address space this process may use; empty where nothing limits it."""
+    """Return a description of the address space limit; empty without one."""
     allowed = allowed_bytes()
     return "" if allowed is None else f"this process may use {allowed // 2**20} MiB (ulimit -v)"

@@ -1,4 +1,4 @@
-"""What is logged while a command runs: a line each from our own packages, nothing from others."""
+"""Log output of commands: one line per record of our own packages."""
 
 from __future__ import annotations
 
@@ -24,26 +24,22 @@ _LEAST = {
 
 
 class _Lines(logging.Handler):
-    """Prints warnings and worse to standard error; with -v also what goes on, with -q errors."""
+    """Handler for standard error: warnings and worse; more with -v, only errors with -q."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record as one line, with its traceback where CMFL_DEBUG asks for it.
-
-        Args:
-            record: of whichever library.
-        """
+        """Print a record as one line, with its traceback if CMFL_DEBUG is set."""
         if os.environ.get("CMFL_DEBUG"):
             complain(f"{record.name}: {self.format(record)}")
         elif record.levelno < _LEAST[verbosity.chosen()]:
             return
-        # The EVM logs tracebacks of what its caller catches and names.
+        # The EVM logs tracebacks of errors that its caller handles.
         elif record.name.partition(".")[0] in OURS:
             complain(record.getMessage())
 
 
 @contextmanager
 def shown_as_lines() -> Iterator[None]:
-    """Print what is logged in this context."""
+    """Print log records in this context."""
     handler, root = _Lines(logging.INFO), logging.getLogger()
     ours = [logging.getLogger(name) for name in OURS]
     before = [logger.level for logger in ours]

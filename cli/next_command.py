@@ -1,4 +1,4 @@
-"""The command to go on with, as another command prints it: whole, and with nothing secret in it."""
+"""The next command, as another command prints it: complete and without secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAILBOX_VARIABLE = "CMFL_MAILBOX"
 DATA_VARIABLE = "CMFL_DATA"
 
 _SECRET = "which may have a key in it"  # noqa: S105 - a sentence
-_HELD = {
+_USUAL = {
     URL_VARIABLE: f"the node's URL, {_SECRET}",
     BLOBS_VARIABLE: f"the place of the blobs, {_SECRET}",
     MAILBOX_VARIABLE: f"the place of the mail, {_SECRET}",
@@ -21,64 +21,46 @@ _HELD = {
 }
 
 
-def print_next(introduction: str, command: str, held: dict[str, str] | None = None) -> None:
-    """Print a command, and what has to be in its variables that are not set here.
+def print_next(introduction: str, command: str, descriptions: dict[str, str] | None = None) -> None:
+    """Print a command, and the values of its variables that are not set here.
 
     Args:
-        introduction: stands before it.
+        introduction: printed before it.
         command: for a shell.
-        held: what a variable holds, where it is not what it usually holds.
+        descriptions: of variables that differ from the usual ones.
     """
     print_line(f"{introduction}: {command}")
-    for sentence in missing_variables(command, held):
-        print_line(sentence)
+    for line in missing_variables(command, descriptions):
+        print_line(line)
 
 
-def missing_variables(command: str, held: dict[str, str] | None = None) -> list[str]:
-    """Return what has to be in the variables of a command that are not set here.
-
-    Args:
-        command: for a shell.
-        held: what a variable holds, where it is not what it usually holds.
-    """
+def missing_variables(command: str, descriptions: dict[str, str] | None = None) -> list[str]:
+    """Return lines about the variables of a command that are not set here; see `print_next`."""
     return [
-        f"once {variable} holds {what}"
-        for variable, what in (_HELD | (held or {})).items()
+        f"once {variable} holds {content}"
+        for variable, content in (_USUAL | (descriptions or {})).items()
         if variable_in_shell(variable) in command and not os.environ.get(variable)
     ]
 
 
 def variable_in_shell(name: str) -> str:
-    """Return a variable as a shell takes it.
-
-    Args:
-        name: of the variable.
-    """
+    """Return a variable in shell syntax."""
     return f'"${name}"'
 
 
 def quoted_url(url: str) -> str:
-    """Return a node's URL for a shell, or the variable where it may hold a secret.
-
-    Args:
-        url: of the node.
-    """
+    """Return a node's URL for a shell, or its variable if it may contain a secret."""
     from ledger.io.http import HttpServer
 
     try:
         shown = HttpServer(url, timeout_seconds=1).shown_url
     except ValueError:
-        shown = ""  # whoever speaks to the node has refused it, with the reason
+        shown = ""  # the connection to the node reports it
     return shlex.quote(url) if url.rstrip("/") == shown else variable_in_shell(URL_VARIABLE)
 
 
 def quoted_place(text: str, variable: str) -> str:
-    """Return a place of blobs or mail for a shell, or the variable where it may hold a secret.
-
-    Args:
-        text: the place.
-        variable: that stands for it.
-    """
+    """Return a location of blobs or mail for a shell, or `variable` if it may contain a secret."""
     from ledger.protocol.errors import BlobError
     from ledger.storage.locations import parse_locations
 

@@ -1,9 +1,8 @@
-"""The options that commands share, and the environment variables that stand for them.
+"""Options shared by commands, and their environment variables.
 
-What is typed counts or is refused, and never ignored: an option that only a node needs is refused
-where no node is named, so that nobody believes to be on one. A variable may be set for everything:
-CMFL_CHAIN_ID and CMFL_KEYSTORE count only where a node is named, and a command that can speak to no
-node looks at none of them.
+A typed option is never ignored: one that only a node needs is an error without a node, so that
+nobody mistakes the home's own chain for one. Variables may be set permanently: CMFL_CHAIN_ID and
+CMFL_KEYSTORE only count if a node is named, and commands that use no node ignore them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _HEAD = re.compile(digest_patterns.PREFIXED_ANY_CASE)
 
 
 def _for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
-    """Refuse an option that only a node needs where none is named; forget its variable."""
+    """Reject a typed option that needs a node if none is named; ignore its variable then."""
     if context.params.get("rpc_url") is not None or not _is_given(context, parameter):
         return value
     if not _is_typed(context, parameter):
@@ -44,13 +43,13 @@ def _for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T
 def _chain_id(
     context: typer.Context, parameter: typer.CallbackParam, value: int | None
 ) -> int | None:
-    """Forget the variable where no node is named; a typed id is asked of the home's own chain."""
+    """Ignore the variable if no node is named; a typed id also applies to the home's own chain."""
     on_node = context.params.get("rpc_url") is not None
     return value if on_node or _is_typed(context, parameter) else None
 
 
 def _of_a_home(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T:
-    """Refuse an option that names a home where a service is asked."""
+    """Reject an option of a home if a service is named."""
     if context.params.get("api") is not None and _is_typed(context, parameter):
         raise ConfigurationError(
             f"{parameter.opts[0]} has no effect with --api: nothing of a home is read then"
@@ -59,7 +58,7 @@ def _of_a_home(context: typer.Context, parameter: typer.CallbackParam, value: T)
 
 
 def _for_a_service(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T:
-    """Refuse an option that only a service needs where none is named."""
+    """Reject an option that needs a service if none is named."""
     if context.params.get("api") is None and _is_typed(context, parameter):
         raise ConfigurationError(f"{parameter.opts[0]} has no effect without --api")
     return value
@@ -79,13 +78,13 @@ def _source(context: typer.Context, parameter: typer.CallbackParam) -> str:
 
 
 def runs_of_home(context: typer.Context) -> list[str]:
-    """Return what completes the name of a run."""
+    """Return completions for the name of a run."""
     runs = Path(context.params.get("home") or DEFAULT_HOME) / "runs"
     return sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
 
 
 def _presets() -> list[str]:
-    """Return what completes the name of a preset."""
+    """Return completions for the name of a preset."""
     from importlib.resources import files
 
     folder = files("clients") / "presets"
@@ -93,11 +92,7 @@ def _presets() -> list[str]:
 
 
 def one_name(run: str, name: str | None) -> str:
-    """Return the name of a run to make.
-
-    Args:
-        run: by --run.
-        name: by --name, as it was called before; None if it is not given.
+    """Return the name of a new run, from --run or its old spelling --name.
 
     Raises:
         ConfigurationError: both are given, and differ.
@@ -116,13 +111,10 @@ def _head(value: str | None) -> str | None:
 
 
 def contract_address(value: str | None) -> str | None:
-    """Return a typed address as EIP-55 text, so that inside there is one form only.
-
-    Args:
-        value: of an option; None if it is not given.
+    """Return a typed address as EIP-55 text.
 
     Raises:
-        typer.BadParameter: it is no address, or its checksum is wrong.
+        typer.BadParameter: it is malformed, or its checksum is wrong.
     """
     if value is None:
         return None

@@ -1,7 +1,7 @@
-"""Progress where there is no terminal: now and then a line, as the output of a job needs.
+"""Progress without a terminal: occasional lines for the output of a job.
 
-A line comes with every tenth of the work, but not sooner than `SOONEST` seconds after the one
-before it, so that what is quick says nothing; and after `LATEST` seconds in any case.
+A line is printed for every tenth of the work, at least `SOONEST` seconds after the previous one, so
+that quick work prints nothing; and after `LATEST` seconds in any case.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
-
-from cli.console import complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -32,7 +30,7 @@ class _Work:
     total: float | None
     done: float
     shown_at: float
-    said: str = ""
+    note: str = ""
     shown_parts: int = 0
 
     @property
@@ -41,22 +39,24 @@ class _Work:
 
     def __str__(self) -> str:
         of = "" if self.total is None else f" of {self.total:.0f}"
-        return f"{self.name}: {self.done:.0f}{of}{f', {self.said}' if self.said else ''}"
+        return f"{self.name}: {self.done:.0f}{of}{f', {self.note}' if self.note else ''}"
 
 
 @dataclass(slots=True)
 class ProgressLines:
-    """Lines on standard error, asked for as `rich.progress.Progress` is for its bars.
+    """Lines of progress, with the interface of `rich.progress.Progress`.
 
     Attributes:
-        clock: seconds, of which differences count.
+        show: prints a line.
+        clock: monotonic seconds.
     """
 
+    show: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     _works: list[_Work] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        """Begin; nothing is shown yet."""
+        """Start; nothing is shown yet."""
         return self
 
     def __exit__(
@@ -65,22 +65,22 @@ class ProgressLines:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Show no more; a command that fails says so itself."""
+        """End without a line."""
 
     def add_task(
         self, description: str, *, total: float | None = None, completed: int = 0, said: str = ""
     ) -> TaskID:
-        """Begin to show a piece of work, and return its number.
+        """Add a piece of work, and return its number.
 
         Args:
-            description: what it is called.
-            total: its steps; None while nobody knows.
-            completed: steps that were done before.
-            said: about the newest step.
+            description: its name.
+            total: number of steps; None if unknown.
+            completed: steps done before.
+            said: note about the newest step.
         """
-        made = _Work(description, total, completed, self.clock(), said)
-        made.shown_parts = made.parts
-        self._works.append(made)
+        work = _Work(description, total, completed, self.clock(), said)
+        work.shown_parts = work.parts
+        self._works.append(work)
         return cast("TaskID", len(self._works) - 1)
 
     def update(
@@ -93,42 +93,32 @@ class ProgressLines:
         description: str | None = None,
         said: str | None = None,
     ) -> None:
-        """Show how far it is; what is not given stays.
+        """Update a piece of work; None leaves a value unchanged.
 
         Args:
             task: its number.
-            total: its steps.
-            completed: steps that are done.
-            advance: steps that are done beside.
-            description: what it is called.
-            said: about the newest step.
+            total: number of steps.
+            completed: steps done.
+            advance: additional steps done.
+            description: its name.
+            said: note about the newest step.
         """
         work = self._works[task]
         work.total = work.total if total is None else total
         work.done = (work.done if completed is None else completed) + advance
         work.name = work.name if description is None else description
-        work.said = work.said if said is None else said
+        work.note = work.note if said is None else said
         self._show(work)
 
     def advance(self, task: TaskID, advance: float = 1) -> None:
-        """Show that so many more steps are done.
-
-        Args:
-            task: number of the work.
-            advance: how many.
-        """
+        """Add completed steps."""
         self.update(task, advance=advance)
 
     def track(self, sequence: Collection[T], *, description: str) -> Iterator[T]:
-        """Yield what is gone through, and show how far that is.
-
-        Args:
-            sequence: what is gone through.
-            description: what it is called.
-        """
+        """Yield the elements of a collection, with progress."""
         task = self.add_task(description, total=len(sequence))
-        for one in sequence:
-            yield one
+        for element in sequence:
+            yield element
             self.advance(task)
 
     def _show(self, work: _Work) -> None:
@@ -137,4 +127,4 @@ class ProgressLines:
         if waited < SOONEST or (parts <= work.shown_parts and waited < LATEST):
             return
         work.shown_at, work.shown_parts = now, parts
-        complain(str(work))
+        self.show(str(work))

@@ -1,4 +1,4 @@
-"""`cmfl settings`: every setting of a run, and the attacks, faults and rules that it may name."""
+"""`cmfl settings`: the settings of a run, and the attacks, faults and rules that it may name."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def settings(
         "faults": reference.faults,
         "rules": reference.rules,
     }
-    found = lists.get(what or "", lambda: _of_section(what))()
-    rows = [asdict(one) for one in found]
+    entries = lists.get(what or "", lambda: _of_section(what))()
+    rows = [asdict(entry) for entry in entries]
     if csv:
         print_csv(list(rows[0]), rows)
     elif json:
@@ -51,8 +51,8 @@ def settings(
             _print(row)
 
 
-def _of_section(what: str | None) -> list[Any]:
-    """Return the settings of a section, all if none is named.
+def _of_section(section: str | None) -> list[Any]:
+    """Return the settings of a section; all for None.
 
     Raises:
         ConfigurationError: there is no such section or list.
@@ -60,16 +60,18 @@ def _of_section(what: str | None) -> list[Any]:
     from clients.configuration import settings_reference as reference
 
     every = reference.settings()
-    found = [one for one in every if what in {None, one.name, one.name.rpartition(".")[0]}]
-    if not found:
-        names = dict.fromkeys(one.name.rpartition(".")[0] for one in every if "." in one.name)
-        known = ", ".join(dict.fromkeys((*names, *LISTS)))
-        raise ConfigurationError(f"settings {what}: there are no such; there are {known}")
-    return found
+    matching = [
+        entry for entry in every if section in {None, entry.name, entry.name.rpartition(".")[0]}
+    ]
+    if not matching:
+        names = dict.fromkeys(entry.name.rpartition(".")[0] for entry in every if "." in entry.name)
+        names_ = ", ".join(dict.fromkeys((*names, *LISTS)))
+        raise ConfigurationError(f"settings {section}: there are no such; there are {names_}")
+    return matching
 
 
 def _print(row: dict[str, Any]) -> None:
-    """Print one as a block: its name, what it may be, and what it is."""
+    """Print an entry as a block: name, allowed values, description."""
     if "may_be" in row:
         default = "must be given" if row["is_needed"] else _default(row["default"])
         print_line(f"{row['name']}  ({default})", bold=True)

@@ -1,7 +1,7 @@
-"""Standard output and standard error of the process, which no command fails for.
+"""Standard output and standard error that never make a command fail.
 
-What a command came to is its exit code. It stands when nobody reads to the end (`cmfl audit |
-head -1`), when there is no standard output, and when a terminal cannot show a character.
+A command's result is its exit code. It is kept when nobody reads to the end (`cmfl audit | head
+-1`), when there is no standard output, and when a terminal cannot show a character.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class _Unfailing(io.FileIO):
-    """A file that loses what cannot be written.
+    """A file that discards what cannot be written.
 
     Attributes:
-        failure: why, unless it was that nobody reads any more.
+        failure: the error, unless the reader has closed the pipe.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -29,11 +29,7 @@ class _Unfailing(io.FileIO):
         self.failure: OSError | None = None
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write, or lose what is to be written.
-
-        Args:
-            data: the bytes.
-        """
+        """Write the data, or discard them."""
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -44,16 +40,16 @@ class _Unfailing(io.FileIO):
 
 
 def take_over() -> None:
-    """Put streams that do not fail in the place of those that Python made."""
-    # In this order a missing one takes its own descriptor, which no other file gets then.
-    sys.stdin = sys.stdin or _nothing("r")
+    """Replace Python's standard streams by streams that never fail."""
+    # In this order, so that a missing stream takes its own descriptor.
+    sys.stdin = sys.stdin or _null("r")
     sys.stdout = _taken_over(sys.stdout)
     sys.stderr = _taken_over(sys.stderr)
 
 
 def _taken_over(stream: TextIO | None) -> TextIO:
     if not isinstance(stream, io.TextIOWrapper):
-        return _nothing("w")
+        return _null("w")
     return io.TextIOWrapper(
         io.BufferedWriter(_Unfailing(stream.fileno())),
         encoding=_encoding_of(stream),
@@ -64,22 +60,22 @@ def _taken_over(stream: TextIO | None) -> TextIO:
 
 
 def _encoding_of(stream: TextIO) -> str:
-    """Return what a stream takes; a terminal of the C locale has only ASCII.
+    """Return a stream's encoding; ASCII for a terminal with the C locale.
 
-    Python takes UTF-8 there, and may have set LC_CTYPE itself, before anybody is asked.
+    Python uses UTF-8 there, and may have set LC_CTYPE itself.
     """
-    said = (os.environ.get(name) for name in ("LC_ALL", "LANG"))
-    is_plain = next((value for value in said if value), "") in {"C", "POSIX"}
-    is_told = any(os.environ.get(name) for name in ("PYTHONIOENCODING", "PYTHONUTF8"))
-    return "ascii" if is_plain and not is_told and stream.isatty() else stream.encoding
+    locales = (os.environ.get(name) for name in ("LC_ALL", "LANG"))
+    is_plain = next((value for value in locales if value), "") in {"C", "POSIX"}
+    is_explicit = any(os.environ.get(name) for name in ("PYTHONIOENCODING", "PYTHONUTF8"))
+    return "ascii" if is_plain and not is_explicit and stream.isatty() else stream.encoding
 
 
-def _nothing(mode: Literal["r", "w"]) -> TextIO:
+def _null(mode: Literal["r", "w"]) -> TextIO:
     return io.TextIOWrapper(io.FileIO(os.devnull, mode), encoding="utf-8")
 
 
 def unprinted() -> OSError | None:
-    """Return why not everything could be printed on standard output, None if all could be."""
+    """Return the error that prevented output on standard output; None if there was none."""
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return raw.failure if isinstance(raw, _Unfailing) else None

@@ -1,6 +1,6 @@
-"""How much a command says on standard error, by the two options that every command takes.
+"""Verbosity of standard error, by two options that every command has.
 
-What a command is asked for is printed in any case, and so is what is wrong.
+Results and errors are printed in any case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Verbosity(IntEnum):
-    """How much is said."""
+    """Levels of verbosity."""
 
     QUIET = 0
     USUAL = 1
@@ -30,13 +30,13 @@ _CHOSEN = ContextVar("verbosity", default=Verbosity.USUAL)
 
 
 def chosen() -> Verbosity:
-    """Return how much the running command says."""
+    """Return the verbosity of the running command."""
     return _CHOSEN.get()
 
 
 @contextmanager
 def fresh() -> Iterator[None]:
-    """Say as much as usual in this context, until a command line asks for something else."""
+    """Reset the verbosity in this context."""
     token = _CHOSEN.set(Verbosity.USUAL)
     try:
         yield
@@ -46,10 +46,10 @@ def fresh() -> Iterator[None]:
 
 def _choose(parameter: typer.CallbackParam, value: bool) -> bool:
     if value:
-        asked = Verbosity[(parameter.name or "").upper()]
-        if chosen() not in {Verbosity.USUAL, asked}:
+        level = Verbosity[(parameter.name or "").upper()]
+        if chosen() not in {Verbosity.USUAL, level}:
             raise ConfigurationError("-q and -v contradict each other: give one of them")
-        _CHOSEN.set(asked)
+        _CHOSEN.set(level)
     return value
 
 
@@ -75,23 +75,19 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Have the parameters that `taken_by_all` hands on; never called."""
+    """Define the parameters that `add_to_all` copies; never called."""
 
 
-def taken_by_all(command: object) -> None:
-    """Have every command of a tree take the options of this module.
-
-    Args:
-        command: what Typer makes of an application; its groups are gone through.
-    """
-    apart = typer.Typer(add_completion=False)
-    apart.command()(_options)
-    options = typer.main.get_command(apart).params
-    waiting = [command]
-    while waiting:
-        one = waiting.pop()
-        below = getattr(one, "commands", None)
-        if below is None:
-            one.params += options  # type: ignore[attr-defined]
+def add_to_all(command: object) -> None:
+    """Add the options of this module to every command of a click command tree."""
+    application = typer.Typer(add_completion=False)
+    application.command()(_options)
+    options = typer.main.get_command(application).params
+    remaining = [command]
+    while remaining:
+        command_ = remaining.pop()
+        children = getattr(command_, "commands", None)
+        if children is None:
+            command_.params += options  # type: ignore[attr-defined]
         else:
-            waiting += below.values()
+            remaining += children.values()

@@ -1,4 +1,4 @@
-"""What `cmfl --version` says of an installation."""
+"""Versions of an installation, for `cmfl --version`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ledger.io.json import parse_json
 
 
 def versions() -> dict[str, str]:
-    """Return what two installations have to have in common to understand each other, by name."""
+    """Return the versions, by name, that two installations need in common."""
     from ledger.protocol.encoding import PROTOCOL_VERSION
 
     artefact = files("contracts") / "artifacts" / "committee_ledger.json"

@@ -47,7 +47,7 @@ def test_h_is_help_of_every_command_and_group() -> None:
     assert {(), ("run",), ("rounds",), ("rounds", "list"), ("experiment", "audit")} < set(every)
     assert succeeds("rounds", "-h").out.startswith("Usage: ")
     command: Any = typer.main.get_command(application.app)
-    verbosity.taken_by_all(command)
+    verbosity.add_to_all(command)
     for words in every:
         out = io.StringIO()
         with redirect_stdout(out):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from cli import progress_lines
-from cli.console import progress
+from cli.console import complain, progress
 from cli.progress_lines import LATEST, PARTS, SOONEST, ProgressLines
 from cli.verbosity import Verbosity
 from tests.cli.conftest import SHARED, cmfl, settings_of
@@ -33,7 +33,7 @@ class Clock:
 def lines_of(total: int | None, steps: int, seconds: float) -> list[str]:
     """Return the lines of a work whose every step takes so many seconds."""
     clock, err = Clock(), io.StringIO()
-    with redirect_stderr(err), ProgressLines(clock) as lines:
+    with redirect_stderr(err), ProgressLines(complain, clock) as lines:
         task = lines.add_task("rounds", total=total)
         for number in range(1, steps + 1):
             clock.now += seconds
@@ -73,7 +73,7 @@ def test_work_without_an_end_in_sight_has_a_line_now_and_then() -> None:
 
 def test_what_was_done_before_is_not_told_again() -> None:
     clock, err = Clock(), io.StringIO()
-    with redirect_stderr(err), ProgressLines(clock) as lines:
+    with redirect_stderr(err), ProgressLines(complain, clock) as lines:
         task = lines.add_task("rounds", total=10, completed=5)
         clock.now += SOONEST
         lines.update(task, description="other rounds")
