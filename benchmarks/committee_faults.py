@@ -1,10 +1,10 @@
-"""What faulty members come to: what the contract, the audit and the model make of each fault.
+"""Effects of faulty members: on the contract, the audit and the model, for each fault.
 
 `python -m benchmarks.committee_faults` prints the table of `docs/committee-faults.md`. All runs
 under the same rules are one run document: `smoke` with 14 clients and a committee of five, for one
 round. They differ in who is cast: two of the seven trainers are attackers that send the opposite
 of their update, and the primary of the first view, then members by their places, have the fault.
-So what a fault changes is told by the run of the same document in which no seat has one.
+The effect of a fault is the difference from the run of the same document without faults.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ SCORINGS = ("mean", "median")
 
 @dataclass(frozen=True, slots=True)
 class Misdeed:
-    """What is wrong with a committee of five.
+    """A fault of a committee of five.
 
     Attributes:
         fault: of some seats; None for none.
         seats: how many have it.
-        beside: fault of one seat more, without which the first has nothing to do.
+        beside: a fault of one more seat, which the first one needs.
     """
 
     fault: MemberFault | None = None
@@ -109,16 +109,12 @@ class Misdeed:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         beside = "" if self.beside is None else f", beside {self.beside}"
         return f"{self.fault or 'none'}{beside}"
 
     def among(self, seats: Sequence[ClientId]) -> dict[ClientId, MemberFault]:
-        """Return the fault of each member that has one.
-
-        Args:
-            seats: the committee, in the order in which seats are given a fault.
-        """
+        """Return the fault of each member that has one."""
         faults = [] if self.fault is None else [self.fault] * self.seats
         faults += [] if self.beside is None else [self.beside]
         return dict(zip(seats, faults, strict=False))
@@ -136,7 +132,7 @@ ROWS = tuple((misdeed, checked) for misdeed in MISDEEDS for checked in (True, Fa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FaultOutcome:
-    """What a run came to.
+    """Result of a run.
 
     Attributes:
         row: of its one round.
@@ -159,16 +155,23 @@ class FaultOutcome:
     faulty: frozenset[ClientId]
 
     def distance(self, honest: FaultOutcome) -> float:
-        """Return how far the model lies from the honest run's, as a share of the way it went."""
+        """Return the distance of the model from the honest run's, as a share of its path."""
         way = np.linalg.norm(honest.model.astype(np.float64) - honest.first)
         return float(np.linalg.norm(self.model.astype(np.float64) - honest.model) / way)
 
     def named(self) -> frozenset[ClientId]:
         """Return the faulty members that the audit names: at fault, or in a contradiction."""
         findings = {c for finding in self.report.findings for c in finding.clients}
-        found = (step.contradiction for step in self.report.steps)
+        contradictions = (step.contradiction for step in self.report.steps)
         # The first client of a contradiction is whom it is about, the next one whom that wronged.
-        return self.faulty & {*findings, *(one.clients[0] for one in found if one and one.clients)}
+        return self.faulty & {
+            *findings,
+            *(
+                contradiction.clients[0]
+                for contradiction in contradictions
+                if contradiction and contradiction.clients
+            ),
+        }
 
     def kinds(self) -> list[str]:
         """Return by what the audit names faulty members."""
@@ -182,21 +185,16 @@ class Trials:
     """Runs under other rules and with other members, on one chain."""
 
     def __init__(self, chain: EmbeddedChain, folder: Path) -> None:
-        """Take a chain for all runs.
-
-        Args:
-            chain: of all contracts.
-            folder: for their manifests.
-        """
+        """Take a chain for all runs."""
         self._chain, self._folder = chain, folder
         self._played: dict[tuple[Rules, Misdeed], FaultOutcome] = {}
 
     def honest(self, rules: Rules) -> FaultOutcome:
-        """Return what the run comes to in which no member is faulty."""
+        """Return the result of the run without faulty members."""
         return self.outcome(rules, Misdeed())
 
     def outcome(self, rules: Rules, misdeed: Misdeed) -> FaultOutcome:
-        """Return what a run comes to, which is played once."""
+        """Return the result of a run, which is played once."""
         if (rules, misdeed) not in self._played:
             self._played[rules, misdeed] = self.play(rules, misdeed)
         return self._played[rules, misdeed]
@@ -212,14 +210,15 @@ class Trials:
         for scoring in SCORINGS:
             rules = Rules(scoring, checked)
             cells.append(_cells(self.outcome(rules, misdeed), self.honest(rules)))
-        told = [
-            one if one == other else f"{one} / {other}" for one, other in zip(*cells, strict=True)
+        shown = [
+            text if text == other else f"{text} / {other}"
+            for text, other in zip(*cells, strict=True)
         ]
         first = (misdeed.name, f"{misdeed.seats} of 5", "yes" if checked else "no")
-        return _line((*first, *told))
+        return _line((*first, *shown))
 
     def play(self, rules: Rules, misdeed: Misdeed) -> FaultOutcome:
-        """Return what a run comes to in which some of the first committee are faulty.
+        """Return the result of a run with faulty members in the first committee.
 
         Args:
             rules: of the run.
@@ -237,7 +236,7 @@ class Trials:
     def _deployed(
         self, rules: Rules, misdeed: Misdeed
     ) -> tuple[Configuration, Population, ActorContext]:
-        """Deploy a run of its own, still with honest clients."""
+        """Deploy a new run with honest clients."""
         checked = "true" if rules.checked else "false"
         named = (f"protocol.scoring={rules.scoring}", f"protocol.scores_checked={checked}")
         name = f"{rules.scoring}-{checked}-{misdeed.fault or 'none'}-{misdeed.seats}"
@@ -282,12 +281,7 @@ def cast(population: Population, context: ActorContext, misdeed: Misdeed) -> Pop
 
 
 def table(trials: Trials, cells: Iterable[tuple[Misdeed, bool]]) -> Iterator[str]:
-    """Yield the lines of the table in Markdown, each once it is played.
-
-    Args:
-        trials: plays them.
-        cells: a misdeed, and whether members check scores, of each line.
-    """
+    """Yield the lines of the table in Markdown, each once it is played."""
     yield _line(COLUMNS)
     yield _line(["---"] * len(COLUMNS))
     for misdeed, checked in cells:
@@ -325,7 +319,7 @@ def _outcome(
 
 
 def _cells(outcome: FaultOutcome, honest: FaultOutcome) -> list[str]:
-    """Return what a run came to, beside the one with honest members."""
+    """Return the result of a run compared with that of honest members."""
     row, kinds = outcome.row, outcome.kinds()
     decided = "decided" if row.views == (0, 0) else "decided in a later view"
     return [

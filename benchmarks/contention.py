@@ -1,4 +1,4 @@
-"""How calm the machine is: what one core multiplies just now, and what machine it is."""
+"""State of the machine: multiplication rate of one core, and hardware."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def gemm_rate() -> float:
     try:
         generator = torch.Generator().manual_seed(0)
         a, b = (torch.rand(_SIDE, _SIDE, generator=generator) for _ in range(2))
-        found = torch.empty(_SIDE, _SIDE)
-        torch.mm(a, b, out=found)
-        taken = []
+        product = torch.empty(_SIDE, _SIDE)
+        torch.mm(a, b, out=product)
+        seconds = []
         for _ in range(_TIMES):
             start = time.perf_counter()
-            torch.mm(a, b, out=found)
-            taken.append(time.perf_counter() - start)
+            torch.mm(a, b, out=product)
+            seconds.append(time.perf_counter() - start)
     finally:
         torch.set_num_threads(threads)
-    return 2e-9 * _SIDE**3 / median(taken)
+    return 2e-9 * _SIDE**3 / median(seconds)
 
 
 def machine() -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What it costs that blobs survive a power cut: synced one by one, and as a group.
+"""Cost of durable blobs: synced one by one, and as a group.
 
 `python -m benchmarks.durability` puts 44 blobs of 100 kB, about what a round of the paper's size
 publishes, into a fresh folder store: without any sync, with one after each blob, and with one after
-all of them, which is what stands before a transaction. `--folder` chooses the disk.
+all of them, which is what a transaction waits for. `--folder` chooses the disk.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(), help="on the disk to be measured")
     folder = parser.parse_args().folder
-    taken: dict[str, list[float]] = {name: [] for name in WAYS}
+    measured_times: dict[str, list[float]] = {name: [] for name in WAYS}
     for repeat in range(REPEATS):
         blobs = _blobs(repeat)
         for name, way in WAYS.items():
             with tempfile.TemporaryDirectory(dir=folder) as place:
-                taken[name].append(_milliseconds(way, FolderBlobs(Path(place)), blobs))
+                measured_times[name].append(_milliseconds(way, FolderBlobs(Path(place)), blobs))
     rows = [
         {"way": name, "median_ms": median(times), "least_ms": min(times), "most_ms": max(times)}
-        for name, times in taken.items()
+        for name, times in measured_times.items()
     ]
     table = Table("way", "median ms", "least", "most", title=f"{BLOBS} blobs of {BLOB_BYTES} bytes")
     for row in rows:

@@ -1,4 +1,4 @@
-"""A chain of generated rounds: no contract runs and nobody signs, but every event follows.
+"""A chain of generated rounds: without contract and signatures, but with consistent events.
 
 Heads, seeds, committees and primaries are computed by the protocol's own functions, so that a
 reader of events takes them for a contract's; a verifier of signatures would not. It costs a small
@@ -55,7 +55,7 @@ _FIRST_SECOND = 1_700_000_000
 
 @dataclass(frozen=True, slots=True)
 class ChainSizes:
-    """How large the deployment is.
+    """Sizes of the deployment.
 
     Attributes:
         clients: K.
@@ -72,7 +72,7 @@ class ChainSizes:
 
 @dataclass(frozen=True, slots=True)
 class MinedBlock:
-    """A block, its logs, and where the deployment stands after it."""
+    """A block, its logs, and the deployment's state after it."""
 
     block: Block
     logs: tuple[Log, ...]
@@ -128,7 +128,7 @@ class GeneratedChain(OfflineChain):
 
     @property
     def state(self) -> LedgerState:
-        """Where the deployment stands."""
+        """State of the deployment."""
         return self._blocks[-1].state
 
     @property
@@ -157,7 +157,7 @@ class GeneratedChain(OfflineChain):
         self.mine(registered, opened)
 
     def commit(self, share: float = 1.0) -> None:
-        """Let so many of the active clients commit, in one block."""
+        """Let the first `count` active clients commit, in one block."""
         active = [c for c in self._active() if self._rng.random() < share]
         waiting = [client for client in active if client not in self.state.committed]
         if waiting:
@@ -174,14 +174,14 @@ class GeneratedChain(OfflineChain):
 
     def ban(self) -> None:
         """Ban a client that is not banned yet, as long as enough are left."""
-        able = [c for c, one in enumerate(self.state.registry) if not one.banned_in]
+        able = [c for c, entry in enumerate(self.state.registry) if not entry.banned_in]
         fixed = self.state.deployment
         if len(able) > fixed.members + fixed.trainers:
             client = ClientId(able[int(self._rng.integers(len(able)))])
             self.mine(ledger_state.ClientBanned(self.state.round, client, NO_DIGEST))
 
     def play(self, rounds: int, *, abandoned: float = 0.02) -> None:
-        """Record so many rounds, of which a share is abandoned.
+        """Record rounds, of which a share is abandoned.
 
         Args:
             rounds: how many.
@@ -277,14 +277,7 @@ class GeneratedChain(OfflineChain):
         return self._blocks[-1].block
 
     def block(self, number: int) -> Block:
-        """Return one block.
-
-        Args:
-            number: 0 for genesis, at most the head's.
-
-        Raises:
-            NotServedError: there is no such block.
-        """
+        """Return one block."""
         if not 0 <= number < len(self._blocks):
             raise NotServedError(f"there is no block {number}")
         return self._blocks[number].block
@@ -317,7 +310,7 @@ class GeneratedChain(OfflineChain):
         return encode(types, [values])
 
     def code(self, address: str) -> bytes:  # noqa: ARG002 - the port's
-        """Return no code: nobody deployed any."""
+        """Return no code."""
         return b""
 
     def logs(
@@ -330,32 +323,19 @@ class GeneratedChain(OfflineChain):
         *,
         descending: bool = False,
     ) -> list[Log]:
-        """Return the logs that match, in the chain's order.
-
-        Args:
-            address: the contract; None for every one.
-            topics: per position a topic, several of which one must match, or None for any.
-            from_block: first block, included.
-            to_block: last block, included.
-            limit: how many at most; None for all.
-            descending: newest first.
-        """
+        """Return the logs that match, in the chain's order."""
         if address not in {None, ADDRESS}:
             return []
         mined = self._blocks[max(0, from_block) : to_block + 1]
-        found = [log for one in mined for log in one.logs if matches_topics(log, topics)]
-        return (found[::-1] if descending else found)[:limit]
+        matching = [log for block in mined for log in block.logs if matches_topics(log, topics)]
+        return (matching[::-1] if descending else matching)[:limit]
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Refuse: nobody sent any.
-
-        Raises:
-            NotServedError: always.
-        """
+        """Refuse: there are no transactions."""
         raise NotServedError(f"no transaction made 0x{transaction_hash.hex()}")
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return no receipt: nobody sent a transaction."""
+        """Return no receipt."""
 
 
 def _fixed_values(state: LedgerState) -> tuple[Any, ...]:

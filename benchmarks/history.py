@@ -1,4 +1,4 @@
-"""What a long history costs: single rounds looked up in a short and in a long run of one home.
+"""Cost of a long history: look-ups of single rounds in a short and in a long run.
 
 `python -m benchmarks.history` makes one real run of 10,000 rounds (12 clients, C = 4, n = 6,
 softmax on digits, all blobs) and looks single rounds up twice, after 100 rounds and at the end:
@@ -82,8 +82,8 @@ def _record(home: Path, length: int) -> list[Row]:
             def on_round(row: Any) -> None:
                 next(bar, None)
                 if row.round in {SHORT, length}:
-                    found = _look_ups(home, ledger, f"{address}{_root(ledger)}", row.round)
-                    rows.append(found | _growth(home, empty, row.round))
+                    row_times = _look_ups(home, ledger, f"{address}{_root(ledger)}", row.round)
+                    rows.append(row_times | _growth(home, empty, row.round))
 
             run.go_on(on_round)
     return rows
@@ -131,9 +131,9 @@ def _look_ups(home: Path, ledger: CommitteeLedger, url: str, recorded: int) -> R
 
 
 def _growth(home: Path, empty: dict[str, int], recorded: int) -> Row:
-    found = _bytes_below(home)
+    sizes = _bytes_below(home)
     return {
-        f"{name} bytes per round": round((found[name] - empty[name]) / recorded) for name in found
+        f"{name} bytes per round": round((sizes[name] - empty[name]) / recorded) for name in sizes
     }
 
 
@@ -146,12 +146,12 @@ def _bytes_below(home: Path) -> dict[str, int]:
 
 
 def _median_ms(look_up: Callable[[int], None], numbers: Iterable[int]) -> float:
-    found = []
+    times = []
     for number in numbers:
         started = time.perf_counter()
         look_up(number)
-        found.append((time.perf_counter() - started) * 1e3)
-    return round(median(found), 2)
+        times.append((time.perf_counter() - started) * 1e3)
+    return round(median(times), 2)
 
 
 if __name__ == "__main__":

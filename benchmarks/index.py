@@ -1,9 +1,9 @@
-"""What the index costs: rounds per second to build it, and look-ups in a short and a long one.
+"""Cost of the index: rounds per second to build it, and look-ups in a short and a long one.
 
 `python -m benchmarks.index` indexes 100,000 generated rounds (12 clients, C = 4, n = 6; see
-`generated_rounds.py`: events as a contract would log them, and records; nobody signs) and asks for
-rounds, pages, clients' histories, counts and digests twice, after 1,000 rounds and at the end. Each
-look-up is a reading of its own, as a request is. Generating the rounds is not counted. Then the
+`generated_rounds.py`: events as a contract would log them, and records without signatures) and asks
+for rounds, pages, clients' histories, counts and digests twice, after 1,000 rounds and at the end.
+Each look-up is a separate reading, as a request is. Generating the rounds is not counted. Then the
 service is asked by wrk, with 16 connections (`served_rounds.py`). `--rounds 2000 --seconds 1` is a
 quick look.
 """
@@ -105,16 +105,16 @@ def _measure(where: Path | str, length: int, home: Path, seconds: float) -> list
             catch_up(indexer)
             wall += time.perf_counter()
             cpu += time.process_time()
-        found = {
+        row = {
             "rounds": target,
             "built, rounds/s": round(target / wall),
             "built, rounds/s of CPU": round(target / cpu),
         }
         if isinstance(where, Path):
             size = sum(f.stat().st_size for f in where.parent.glob(f"{where.name}*"))
-            found["bytes per round"] = round(size / target)
-        found |= _look_ups(Index(where), chain, target)
-        rows.append(found | served_rows(chain, home, str(where), seconds))
+            row["bytes per round"] = round(size / target)
+        row |= _look_ups(Index(where), chain, target)
+        rows.append(row | served_rows(chain, home, str(where), seconds))
     database.close()
     return rows
 
@@ -129,11 +129,11 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
         heads = [own.rounds(number, number)[0].end for number in numbers]
 
     def page(walk: RoundQuery) -> Callable[[int], object]:
-        def asked(_: int) -> object:
+        def look_up(_: int) -> object:
             with index.reading() as reading:
                 return search_page(_history(reading, chain), walk, PAGE, None)
 
-        return asked
+        return look_up
 
     def one_round(place: int) -> object:
         with index.reading() as reading:
@@ -143,8 +143,8 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
         client = ClientId(clients[place])
         with index.reading() as reading:
             own = _history(reading, chain)
-            found = search_page(own, RoundQuery("rounds", client=client), PAGE, None)
-            return own.parts(client, found.rounds)
+            page = search_page(own, RoundQuery("rounds", client=client), PAGE, None)
+            return own.parts(client, page.rounds)
 
     def of_digest(place: int) -> object:
         end = heads[place]
@@ -156,7 +156,7 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
             return _history(reading, chain).tally()
 
     first = RoundQuery("rounds", blocks=Span(1, 500))
-    asked: dict[str, Callable[[int], object]] = {
+    look_ups: dict[str, Callable[[int], object]] = {
         "a round": one_round,
         f"a page of {PAGE} rounds": page(RoundQuery("rounds")),
         f"{PAGE} rounds of a client": of_client,
@@ -168,13 +168,13 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
         "a digest": of_digest,
         "all counts": counts,
     }
-    found: Row = {}
-    for name, look_up in asked.items():
+    row: Row = {}
+    for name, look_up in look_ups.items():
         took = [_microseconds(look_up, place) for place in range(LOOK_UPS)]
-        found[f"{name}, median us"] = round(float(np.median(took)))
-        found[f"{name}, p99 us"] = round(float(np.percentile(took, 99)))
+        row[f"{name}, median us"] = round(float(np.median(took)))
+        row[f"{name}, p99 us"] = round(float(np.percentile(took, 99)))
     index.close()
-    return found
+    return row
 
 
 def _history(reading: IndexReading, chain: GeneratedChain) -> IndexedHistory:

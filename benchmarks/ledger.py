@@ -1,4 +1,4 @@
-"""What the ledger costs: gas and time of a round's transactions.
+"""Cost of the ledger: gas and time of a round's transactions.
 
 `python -m benchmarks.ledger` measures `commit_updates` and `decide` for four sizes of committee,
 medians over rounds from the third on: a deployment's first rounds pay for storage that all later
@@ -6,7 +6,7 @@ ones overwrite. Every transaction is signed, run by the embedded chain and on di
 FULL) when its time ends; signatures of clients and members are made outside of it.
 
 The memory ledger takes the same transactions first, so that it finds no signature recovered that
-the chain's twin has asked for already. Milliseconds are wall time, and CPU milliseconds beside it.
+the chain's twin has asked for already. Milliseconds are wall time and CPU time.
 A whole round of `digits` on either ledger is measured by `benchmarks.digits_round`.
 
 In both phases the same members reply; "with other repliers" is the dearest `decide`, in which the
@@ -79,8 +79,12 @@ def main() -> None:
     if digits is not None:
         _show("a round of digits", [digits])
     RESULTS.mkdir(exist_ok=True)
-    found = {"machine": platform.processor() or platform.machine(), "rows": rows, "digits": digits}
-    (RESULTS / "ledger.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    document = {
+        "machine": platform.processor() or platform.machine(),
+        "rows": rows,
+        "digits": digits,
+    }
+    (RESULTS / "ledger.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:
@@ -89,36 +93,36 @@ def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:
     Args:
         folder: where to make chain files.
     """
-    found: dict[str, dict[str, int]] = {}
+    snapshot: dict[str, dict[str, int]] = {}
     for members, trainers in SIZES:
         path = folder / f"{members}-{trainers}.sqlite"
         with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
             run = RecordedRounds(chain, members, trainers, CLIENTS)
-            found[f"{members} members, {trainers} trainers"] = _gas_of(run)
-    return found
+            snapshot[f"{members} members, {trainers} trainers"] = _gas_of(run)
+    return snapshot
 
 
 def _gas_of(run: RecordedRounds) -> dict[str, int]:
     deployed, *registered = (receipt.gas_used for receipt in run.registrations)
-    found = {"deployment": deployed, "registration, each client": sum(registered) // CLIENTS}
+    gas = {"deployment": deployed, "registration, each client": sum(registered) // CLIENTS}
     for name in ("first", "second", "third"):
         commit = run.commit(run.signed_commitments(run.active)).gas_used
         decide = run.decide(run.certified()).gas_used
         if name != "second":
-            found[f"commit_updates, {name} round"] = commit
-            found[f"commit_updates, {name} round, each client"] = commit // len(run.active)
-            found[f"decide, {name} round"] = decide
+            gas[f"commit_updates, {name} round"] = commit
+            gas[f"commit_updates, {name} round, each client"] = commit // len(run.active)
+            gas[f"decide, {name} round"] = decide
     run.commit(run.signed_commitments(run.active))
-    found["decide, other repliers in the election"] = run.decide(
+    gas["decide, other repliers in the election"] = run.decide(
         run.certified(other_repliers=True)
     ).gas_used
     half = run.signed_commitments(run.active[::2])
     run.commit(half)
-    found["commit_updates, half of it sent ahead"] = run.commit(
+    gas["commit_updates, half of it sent ahead"] = run.commit(
         run.signed_commitments(run.active)
     ).gas_used
-    found["abandon_round"] = run.abandon().gas_used
-    return found
+    gas["abandon_round"] = run.abandon().gas_used
+    return gas
 
 
 def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace) -> Row:
@@ -144,9 +148,11 @@ def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace
             "registration gas per client": round(sum(registered) / arguments.clients),
             "deploy and register ms": round(registration_ms),
         }
-        row |= {key: round(median(one[key] for one in measured), 1) for key in measured[0]}
+        row |= {key: round(median(costs[key] for costs in measured), 1) for key in measured[0]}
         others = [_record_round(run, memory, other_repliers=True) for _ in range(arguments.rounds)]
-        row["decide gas with other repliers"] = round(median(one["decide gas"] for one in others))
+        row["decide gas with other repliers"] = round(
+            median(costs["decide gas"] for costs in others)
+        )
         few = round(median(_half_a_round(run) for _ in range(arguments.rounds)))
         row["gas per commitment"] = round(row["commit gas"] / (members + trainers))
         row["gas per further commitment"] = round(
@@ -164,7 +170,7 @@ def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace
 
 
 def _remembered(run: RecordedRounds) -> MemoryLedger:
-    """Return a memory ledger that stands where the recorded one does: in round 1."""
+    """Return a memory ledger in the state of the recorded one: in round 1."""
     memory = MemoryLedger(run.state.deployment, run.state.domain)
     words = [encoding.registry_word(client) for client in run.state.registry]
     _, batches = registry_batches(words)
@@ -176,11 +182,7 @@ def _remembered(run: RecordedRounds) -> MemoryLedger:
 def _record_round(
     run: RecordedRounds, memory: MemoryLedger, *, other_repliers: bool = False
 ) -> dict[str, float]:
-    """Decide one round on both ledgers; return gas and milliseconds of its two transactions.
-
-    Raises:
-        RuntimeError: the two ledgers do not have one history.
-    """
+    """Decide one round on both ledgers; return gas and milliseconds of its two transactions."""
     number, signed = run.state.round, run.signed_commitments(run.active)
     _, remembered_commit = _timed(lambda: memory.commit_updates(number, signed))
     committed, commit = _timed(lambda: run.commit(signed))
@@ -223,7 +225,7 @@ def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -
     data = load_dataset(DataChoice("digits"), arguments.clients, rng)
     model = model_named("softmax", data.form)
     settings = LocalTraining(learning_rate=0.1, batch_size=32, local_steps=arguments.local_steps)
-    start, found = model.initial(rng), []
+    start, times = model.initial(rng), []
     active = (*run.trainers, *state.committee)
     with open_engine(
         model,
@@ -243,8 +245,8 @@ def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -
             updates = [update.vector for update in engine.train(start, jobs)]
             by_client = dict(zip(active, updates, strict=True))
             engine.distances(SQUARED, DistanceContext(model.layout), by_client, state.committee)
-            found.append((time.perf_counter() - started) * 1e3)
-    return median(found[1:])
+            times.append((time.perf_counter() - started) * 1e3)
+    return median(times[1:])
 
 
 def _digits(folder: Path) -> Row:
@@ -255,9 +257,9 @@ def _digits(folder: Path) -> Row:
 
 def _timed(send: Callable[[], T]) -> tuple[T, TransactionTime]:
     wall, cpu = time.perf_counter(), time.process_time()
-    found = send()
+    result = send()
     spent = TransactionTime((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
-    return found, spent
+    return result, spent
 
 
 def _show(name: str, rows: list[Row]) -> None:

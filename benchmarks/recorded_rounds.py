@@ -1,4 +1,4 @@
-"""Rounds of a deployed contract without clients: keys sign digests that stand for nothing.
+"""Rounds of a deployed contract without clients: keys sign random digests.
 
 What a transaction costs depends on sizes and signatures only, so no model is trained here. Keys
 are derived from a sentence: PUBLIC TEST KEYS, worth nothing. Equal calls make equal bytes.
@@ -102,12 +102,12 @@ class RecordedRounds:
 
     def signed_commitments(self, clients: Iterable[ClientId]) -> list[SignedCommitment]:
         """Return a commitment of each client for the open round."""
-        number, domain, found = self.state.round, self.state.domain, []
+        number, domain, signed = self.state.round, self.state.domain, []
         for client in clients:
             word = encoding.commitment_of(client, _digest("payload", number))
             promised = Commitment(number, client, word)
-            found.append(SignedCommitment(promised, sign(self._keys[client], domain, promised)))
-        return found
+            signed.append(SignedCommitment(promised, sign(self._keys[client], domain, promised)))
+        return signed
 
     def certified(self, *, other_repliers: bool = False) -> Decision:
         """Return an honest decision on all trainers.
@@ -122,11 +122,11 @@ class RecordedRounds:
         common = [place for place in range(size) if place not in {first, second}]
         # In the smallest committees the primary of one phase has to reply in the other.
         again = [*(common[::-1] if other_repliers else common), first]
-        found = (
+        certificates = (
             self._certificate(decision, Phase.AGGREGATION, first, [*common, second]),
             self._certificate(decision, Phase.ELECTION, second, again),
         )
-        return Decision(decision, found)
+        return Decision(decision, certificates)
 
     def commit(self, signed: Sequence[SignedCommitment]) -> Receipt:
         """Send commitments; return the receipt."""

@@ -1,4 +1,4 @@
-"""What a round costs: this project, a plain loop and two other frameworks on the same work.
+"""Cost of a round: this project, a plain loop and two other frameworks on the same work.
 
 `python -m benchmarks.rounds` lets the contenders of each task take turns (A B C A B C), each time
 as a clean process with two workers on the same fixed data, and gives the median of wall and CPU
@@ -53,7 +53,7 @@ WIDTH = 112
 
 @dataclass(slots=True)
 class Turns:
-    """What one contender's turns came to.
+    """Results of one contender's turns.
 
     Attributes:
         contender: whose.
@@ -73,11 +73,7 @@ class Turns:
     updates_differ: list[float] | None = None
 
     def middle(self, key: str) -> float:
-        """Return the median of seconds over all timed rounds.
-
-        Args:
-            key: "wall", "cpu", or "training", which some have.
-        """
+        """Return the median of seconds over all timed rounds."""
         return median(each[key] for each in self.rounds)
 
     def as_row(self) -> dict[str, Any]:
@@ -113,11 +109,11 @@ def main() -> None:
 
 
 def _keep(path: Path, name: str, turns: list[Turns]) -> None:
-    """Write a task's result, beside those of other tasks that an earlier call has left."""
+    """Write a task's result into the file with those of other tasks."""
     RESULTS.mkdir(exist_ok=True)
-    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    kept[name] = {"machine": machine(), "contenders": [each.as_row() for each in turns]}
-    path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    document = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    document[name] = {"machine": machine(), "contenders": [each.as_row() for each in turns]}
+    path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def _arguments() -> argparse.Namespace:
@@ -172,11 +168,7 @@ def take_turns(
 
 
 def _turn(task: PeerTask, contender: Contender, work: Path, out: Path) -> dict[str, Any]:
-    """Run a contender once; return what it wrote.
-
-    Raises:
-        SystemExit: it failed, or took too long.
-    """
+    """Run a contender once; return what it wrote."""
     command = contender.command(work, out, task.rounds)
     if task.members:
         command += ["--members", str(task.members)]
@@ -223,7 +215,9 @@ def compare(task: PeerTask, turns: list[Turns], folder: Path) -> list[str]:
         heads = {tuple(run["heads"]) for each in turns for run in each.results if "heads" in run}
         return [f"{task.name}: equal runs have come to other heads"] if len(heads) > 1 else []
     expected = np.load(places[REFERENCE] / "aggregate.npy").astype(np.float64)
-    moved = next(one for one in turns if one.contender.name == REFERENCE).results[-1]["moved"][-1]
+    moved = next(candidate for candidate in turns if candidate.contender.name == REFERENCE).results[
+        -1
+    ]["moved"][-1]
     faults = []
     for each in turns:
         place = places[each.contender.name]
@@ -239,8 +233,8 @@ def compare(task: PeerTask, turns: list[Turns], folder: Path) -> list[str]:
 
 def _differences(place: Path, reference: Path) -> list[float]:
     """Return how far each client's first update is from the reference's, as sketches tell it."""
-    found, expected = (np.load(folder / "sketches.npy") for folder in (place, reference))
-    gaps = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    measured, expected = (np.load(folder / "sketches.npy") for folder in (place, reference))
+    gaps = np.linalg.norm(measured - expected, axis=1) / np.linalg.norm(expected, axis=1)
     return sorted(gaps.tolist())
 
 
@@ -250,15 +244,6 @@ def fault_of(turns: Turns, norm: float, moved: float) -> str | None:
     Lockstep takes the same steps with other kernels, whose last digits differ. Now and then that
     turns a ReLU or a pooling window the other way, which moves one client's update by up to a
     tenth and the aggregate with it: no sign of other work, so updates are compared.
-
-    Args:
-        turns: of the contender.
-        norm: of the reference's aggregate.
-        moved: how far the worst of the reference's updates goes, relative to itself, when its
-            start is moved by a rounding.
-
-    Returns:
-        What is wrong, in words.
     """
     if turns.updates_differ is not None:
         middle, worst = median(turns.updates_differ), turns.updates_differ[-1]
@@ -294,7 +279,7 @@ def _table(task: PeerTask, turns: list[Turns]) -> Table:
     table = Table(*columns, title=f"{task.name}: a round")
     ours = turns[0]
     for each in turns:
-        walls = [one["wall"] for one in each.rounds]
+        walls = [round_["wall"] for round_ in each.rounds]
         table.add_row(
             each.contender.name,
             *(f"{value:.3f}" for value in (median(walls), min(walls), max(walls))),

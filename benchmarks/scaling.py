@@ -1,6 +1,6 @@
-"""How the engine grows: with clients, updates of a round, their length, rounds and workers.
+"""Scaling of the engine with clients, updates, their length, rounds and workers.
 
-`python -m benchmarks.scaling` measures every line in a process of its own, on made images and the
+`python -m benchmarks.scaling` measures every line in its own process, on made images and the
 plain path: what is measured is the engine, not the model. CPU seconds of the parent are those of a
 round divided by its updates. Memory is what the parent and its workers hold together, pages that
 they share counted once, at the highest of samples taken during one more round; `copies` leaves out
@@ -96,12 +96,16 @@ def main() -> None:
     if arguments.point is not None:
         print(json.dumps(_measured(ScalingPoint(**json.loads(arguments.point)))))
         return
-    points = [replace(one, rounds=1) for one in POINTS[:_QUICK]] if arguments.quick else POINTS
+    points = (
+        [replace(quick_point, rounds=1) for quick_point in POINTS[:_QUICK]]
+        if arguments.quick
+        else POINTS
+    )
     before = gemm_rate()
     rows = [_in_a_process(point) for point in points]
-    found = {"machine": machine(), "gflops": [before, gemm_rate()], "points": rows}
+    document = {"machine": machine(), "gflops": [before, gemm_rate()], "points": rows}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "scaling.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    (RESULTS / "scaling.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     table = Table("", *(str(index + 1) for index in range(len(rows))), title="engine, plain path")
     for key in rows[0]:
         table.add_row(key, *(f"{row[key]:,}" for row in rows))
@@ -111,8 +115,8 @@ def main() -> None:
 def _in_a_process(point: ScalingPoint) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.scaling", "--point", json.dumps(asdict(point))]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    row: dict[str, Any] = json.loads(done.stdout)
+    return row
 
 
 def _measured(point: ScalingPoint) -> dict[str, Any]:
@@ -195,22 +199,22 @@ def _perceptron(_form: DataForm, options: Mapping[str, Option]) -> nn.Module:
 
 @contextmanager
 def _highest_memory() -> Iterator[list[float]]:
-    """Yield a list that comes to hold samples of the megabytes that are held."""
-    found: list[float] = []
+    """Yield a list that is filled with samples of the used megabytes."""
+    highest: list[float] = []
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(_SAMPLE_SECONDS):
-            found.append(_megabytes())
+            highest.append(_megabytes())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        yield found
+        yield highest
     finally:
         ended.set()
         watcher.join()
-        found.append(_megabytes())
+        highest.append(_megabytes())
 
 
 def _family() -> list[int]:

@@ -1,4 +1,4 @@
-"""What a round's distances cost: ours, what they replaced, and reading the same updates.
+"""Cost of a round's distances: ours, the ones they replaced, and reading the same updates.
 
 `python -m benchmarks.scoring` compares all 108 updates of a round with its 43 members', squared:
 ours on one and on two threads, the first version's torch blocks, the authors' double loop of
@@ -81,7 +81,7 @@ def main() -> None:
     """Measure what the command line asks for, print it and write it down."""
     arguments = _arguments()
     torch.set_num_threads(1)
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "machine": machine(),
         "usable cores": usable_cores(),
         "numpy": np.__version__,
@@ -92,17 +92,17 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for dimension in arguments.dimensions:
-            found["seconds"] += seconds(dimension, Path(folder), arguments.repeats)
-    found["errors"] = errors()
+            document["seconds"] += seconds(dimension, Path(folder), arguments.repeats)
+    document["errors"] = errors()
     if not arguments.without_large:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            found["large"] = large(Path(folder))
-    found["gemm after, GF/s"] = gemm_rate()
+            document["large"] = large(Path(folder))
+    document["gemm after, GF/s"] = gemm_rate()
     for name in ("seconds", "errors"):
-        _show(name, found[name])
-    Console().print({key: value for key, value in found.items() if not isinstance(value, list)})
+        _show(name, document[name])
+    Console().print({key: value for key, value in document.items() if not isinstance(value, list)})
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "scoring.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    (RESULTS / "scoring.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def seconds(dimension: int, folder: Path, repeats: int) -> list[dict[str, Any]]:
@@ -113,19 +113,19 @@ def seconds(dimension: int, folder: Path, repeats: int) -> list[dict[str, Any]]:
         folder: where to write the updates.
         repeats: how often each way takes its turn.
     """
-    one = _round_of(dimension, MEMBERS + TRAINERS, folder)
-    taken: dict[str, list[ScoringCost]] = {name: [] for name in WAYS}
+    round_ = _round_of(dimension, MEMBERS + TRAINERS, folder)
+    costs: dict[str, list[ScoringCost]] = {name: [] for name in WAYS}
     for _ in range(repeats):
         for name, way in WAYS.items():
-            part = replace(one, members=one.members[: _FEW.get(name, MEMBERS)])
-            taken[name].append(_taken(lambda way=way, part=part: way(part)))  # type: ignore[misc]
-    for file in one.files:
+            part = replace(round_, members=round_.members[: _FEW.get(name, MEMBERS)])
+            costs[name].append(_taken(lambda way=way, part=part: way(part)))  # type: ignore[misc]
+    for file in round_.files:
         file.unlink()
     rows = []
-    for name, times in taken.items():
+    for name, times in costs.items():
         timed = _FEW.get(name, MEMBERS)
-        cpu = median(one.cpu for one in times) * MEMBERS / timed
-        wall = median(one.wall for one in times) * MEMBERS / timed
+        cpu = median(round_.cpu for round_ in times) * MEMBERS / timed
+        wall = median(round_.wall for round_ in times) * MEMBERS / timed
         row = {"d": dimension, "way": name, "members timed": timed}
         rows.append({**row, "cpu s": round(cpu, 4), "wall s": round(wall, 4)})
     return rows
@@ -139,7 +139,7 @@ def errors(dimension: int = 200_000) -> list[dict[str, Any]]:
     """
     rng = np.random.default_rng(7)
     base, noise = rng.standard_normal(dimension), rng.standard_normal((8, dimension))
-    found = []
+    rows = []
     for spread in (1.0, 1e-3, 1e-6):
         for factor in (1.0, 1e6):
             vectors = (base + spread * noise).astype(np.float32)
@@ -155,8 +155,8 @@ def errors(dimension: int = 200_000) -> list[dict[str, Any]]:
                 computed = way(SQUARED, DistanceContext(), updates, tuple(updates))
                 off = np.abs(computed - exact)[exact > 0] / exact[exact > 0]
                 row[name] = f"{off.max():.1e}"
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def large(folder: Path) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def large(folder: Path) -> dict[str, Any]:
     mapped = {ClientId(i): np.memmap(file, np.float32, "r") for i, file in enumerate(files)}
     cores = usable_cores()
     anonymous = _anonymous_mib()
-    taken = _taken(
+    cost = _taken(
         lambda: fast_distances(cores)(SQUARED, DistanceContext(), mapped, tuple(mapped)[:members])
     )
     return {
@@ -185,14 +185,14 @@ def large(folder: Path) -> dict[str, Any]:
         "members": members,
         "GB": round(count * LARGE * 4 / 1e9, 1),
         "threads": cores,
-        "cpu s": round(taken.cpu, 2),
-        "wall s": round(taken.wall, 2),
+        "cpu s": round(cost.cpu, 2),
+        "wall s": round(cost.wall, 2),
         "memory beside the files, MiB": round(_anonymous_mib() - anonymous, 1),
     }
 
 
 def first_distance() -> dict[str, float]:
-    """Return CPU seconds of a fresh process until it has a first distance, beside NumPy's."""
+    """Return CPU seconds of a fresh process until it has a first distance, and NumPy's."""
     program = (
         "import time, numpy as np;"
         "from ledger.distances.fast import fast_distances;"
@@ -286,7 +286,9 @@ def _anonymous_mib() -> float:
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    [line] = [one for one in status.read_text("utf-8").splitlines() if one.startswith("RssAnon")]
+    [line] = [
+        entry for entry in status.read_text("utf-8").splitlines() if entry.startswith("RssAnon")
+    ]
     return int(line.split()[1]) / 1024
 
 

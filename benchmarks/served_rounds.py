@@ -1,7 +1,7 @@
 """Requests a second of the service over generated rounds, measured by wrk on this machine.
 
-The service is one process of its own, forked with the chain in memory. Every figure stands beside
-that of `/health` in the same run, and beside the processor time that the service spent on one
+The service is a separate process, forked with the chain in memory. Every figure is printed with
+that of `/health` in the same run, and with the processor time that the service spent on one
 request. `kept` are answers about final rounds that were asked for before; `not final` are the same
 rounds on a chain on which nothing is final, so that each is read.
 """
@@ -83,11 +83,11 @@ def served_rows(chain: GeneratedChain, home: Path, index: str, seconds: float) -
     numbers = rng.integers(1, newest, ASKED).tolist()
     clients = rng.integers(0, 12, ASKED).tolist()
     rounds = [f"{root}/rounds/{number}" for number in numbers]
-    found: Row = {}
-    kept, final = {"/health": ["/health"], "a round, kept": rounds[:200]}, chain.final
+    row: Row = {}
+    cached, final = {"/health": ["/health"], "a round, kept": rounds[:200]}, chain.final
     with _serving(chain, logs, home, index) as (url, process):
-        kept["a round, 304"] = [f"{path} {_tag(url, path)}" for path in rounds[:200]]
-        found |= _measured(url, process, kept, seconds)
+        cached["a round, 304"] = [f"{path} {_tag(url, path)}" for path in rounds[:200]]
+        row |= _measured(url, process, cached, seconds)
     proofs = zip(rounds, clients, strict=True)
     pages = [f"{root}/rounds", f"{root}/rounds?order=oldest", f"{root}/rounds?status=decided"]
     read = {
@@ -104,16 +104,18 @@ def served_rows(chain: GeneratedChain, home: Path, index: str, seconds: float) -
     chain.final = 0
     try:
         with _serving(chain, logs, home, index) as (url, process):
-            found |= _measured(url, process, read, seconds)
+            row |= _measured(url, process, read, seconds)
     finally:
         chain.final = final
-    return found
+    return row
 
 
 def _heads(chain: GeneratedChain, numbers: list[int]) -> list[str]:
     """Return heads of some of the newest rounds, which are found without reading all."""
     newest = chain.head().number
-    ended = [one for one in chain.ledger.events(newest - 500, newest) if hasattr(one.event, "head")]
+    ended = [
+        event for event in chain.ledger.events(newest - 500, newest) if hasattr(event.event, "head")
+    ]
     return [ended[number % len(ended)].event.head.hex() for number in numbers]  # type: ignore[union-attr]
 
 
@@ -121,7 +123,7 @@ def _heads(chain: GeneratedChain, numbers: list[int]) -> list[str]:
 def _serving(
     chain: GeneratedChain, logs: Path, home: Path, index: str
 ) -> Iterator[tuple[str, int]]:
-    """Run the service in a process of its own; yield its URL and its number."""
+    """Run the service in a separate process; yield its URL and process id."""
     with listening_socket("127.0.0.1", 0) as listener:
         process = multiprocessing.get_context("fork").Process(
             target=_serve, args=(chain, logs, home, index, listener)
@@ -171,7 +173,7 @@ def _tag(url: str, path: str) -> str:
 
 
 def _measured(url: str, process: int, asked: dict[str, list[str]], seconds: float) -> Row:
-    found: Row = {}
+    row: Row = {}
     health = 0.0
     for name, lines in asked.items():
         with urllib.request.urlopen(f"{url}{lines[0].split()[0]}") as answer:
@@ -179,17 +181,17 @@ def _measured(url: str, process: int, asked: dict[str, list[str]], seconds: floa
         used = _processor_seconds(process)
         count, took, middle, late = _wrk(url, lines, seconds)
         if not count:  # on a machine that does a lot else
-            found[f"{name}, requests/s"] = 0
+            row[f"{name}, requests/s"] = 0
             continue
         rate = count / took
         health = rate if name.startswith("/health") else health
-        found[f"{name}, requests/s"] = round(rate)
-        found[f"{name}, of /health"] = round(rate / (health or rate), 2)
-        found[f"{name}, p50 ms"] = round(middle, 2)
-        found[f"{name}, p99 ms"] = round(late, 2)
+        row[f"{name}, requests/s"] = round(rate)
+        row[f"{name}, of /health"] = round(rate / (health or rate), 2)
+        row[f"{name}, p50 ms"] = round(middle, 2)
+        row[f"{name}, p99 ms"] = round(late, 2)
         spent = _processor_seconds(process) - used
-        found[f"{name}, ms of CPU each"] = round(1e3 * spent / count, 2)
-    return found
+        row[f"{name}, ms of CPU each"] = round(1e3 * spent / count, 2)
+    return row
 
 
 def _wrk(url: str, lines: list[str], seconds: float) -> tuple[int, float, float, float]:

@@ -1,6 +1,6 @@
-"""What commands cost that only read: CPU seconds of their whole processes, imports and all.
+"""Cost of reading commands: CPU seconds of their whole processes, with imports.
 
-`python -m benchmarks.start_up` plays a short run into a home of its own and lets the commands take
+`python -m benchmarks.start_up` plays a short run into a new home and lets the commands take
 turns, each in a clean process, `--repeats` times.
 """
 
@@ -38,22 +38,22 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     if repeats < 1:
         parser.error("--repeats must be at least 1")
-    taken: dict[str, list[float]] = {" ".join(command): [] for command in COMMANDS}
+    times: dict[str, list[float]] = {" ".join(command): [] for command in COMMANDS}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         _cpu_seconds("run", "--preset", "smoke", "--home", str(home), "--json")
         for _ in range(1 + repeats):
             for command in COMMANDS:
                 where = () if command == ("--help",) else ("--home", str(home))
-                taken[" ".join(command)].append(_cpu_seconds(*command, *where))
-    found = {name: round(median(seconds[1:]), 3) for name, seconds in taken.items()}
+                times[" ".join(command)].append(_cpu_seconds(*command, *where))
+    medians = {name: round(median(seconds[1:]), 3) for name, seconds in times.items()}
     table = Table("command", "CPU seconds", title="start-up")
-    for name, seconds in found.items():
+    for name, seconds in medians.items():
         table.add_row(f"cmfl {name}", f"{seconds:.3f}")
     Console().print(table)
     RESULTS.mkdir(exist_ok=True)
-    kept = {"machine": platform.processor() or platform.machine(), "CPU seconds": found}
-    (RESULTS / "start_up.json").write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    document = {"machine": platform.processor() or platform.machine(), "CPU seconds": medians}
+    (RESULTS / "start_up.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def _cpu_seconds(*arguments: str) -> float:

@@ -83,7 +83,7 @@ class StoredChain(OfflineChain):
         return self._chain.code(address)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Refuse: nobody sent any."""
+        """Refuse: there are no transactions."""
         return self._chain.transaction(transaction_hash)
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
@@ -119,7 +119,7 @@ class StoredChain(OfflineChain):
 
 
 class StoredHistories(HistoryService):
-    """What a service reads: one deployment of one stored chain."""
+    """A service's source: one deployment of one stored chain."""
 
     def __init__(
         self,
@@ -164,14 +164,14 @@ class StoredHistories(HistoryService):
 
 
 class _One(Deployments):
-    """One deployment, which nobody has to check."""
+    """One deployment, which needs no check."""
 
     def __init__(self, settings: Settings, served: ServedDeployment) -> None:
         super().__init__(settings)
         self._one = served
 
     def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:  # noqa: ARG002
-        """Return it, whoever asks."""
+        """Return the deployment."""
         return self._one
 
     def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RejectedManifest]]:  # noqa: ARG002

@@ -1,7 +1,7 @@
-"""What local training costs, on one thread: our two paths, a plain torch loop, and the floor.
+"""Cost of local training on one thread: our two paths, a plain torch loop, and the floor.
 
 `python -m benchmarks.training` trains the same clients on the same made samples in turn by a loop
-over `nn.Module` and `torch.optim.SGD` as anybody writes it, by our plain path and by our lockstep
+over `nn.Module` and `torch.optim.SGD` as usually written, by our plain path and by our lockstep
 path, every update formed, and gives medians of CPU and wall milliseconds for each client. A
 product of 1024 × 1024 matrices before and after says how calm the machine was.
 
@@ -62,7 +62,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TrainingWork:
-    """What is trained.
+    """One training workload.
 
     Attributes:
         model: its name.
@@ -106,12 +106,12 @@ def main() -> None:
     rows = [_measured(name, arguments.repeats, rates) for name in arguments.only or WORKS]
     _show(rows)
     RESULTS.mkdir(exist_ok=True)
-    found = {"machine": machine(), "gflops": rates, "rows": rows}
-    (RESULTS / "training.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    document = {"machine": machine(), "gflops": rates, "rows": rows}
+    (RESULTS / "training.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 class TorchLoop:
-    """Local training as anybody writes it."""
+    """Local training as usually written."""
 
     def __init__(self, model: Model, data: FederatedData, settings: LocalTraining) -> None:
         self._module = model.module().train()
@@ -156,20 +156,20 @@ def _measured(name: str, repeats: int, rates: dict[str, float]) -> Row:
         trainers["lockstep"] = LockstepTrainer(*arguments)
     rows = np.zeros((work.clients, model.dimension), dtype=np.float32)
     before = gemm_rate()
-    taken: dict[str, list[tuple[float, float]]] = {kind: [] for kind in trainers}
+    times: dict[str, list[tuple[float, float]]] = {kind: [] for kind in trainers}
     with reproducible(torch.device("cpu")):
         for _ in range(repeats + 1):
             for kind, trainer in trainers.items():
-                taken[kind].append(_seconds(lambda t=trainer: t.train(start, jobs, list(rows))))  # type: ignore[misc]
-    found: Row = {"work": name, "d": model.dimension, "plan": planned.path}
-    found["floor ms"] = 1e3 * _floor(work, model, rates)
-    for kind, measured in taken.items():
+                times[kind].append(_seconds(lambda t=trainer: t.train(start, jobs, list(rows))))  # type: ignore[misc]
+    row: Row = {"work": name, "d": model.dimension, "plan": planned.path}
+    row["floor ms"] = 1e3 * _floor(work, model, rates)
+    for kind, measured in times.items():
         each = 1e3 / work.clients
-        found[f"{kind} CPU ms"] = each * median(cpu for cpu, _ in measured[1:])
-        found[f"{kind} wall ms"] = each * median(wall for _, wall in measured[1:])
-    found["errors"] = _errors(work, model, data, trainers, start, jobs[: work.exact])
-    found["gemm GF/s"] = [before, gemm_rate()]
-    return found
+        row[f"{kind} CPU ms"] = each * median(cpu for cpu, _ in measured[1:])
+        row[f"{kind} wall ms"] = each * median(wall for _, wall in measured[1:])
+    row["errors"] = _errors(work, model, data, trainers, start, jobs[: work.exact])
+    row["gemm GF/s"] = [before, gemm_rate()]
+    return row
 
 
 def _seconds(work: Callable[[], None]) -> tuple[float, float]:
@@ -201,7 +201,7 @@ def _errors(
     jobs: list[TrainingJob],
 ) -> dict[str, dict[str, float]]:
     """Return the relative errors of the updates of each trainer, against float64."""
-    found = {}
+    largest = {}
     with reproducible(torch.device("cpu")):
         exact = [_exact(work, model, data, start, job) for job in jobs]
         updates = {kind: np.zeros((len(jobs), len(start)), dtype=np.float32) for kind in trainers}
@@ -212,8 +212,8 @@ def _errors(
             float(np.linalg.norm(row - right) / np.linalg.norm(right))
             for row, right in zip(formed, exact, strict=True)
         ]
-        found[kind] = {"median": median(errors), "largest": max(errors)}
-    return found
+        largest[kind] = {"median": median(errors), "largest": max(errors)}
+    return largest
 
 
 def _exact(
@@ -285,13 +285,16 @@ def _show(rows: list[Row]) -> None:
         if row["plan"] == "lockstep":
             best = row["lockstep CPU ms"]
             ratios = (f"{row['loop CPU ms'] / best:.2f}", f"{best / row['floor ms']:.2f}")
-        shown = ["-" if one is None else f"{one:.3g}" for one in (row["floor ms"], *times)]
+        shown = ["-" if value is None else f"{value:.3g}" for value in (row["floor ms"], *times)]
         calm = " to ".join(f"{rate:.0f}" for rate in row["gemm GF/s"])
         table.add_row(row["work"], *shown, *ratios, calm)
-        found = [row["errors"].get(kind) for kind in kinds]
+        shown_errors = [row["errors"].get(kind) for kind in kinds]
         errors.add_row(
             row["work"],
-            *("-" if e is None else f"{e['median']:.1e} ({e['largest']:.1e})" for e in found),
+            *(
+                "-" if e is None else f"{e['median']:.1e} ({e['largest']:.1e})"
+                for e in shown_errors
+            ),
         )
     Console().print(table)
     Console().print(errors)

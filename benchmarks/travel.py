@@ -1,4 +1,4 @@
-"""How far back, how steeply and how far references should follow the travel: a study.
+"""Study of reference travel: window, slope and cap.
 
 `python -m benchmarks.travel --preset robust --windows 10 20 --slopes 150 --caps 3` plays each
 choice, and references that are the members' own updates, on the memory ledger under each attack,
@@ -53,13 +53,13 @@ class TravelCell:
 
     @property
     def name(self) -> str:
-        """What its references are."""
-        return "own" if self.travel is None else "-".join(f"{one:g}" for one in self.travel)
+        """Name of its reference rule."""
+        return "own" if self.travel is None else "-".join(f"{number:g}" for number in self.travel)
 
 
 @dataclass(frozen=True, slots=True)
 class TravelResult:
-    """What a run came to: accuracy, and the accepted shares of both kinds of trainers."""
+    """Result of a run: accuracy, and the accepted shares of honest and malicious trainers."""
 
     accuracy: float
     honest: float | None
@@ -87,10 +87,10 @@ def main() -> None:
     console = Console()
     with Progress(console=console) as bar:
         task = bar.add_task("runs", total=len(cells))
-        found = in_processes(play, cells, arguments.jobs, lambda _name: bar.advance(task))
+        results = in_processes(play, cells, arguments.jobs, lambda _name: bar.advance(task))
     by_name: dict[tuple[str, str], list[TravelResult]] = defaultdict(list)
-    for cell, one in zip(cells, found, strict=True):
-        by_name[cell.attack, cell.name].append(one)
+    for cell, result in zip(cells, results, strict=True):
+        by_name[cell.attack, cell.name].append(result)
     names = list(dict.fromkeys(cell.name for cell in cells))
     title = "accuracy, honest accepted, malicious accepted"
     table = Table("attack", *names, title=f"{title}; seeds {arguments.seeds}")
@@ -98,12 +98,12 @@ def main() -> None:
         table.add_row(attack, *(_shown(by_name[attack, name]) for name in names))
     console.print(table)
     RESULTS.mkdir(exist_ok=True)
-    rows = [asdict(cell) | asdict(one) for cell, one in zip(cells, found, strict=True)]
+    rows = [asdict(cell) | asdict(result) for cell, result in zip(cells, results, strict=True)]
     arguments.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
 
 
 def play(cell: TravelCell, report: Callable[[str], None]) -> TravelResult:
-    """Return what one run came to.
+    """Return the result of one run.
 
     Args:
         cell: what is run.
@@ -124,7 +124,7 @@ def play(cell: TravelCell, report: Callable[[str], None]) -> TravelResult:
         open_memory_run(Path(folder), "run", configuration) as run,
     ):
         rows = run.go_on(lambda _row: None)
-        honest, malicious = (_accepted(run, are_malicious=one) for one in (False, True))
+        honest, malicious = (_accepted(run, are_malicious=kind) for kind in (False, True))
     report(cell.name)
     late = [row.accuracy for row in rows[-LAST:] if row.accuracy is not None]
     return TravelResult(fmean(late), honest, malicious)
@@ -144,10 +144,10 @@ def _accepted(run: Run, *, are_malicious: bool) -> float | None:
 
 
 def _shown(found: list[TravelResult]) -> str:
-    shares = [[one.honest for one in found], [one.malicious for one in found]]
-    known = [[share for share in kind if share is not None] for kind in shares]
-    parts = [f"{fmean(kind):.2f}" if kind else "-" for kind in known]
-    return f"{fmean(one.accuracy for one in found):.3f}  {'  '.join(parts)}"
+    shares = [[result.honest for result in found], [result.malicious for result in found]]
+    measured = [[share for share in kind if share is not None] for kind in shares]
+    parts = [f"{fmean(kind):.2f}" if kind else "-" for kind in measured]
+    return f"{fmean(result.accuracy for result in found):.3f}  {'  '.join(parts)}"
 
 
 def _arguments() -> argparse.Namespace:

@@ -46,8 +46,8 @@ class LeafCnn(nn.Module):
         """Return class scores of images, shape (n, classes)."""
         x = self.pool(torch.relu(self.conv1(x)))
         x = self.pool(torch.relu(self.conv2(x)))
-        found: torch.Tensor = self.output(torch.relu(self.hidden(x.flatten(1))))
-        return found
+        logits: torch.Tensor = self.output(torch.relu(self.hidden(x.flatten(1))))
+        return logits
 
 
 class ShakespeareLstm(nn.Module):
@@ -74,8 +74,8 @@ class ShakespeareLstm(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return class scores of the character after each text, shape (n, characters)."""
         states, _ = self.lstm(self.embedding(x))
-        found: torch.Tensor = self.output(states[:, -1])
-        return found
+        logits: torch.Tensor = self.output(states[:, -1])
+        return logits
 
 
 class Softmax(nn.Module):
@@ -91,13 +91,13 @@ class Softmax(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return class scores of images, shape (n, classes)."""
-        found: torch.Tensor = self.output(x.flatten(1))
-        return found
+        logits: torch.Tensor = self.output(x.flatten(1))
+        return logits
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be done, without its data.
+    """A workload without its data.
 
     Attributes:
         name: of the workload.
@@ -124,7 +124,7 @@ class Work:
 
     @property
     def tokens(self) -> bool:
-        """Whether inputs are characters, and not images."""
+        """True for characters, false for images."""
         return self.model == "shakespeare_lstm"
 
     @property
@@ -156,12 +156,7 @@ def module_of(work: Work) -> nn.Module:
 
 
 def own_module(form: object, options: Mapping[str, object]) -> nn.Module:  # noqa: ARG001
-    """Return the plain module of a workload, as the product asks a user's model for it.
-
-    Args:
-        form: of the data; the workload says the same.
-        options: `work`, the workload's name.
-    """
+    """Return the plain module of a workload, as the product asks a user's model for it."""
     return module_of(WORKS[str(options["work"])])
 
 

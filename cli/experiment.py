@@ -1,4 +1,4 @@
-"""`cmfl experiment`: what the paper says, run, drawn, told and audited."""
+"""`cmfl experiment`: run, draw, report and audit experiments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ALL = "all"
 CELL_COLUMNS = ("cell", "final", "head", "current")
 
-app = typer.Typer(help="Experiments of the paper: run, draw, tell, audit.", no_args_is_help=True)
+app = typer.Typer(help="Run, draw, report and audit experiments.", no_args_is_help=True)
 
 Name = Annotated[
     str, typer.Argument(help="An experiment, or the path of a TOML file; see experiment list.")
@@ -72,7 +72,7 @@ def list_(
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """List the experiments, or the cells of one and what they have come to."""
+    """List the experiments, or the cells of one with their results."""
     if name is None:
         rows = list(_experiments())
         if csv:
@@ -85,8 +85,8 @@ def list_(
         return
     plan = _planned(name, seeds, data, is_quick=quick)
     store = _store(plan, out)
-    found = {row.cell: row for row in store.rows().cells}
-    cells = [_cell(plan, cell.name, found.get(cell.name)) for cell in plan.cells]
+    rows_by_cell = {row.cell: row for row in store.rows().cells}
+    cells = [_cell(plan, cell.name, rows_by_cell.get(cell.name)) for cell in plan.cells]
     if csv:
         print_csv(CELL_COLUMNS, cells)
         return
@@ -96,7 +96,7 @@ def list_(
     there = sum(cell["current"] is True for cell in cells)
     title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
     print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
-    others = sum(plan.row_digest(row) != row.digest for row in found.values())
+    others = sum(plan.row_digest(row) != row.digest for row in rows_by_cell.values())
     if others:
         print_line(
             f"{others} rows in {store.path} are of another version of this experiment, or of cells "
@@ -127,7 +127,7 @@ def run(
     from clients.processes import workers
 
     names = _runnable(data) if name == ALL else [name]
-    plans = [_planned(one, seeds, data, is_quick=quick) for one in names]
+    plans = [_planned(experiment, seeds, data, is_quick=quick) for experiment in names]
     stores = [_store(plan, out) for plan in plans]
     for plan, store in zip(plans, stores, strict=True):
         # All are looked at before the first is run.
@@ -216,8 +216,8 @@ def audit(
     with tempfile.TemporaryDirectory() as folder, progress() as bar:
         task = bar.add_task("rounds", total=plan.cell(cell).rounds)
         place = Path(folder) / "home" if home is None else home
-        found = repeat_cell(plan, store, cell, place, lambda: bar.advance(task))
-    _tell(found, as_json=json)
+        repeated = repeat_cell(plan, store, cell, place, lambda: bar.advance(task))
+    _tell(repeated, as_json=json)
 
 
 def _tell(found: RepeatedCell, *, as_json: bool) -> None:
@@ -226,8 +226,8 @@ def _tell(found: RepeatedCell, *, as_json: bool) -> None:
     from ledger.audit.report_text import readable
 
     if as_json:
-        told = {"differing": found.differing, "report": found.report.as_dict()}
-        print_json({"cell": found.row.cell, "outcome": str(found.outcome), **told})
+        document = {"differing": found.differing, "report": found.report.as_dict()}
+        print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
     else:
         for line in readable(found.report):
             print_line(line)
@@ -272,15 +272,15 @@ def _experiments() -> Iterator[dict[str, Any]]:
     from clients.experiments.catalogue import definition_named, names
 
     for name in names():
-        one = definition_named(name)
+        definition = definition_named(name)
         yield {
             "experiment": name,
-            "number": one.number,
-            "title": one.title,
-            "methods": len(one.methods),
-            "conditions": len(one.conditions),
-            "seeds": len(one.seeds),
-            "files": " ".join(one.files),
+            "number": definition.number,
+            "title": definition.title,
+            "methods": len(definition.methods),
+            "conditions": len(definition.conditions),
+            "seeds": len(definition.seeds),
+            "files": " ".join(definition.files),
         }
 
 
@@ -293,15 +293,15 @@ def _runnable(data: Path | None) -> list[str]:
     from clients.experiments.catalogue import definition_named, names
     from clients.experiments.plan import missing_files
 
-    found = []
+    runnable = []
     for name in names():
         missing = missing_files(definition_named(name), data)
         if missing:
             where = "--data is not given" if data is None else f"there is none in {data}"
             complain(f"{name} is left out: it reads {missing[0]}, and {where}")
         else:
-            found.append(name)
-    return found
+            runnable.append(name)
+    return runnable
 
 
 def _cell(plan: ExperimentPlan, name: str, row: CellRow | None) -> dict[str, Any]:
@@ -316,7 +316,7 @@ def _cell(plan: ExperimentPlan, name: str, row: CellRow | None) -> dict[str, Any
 def _run(
     plan: ExperimentPlan, store: RowStore, processes: Workers, place: str, *, quiet: bool
 ) -> dict[str, Any]:
-    """Run one experiment, show how far it is, and return what it came to."""
+    """Run one experiment with a progress bar, and return its results."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from clients.experiments.execution.runner import run_experiment as run_all
@@ -375,18 +375,14 @@ def _options(
 
 
 def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
-    """Return the rows of one experiment, or of all that have some.
-
-    Raises:
-        ConfigurationError: there are none.
-    """
+    """Return the rows of one experiment, or of all that have some."""
     from clients.experiments.catalogue import names
     from clients.experiments.rows import read_rows
 
     folder = _folder(out, is_quick=is_quick)
-    wanted = names() if name == ALL else (_stem(name),)
-    found = {one: read_rows(folder / f"{one}.jsonl") for one in wanted}
-    rows = {one: of for one, of in found.items() if of.cells}
+    experiments = names() if name == ALL else (_stem(name),)
+    read = {experiment: read_rows(folder / f"{experiment}.jsonl") for experiment in experiments}
+    rows = {experiment: of for experiment, of in read.items() if of.cells}
     if not rows:
         raise ConfigurationError(f"{folder} has no rows of {name}: make them by experiment run")
     return rows

@@ -1,6 +1,5 @@
-"""Audits that the service runs on request: each in a process of its own, bounded, its report kept.
+"""Audits on request: each in its own process with limits, its report stored.
 
-A verification never decides anything that `cmfl audit` would not: it runs the same function over
-its own view of the chain and the blobs, and what it keeps are that audit's bytes. Whoever does not
-trust this service runs the command.
+A verification runs the function of `cmfl audit` over its own view of chain and blobs, and stores
+the same bytes. Users who do not trust the service run the command.
 """

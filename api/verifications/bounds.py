@@ -1,4 +1,4 @@
-"""What verifications may take of the machine, all together and each."""
+"""Resource limits of verifications."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MEBIBYTE = 2**20
 
 
 class VerificationBounds(BaseModel):
-    """How much a verification may take, and how many there may be.
+    """Limits of one verification, and of their number.
 
     Attributes:
         memory_bytes: of memory that its process may ask for.

@@ -34,7 +34,7 @@ _WHY = {
 
 
 class ReportSummary(BaseModel):
-    """What of a report stands in answers."""
+    """The part of a report that answers contain."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,7 +44,7 @@ class ReportSummary(BaseModel):
 
 @dataclass(slots=True)
 class ProcessResult:
-    """How the process of a verification ended.
+    """The end of a verification process.
 
     Attributes:
         state: finished only where all of its report has come.
@@ -66,12 +66,12 @@ def run_in_process(
     tell: Callable[[VerificationProgress], None],
     target: Callable[[AuditTask, Connection], None] = run_task,
 ) -> ProcessResult:
-    """Return how an audit in a process of its own ended; the process is gone by then.
+    """Run an audit in its own process, and return its result after the process has ended.
 
     Args:
         task: what is audited.
         seconds: after which it is ended.
-        stopped: asked all the time; says how it ends, if nobody wants it any more.
+        stopped: polled; returns the result of a cancelled audit.
         tell: called with its progress.
         target: what the process does.
 

@@ -1,8 +1,8 @@
-"""The folder with what is kept of verifications: each one's file, and its report beside it.
+"""The folder of verifications: one file for each, and one for its report.
 
-A report is there before the file that says so, and both are written whole or not at all: what says
-"finished" has a report with that digest. Whoever writes holds the folder's lock until it ends, so
-that a verification that is said to run, while nobody holds the lock, was interrupted.
+A report is written before the file that names it, both atomically: a verification in the state
+"finished" has a report with its digest. The writer holds the folder's lock, so that a verification
+in the state "running" without a lock was interrupted.
 """
 
 from __future__ import annotations
@@ -83,26 +83,11 @@ class ReportFolder:
         self._lock = None
 
     def write(self, entry: Verification) -> None:
-        """Write how a verification stands.
-
-        Args:
-            entry: with its name.
-
-        Raises:
-            ReportsError: it cannot be written.
-        """
+        """Write the state of a verification."""
         self._write(f"{entry.verification}{_SUFFIX}", entry.model_dump_json().encode())
 
     def write_report(self, name: str, report: bytes) -> None:
-        """Write a report, before the verification is said to have it.
-
-        Args:
-            name: of the verification.
-            report: its bytes.
-
-        Raises:
-            ReportsError: it cannot be written.
-        """
+        """Write a report; its verification must be written afterwards."""
         self._write(f"{name}{_REPORT}", report)
 
     def report(self, entry: Verification) -> bytes | None:
@@ -128,15 +113,11 @@ class ReportFolder:
         """Return all verifications, the newest first, and how many files are none."""
         names = self._names()
         read = [self.find(name) for name in names]
-        found = [entry for entry in read if entry is not None]
-        return found, len(names) - len(found)
+        entries = [entry for entry in read if entry is not None]
+        return entries, len(names) - len(entries)
 
     def find(self, name: str) -> Verification | None:
-        """Return one verification; None if there is none that can be read.
-
-        Args:
-            name: its name.
-        """
+        """Return one verification; None if there is none that can be read."""
         entry = self._read(name) if _NAME.fullmatch(name) else None
         if entry is None or entry.state.is_over or self._is_written_by_another():
             return entry

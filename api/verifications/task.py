@@ -1,7 +1,7 @@
-"""What the process of a verification is told, its limits, and the form of what it tells.
+"""The task of a verification process, its resource limits, and its messages.
 
-A message is a byte that says what follows, and JSON; none is ever a pickled object. A process that
-does not come to a verdict says why by its exit code, which needs no memory.
+A message is a kind byte and JSON, never a pickled object. A process without a verdict gives the
+reason by its exit code, which needs no memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Exit(IntEnum):
 
 
 class Message(bytes, Enum):
-    """What a message holds."""
+    """Kind of a message."""
 
     PROGRESS = b"p"
     SUMMARY = b"s"
@@ -43,7 +43,7 @@ class Message(bytes, Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditTask:
-    """What is audited, how, and within which limits.
+    """One audit with its resource limits.
 
     Attributes:
         chain_file: the embedded chain.
@@ -77,12 +77,7 @@ class AuditTask:
 
 
 def limit_resources(memory_bytes: int, cpu_seconds: int) -> None:
-    """Bound what this process may take, and let others go first.
-
-    Args:
-        memory_bytes: of memory that it writes to.
-        cpu_seconds: after which it is ended.
-    """
+    """Bound what this process may take, and let others go first."""
     # Not the address space: a chain file, libraries and threads reserve much and use little of it.
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 5))

@@ -54,7 +54,7 @@ class NotRunningError(CmflError):
 
 @dataclass(frozen=True, slots=True)
 class VerificationOrder:
-    """What is asked of a verification.
+    """A requested verification.
 
     Attributes:
         path: of the deployment.
@@ -81,7 +81,7 @@ class _Live:
 class Verifications:
     """Takes, runs and remembers verifications; safe to share between threads.
 
-    Nothing is written, and no thread runs, before the first is begun.
+    Nothing is written, and no thread runs, before the first one.
 
     Args:
         folder: where reports are kept.
@@ -111,7 +111,7 @@ class Verifications:
             asked: what is wanted.
 
         Returns:
-            How it stands.
+            The waiting verification.
 
         Raises:
             AlreadyVerifyingError: one of this deployment is not over.
@@ -139,11 +139,7 @@ class Verifications:
             return entry
 
     def find(self, name: str) -> Verification | None:
-        """Return how a verification stands; None if there is none.
-
-        Args:
-            name: its name.
-        """
+        """Return a verification; None if there is none."""
         with self._lock:
             live = self._live.get(name)
             return self._reports.find(name) if live is None else live.entry
@@ -151,33 +147,16 @@ class Verifications:
     def all(self) -> tuple[list[Verification], int]:
         """Return all verifications, the newest first, and how many files are none."""
         with self._lock:
-            found, unreadable = self._reports.read()
-            live = {name: one.entry for name, one in self._live.items()}
-        return [live.get(entry.verification, entry) for entry in found], unreadable
+            entries, unreadable = self._reports.read()
+            live = {name: running.entry for name, running in self._live.items()}
+        return [live.get(entry.verification, entry) for entry in entries], unreadable
 
     def report(self, entry: Verification) -> bytes | None:
-        """Return a verification's report; None if it has none.
-
-        Args:
-            entry: the verification.
-
-        Raises:
-            ReportsError: it is not what was kept.
-        """
+        """Return a verification's report; None if it has none."""
         return self._reports.report(entry)
 
     def cancel(self, name: str) -> Verification:
-        """End a verification that waits or runs; it comes to no verdict.
-
-        Args:
-            name: its name.
-
-        Returns:
-            How it stands; its process is ended in a moment.
-
-        Raises:
-            NotRunningError: it is over.
-        """
+        """Cancel a waiting or running verification; it gets no verdict."""
         with self._lock:
             live = self._live.get(name)
             if live is None:

@@ -1,4 +1,4 @@
-"""One audit in a process of its own; what it finds goes back as bytes."""
+"""The process of one audit, which sends its report as bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECONDS_BETWEEN = 0.2
 
 
 def run_task(task: AuditTask, out: Connection) -> None:
-    """Audit, and tell how it goes and what it comes to: all that the process does.
+    """Audit, and send progress, summary and report; the target of the process.
 
     Args:
         task: what is audited.
@@ -50,17 +50,7 @@ def run_task(task: AuditTask, out: Connection) -> None:
 
 
 def run_audit(task: AuditTask, tell: Callable[[AuditProgress], None]) -> AuditReport:
-    """Return what an audit finds, of its own view of chain and blobs.
-
-    Args:
-        task: what is audited.
-        tell: called after each round.
-
-    Raises:
-        ChainError: the chain is not there, or another one.
-        EarlierReportError: the earlier report is none to build on.
-        MemoryError: the audit needs more than it may have.
-    """
+    """Return the report of an audit over its own view of chain and blobs."""
     earlier = None if task.earlier is None else read_report(task.earlier)
     with _chain(task) as chain:
         return audit(

@@ -64,11 +64,7 @@ def _pack(arguments: argparse.Namespace) -> None:
 
 
 def _rows(folder: Path) -> dict[str, ExperimentRows]:
-    """Return the rows of all experiments that have some.
-
-    Raises:
-        ConfigurationError: none has.
-    """
+    """Return the rows of all experiments that have some."""
     rows = {name: read_rows(folder / f"{name}.jsonl") for name in names()}
     rows = {name: experiment for name, experiment in rows.items() if experiment.cells}
     if not rows:

@@ -1,4 +1,4 @@
-"""How time and bytes grow with n, C and |w|, beside the paper's complexity section (IV-B).
+"""Growth of time and bytes with n, C and |w|, and the paper's complexity section (IV-B).
 
 The exponent of each is the slope of a straight line through logarithms, over cells in which only
 that one size varies. A member scores the other members too, so that scoring is C (n + C - 1) |w|:
@@ -121,14 +121,14 @@ def table(results: Results) -> list[str]:
     Args:
         results: the rows.
     """
-    found = [(growth, exponents(results, growth.of)) for growth in GROWTHS]
-    if all(value is None for _, values in found for value in values):
+    measured_growths = [(growth, exponents(results, growth.of)) for growth in GROWTHS]
+    if all(value is None for _, values in measured_growths for value in values):
         return []
     lines = [
         "| what | paper: n, C, \\|w\\| | ours, expected | ours, measured |",
         "| --- | --- | --- | --- |",
     ]
-    for growth, values in found:
+    for growth, values in measured_growths:
         measured = ", ".join(DASH if value is None else f"{value:.2f}" for value in values)
         paper, ours = ", ".join(map(str, growth.paper)), ", ".join(map(str, growth.ours))
         lines.append(f"| {growth.name} | {paper} | {ours} | {measured} |")
@@ -137,21 +137,21 @@ def table(results: Results) -> list[str]:
 
 def _as_the_paper(name: str) -> Callable[[Results], list[ClaimFinding]]:
     """Return the test of whether the measured exponents of all three sizes are the paper's."""
-    growth = next(one for one in GROWTHS if one.name == name)
+    growth = next(candidate for candidate in GROWTHS if candidate.name == name)
 
     def findings(results: Results) -> list[ClaimFinding]:
-        found = exponents(results, growth.of)
-        if all(value is None for value in found):
+        measured = exponents(results, growth.of)
+        if all(value is None for value in measured):
             return []
-        told = [(value, paper) for value, paper in zip(found, growth.paper, strict=True)]
+        pairs = [(value, paper) for value, paper in zip(measured, growth.paper, strict=True)]
         numbers = ", ".join(
             f"in {size} {DASH if value is None else f'{value:.2f}'} (paper: {paper})"
-            for size, (value, paper) in zip(("n", "C", "|w|"), told, strict=True)
+            for size, (value, paper) in zip(("n", "C", "|w|"), pairs, strict=True)
         )
         holds: bool | None = None
-        if any(value is not None and abs(value - paper) > NEAR for value, paper in told):
+        if any(value is not None and abs(value - paper) > NEAR for value, paper in pairs):
             holds = False
-        elif None not in found:
+        elif None not in measured:
             holds = True
         return [ClaimFinding("measured exponents", holds, numbers)]
 
@@ -169,17 +169,17 @@ def _consensus_share(cells: Sequence[CellRow]) -> float | None:
 
 
 def _consensus_is_negligible(results: Results) -> list[ClaimFinding]:
-    found = []
+    listed = []
     for place in results.places(NUMBER):
         for method in results.methods(place):
             cells = list(results.cells(place, method).values())
             share = _consensus_share(cells) if cells[0].kind == "cmfl" else None
             if share is not None:
                 where = f"{place}, {method}"
-                found.append(
+                listed.append(
                     ClaimFinding(where, share < NEGLIGIBLE, f"{100 * share:.1f} % of the bytes")
                 )
-    return found
+    return listed
 
 
 CLAIMS = (

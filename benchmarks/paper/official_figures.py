@@ -1,4 +1,4 @@
-"""The authors' figures beside ours.
+"""The authors' figures compared with ours.
 
 Theirs are read from their published logs (repository Hide-on-bush2/CMFL, one seed each, accuracy of
 single rounds); FEMNIST, the hyper-parameters and the committee have no published run. The settings
@@ -150,19 +150,21 @@ def accuracy_table(results: Results) -> list[str]:
     """
     lines = []
     for anchor in OFFICIAL_FIGURES:
-        official = [DASH if one is None else f"{one:.4f}" for one in anchor.accuracy]
+        official = [DASH if value is None else f"{value:.4f}" for value in anchor.accuracy]
         lines.append([anchor.setting, "official", *official, f"{anchor.floor:.4f}"])
         for place in anchor.ours:
             ours = [_ours(results, place, name, final) for name in METHODS]
-            if any(one != DASH for one in ours):
-                fedavg = [one for one in _named(place, METHODS[0]) if results.cells(place, one)]
+            if any(value != DASH for value in ours):
+                fedavg = [
+                    value for value in _named(place, METHODS[0]) if results.cells(place, value)
+                ]
                 whose = ", ".join([f"ours: {place}", *fedavg[:1]])
                 lines.append(["", whose, *ours, _floor(results, place)])
     return markdown(["setting", "whose", *METHODS, "floor"], lines)
 
 
 def clients_table(results: Results) -> list[str]:
-    """Return official figures on clients beside ours, as lines of Markdown.
+    """Return official figures on clients and ours, as lines of Markdown.
 
     Args:
         results: the rows.
@@ -175,7 +177,7 @@ def clients_table(results: Results) -> list[str]:
             _ours(results, Scenario(experiment, condition), name, measure)
             for name in CLIENT_METHODS
         ]
-        if any(one != DASH for one in ours):
+        if any(value != DASH for value in ours):
             lines.append(["", f"ours: {experiment}", *ours])
     return markdown(["figure", "whose", *CLIENT_METHODS], lines)
 
@@ -213,10 +215,10 @@ def _ours(results: Results, place: Scenario, name: str, measure: Measure) -> str
 
 
 def _named(place: Scenario, name: str) -> tuple[str, ...]:
-    """Return which of our methods may stand for one of theirs, the nearest first."""
+    """Return our methods that correspond to one of theirs, the nearest first."""
     if name != "FedAvg":
         return (name,)
-    return FEDAVG if place.condition in {one for one, _ in ACCEPTED} else FEDAVG[::-1]
+    return FEDAVG if place.condition in {condition for condition, _ in ACCEPTED} else FEDAVG[::-1]
 
 
 def _floor(results: Results, place: Scenario) -> str:

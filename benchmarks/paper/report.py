@@ -1,4 +1,4 @@
-"""The paper's report: claims and targets judged, official figures beside ours, from rows alone."""
+"""The paper's report: claims and targets judged, official figures and ours, from rows alone."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NORMAL_QUANTILE = 1.959964
 
 
 class Side(Enum):
-    """What a paired t-test at 5 percent says of a difference."""
+    """The result of a paired t-test at 5 percent."""
 
     ABOVE = "above"
     BELOW = "below"
@@ -39,7 +39,7 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Where methods are compared with one another.
+    """A scenario in which methods are compared.
 
     Attributes:
         experiment: name.
@@ -67,8 +67,8 @@ class Results:
     def __init__(self, rows: Mapping[str, ExperimentRows]) -> None:
         self.rows = rows
         self._cells: dict[tuple[Scenario, str], dict[int, CellRow]] = {}
-        for name, found in rows.items():
-            for cell in found.cells:
+        for name, experiment in rows.items():
+            for cell in experiment.cells:
                 place = Scenario(name, cell.condition, tuple(cell.axes.items()))
                 self._cells.setdefault((place, cell.method), {})[cell.seed] = cell
 
@@ -78,20 +78,15 @@ class Results:
         Args:
             number: of the experiments.
         """
-        found = (
+        scenarios = (
             place
             for (place, _), cells in self._cells.items()
             if next(iter(cells.values())).number == number
         )
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(scenarios))
 
     def cells(self, place: Scenario, method: str) -> Mapping[int, CellRow]:
-        """Return a method's cells by seed; empty where there are none.
-
-        Args:
-            place: where.
-            method: name.
-        """
+        """Return a method's cells by seed; empty where there are none."""
         return self._cells.get((place, method), {})
 
     def methods(self, place: Scenario) -> list[str]:
@@ -100,31 +95,22 @@ class Results:
 
     def values(self, place: Scenario, method: str, measure: Measure) -> dict[int, float]:
         """Return a number of a method's cells by seed, without those that have none."""
-        found = {seed: measure(cell) for seed, cell in self.cells(place, method).items()}
-        return {seed: value for seed, value in found.items() if value is not None}
+        values = {seed: measure(cell) for seed, cell in self.cells(place, method).items()}
+        return {seed: value for seed, value in values.items() if value is not None}
 
     def difference(
         self, first: tuple[Scenario, str], second: tuple[Scenario, str], measure: Measure
     ) -> Estimate | None:
-        """Return a number of one method less that of another, paired by seed.
-
-        Args:
-            first: place and method.
-            second: place and method.
-            measure: the number.
-
-        Returns:
-            Over the seeds that both have; None if there is none.
-        """
-        mine, theirs = self.values(*first, measure), self.values(*second, measure)
-        seeds = sorted(mine.keys() & theirs.keys())
+        """Return a number of one method less that of another, paired by seed."""
+        own, theirs = self.values(*first, measure), self.values(*second, measure)
+        seeds = sorted(own.keys() & theirs.keys())
         if not seeds:
             return None
-        return paired([mine[seed] for seed in seeds], [theirs[seed] for seed in seeds])
+        return paired([own[seed] for seed in seeds], [theirs[seed] for seed in seeds])
 
 
 def side_of(difference: Estimate, margin: float = 0.0) -> Side:
-    """Return on which side of a margin a difference lies, by a t-test at 5 percent.
+    """Return the side of a margin on which a difference is, by a t-test at 5 percent.
 
     Args:
         difference: paired, over seeds.
@@ -155,14 +141,14 @@ def final(cell: CellRow) -> float | None:
 
 def speed(cell: CellRow) -> float | None:
     """Return the mean accuracy of all measured rounds: who learns sooner has more."""
-    found = [value for value in cell.accuracy if value is not None]
-    return fmean(found) if found else None
+    measured = [value for value in cell.accuracy if value is not None]
+    return fmean(measured) if measured else None
 
 
 def jumps(cell: CellRow) -> float | None:
     """Return the mean change of accuracy from one measured round to the next, second half."""
-    found = [value for value in cell.accuracy if value is not None]
-    late = found[len(found) // 2 :]
+    measured = [value for value in cell.accuracy if value is not None]
+    late = measured[len(measured) // 2 :]
     changes = [abs(after - before) for before, after in pairwise(late)]
     return fmean(changes) if changes else None
 
@@ -170,7 +156,7 @@ def jumps(cell: CellRow) -> float | None:
 def never_aggregated(cell: CellRow) -> float | None:
     """Return the share of the clients whose update never entered the model."""
     times = cell.times_aggregated
-    return sum(one == 0 for one in times) / len(times) if times else None
+    return sum(count == 0 for count in times) / len(times) if times else None
 
 
 def mean_of(counts: Sequence[int] | None) -> float | None:
@@ -179,12 +165,7 @@ def mean_of(counts: Sequence[int] | None) -> float | None:
 
 
 def scenarios_named(places: Iterable[Scenario], *words: str) -> list[Scenario]:
-    """Return the places whose condition holds one of some words.
-
-    Args:
-        places: to choose from.
-        words: parts of a condition's name.
-    """
+    """Return the places whose condition holds one of some words."""
     return [place for place in places if any(word in place.condition for word in words)]
 
 

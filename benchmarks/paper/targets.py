@@ -1,4 +1,4 @@
-"""What the preset `robust` is held to, on seeds that none of its rules was chosen on.
+"""Targets of the preset `robust`, on seeds that none of its rules was chosen on.
 
 These are no tests of a difference but limits on means, as they were set before the runs.
 """
@@ -77,21 +77,25 @@ def weights_target(results: Results) -> list[ClaimFinding]:
     Args:
         results: the rows.
     """
-    found = []
+    listed = []
     for place in results.places(2):
         if place.condition.endswith("-weights-10"):
-            kept = _kept(results, place, "CMFL-I")
+            retained = _kept(results, place, "CMFL-I")
             beside = Scenario(place.experiment, place.condition.replace("-weights", ""), place.axes)
             on_updates = _kept(results, beside, "CMFL-I")
-            if kept is not None:
-                said = "" if on_updates is None else f"; on updates {100 * on_updates:.1f} %"
+            if retained is not None:
+                comparison = "" if on_updates is None else f"; on updates {100 * on_updates:.1f} %"
                 calm = Scenario(place.experiment, CLEAN, place.axes)
                 lost = results.difference((calm, "CMFL-I"), (place, "CMFL-I"), final)
                 holds = (
-                    kept >= RETAINED_SHARE - SLACK if lost is not None and lost.count > 1 else None
+                    retained >= RETAINED_SHARE - SLACK
+                    if lost is not None and lost.count > 1
+                    else None
                 )
-                found.append(ClaimFinding(str(place), holds, f"keeps {100 * kept:.1f} %{said}"))
-    return found
+                listed.append(
+                    ClaimFinding(str(place), holds, f"keeps {100 * retained:.1f} %{comparison}")
+                )
+    return listed
 
 
 WEIGHTS = Claim(
@@ -109,15 +113,15 @@ def accepted_none(results: Results) -> list[ClaimFinding]:
     Args:
         results: the rows.
     """
-    found = []
+    listed = []
     for place in results.places(2):
         shares = list(
             results.values(place, "CMFL-I", lambda cell: cell.malicious_accepted).values()
         )
         if place.experiment.startswith("authors-") and shares:
             numbers = f"{100 * max(shares):.2f} % of the aggregated"
-            found.append(ClaimFinding(str(place), max(shares) == 0, numbers))
-    return found
+            listed.append(ClaimFinding(str(place), max(shares) == 0, numbers))
+    return listed
 
 
 AUTHORS = Claim(
@@ -132,52 +136,52 @@ def _clean(
     method: str, other: str, limit: Callable[[Estimate], float]
 ) -> Callable[[Results], list[ClaimFinding]]:
     def findings(results: Results) -> list[ClaimFinding]:
-        found = []
+        listed = []
         for place in _places(results, CLEAN):
-            one = results.difference((place, method), (place, other), final)
-            if one is not None:
-                found.append(_limited(place, one, limit(one)))
-        return found
+            difference = results.difference((place, method), (place, other), final)
+            if difference is not None:
+                listed.append(_limited(place, difference, limit(difference)))
+        return listed
 
     return findings
 
 
 def _beside_clean(method: str) -> Callable[[Results], list[ClaimFinding]]:
     def findings(results: Results) -> list[ClaimFinding]:
-        found = []
+        listed = []
         for place in _places(results, "-10"):
             calm = Scenario(place.experiment, CLEAN, place.axes)
-            one = results.difference((place, method), (calm, method), final)
-            if one is not None:
-                found.append(_limited(place, one, -ONE_POINT))
-        return found
+            difference = results.difference((place, method), (calm, method), final)
+            if difference is not None:
+                listed.append(_limited(place, difference, -ONE_POINT))
+        return listed
 
     return findings
 
 
 def _usable(method: str) -> Callable[[Results], list[ClaimFinding]]:
     def findings(results: Results) -> list[ClaimFinding]:
-        found = []
+        listed = []
         for place in _places(results, "-30"):
             finals = list(results.values(place, method, final).values())
             if finals:
-                found.append(
+                listed.append(
                     _limited(place, mean_and_error(finals), LEAST, format_estimate(finals, 4))
                 )
-        return found
+        return listed
 
     return findings
 
 
 def _not_below_first(method: str) -> Callable[[Results], list[ClaimFinding]]:
     def findings(results: Results) -> list[ClaimFinding]:
-        found = []
+        listed = []
         for place in _places(results, "-30"):
-            one = results.difference((place, method), (place, "CMFL-I"), final)
-            if one is not None:
-                limit = -max(ONE_POINT, 2 * (one.error or 0.0))
-                found.append(_limited(place, one, limit))
-        return found
+            difference = results.difference((place, method), (place, "CMFL-I"), final)
+            if difference is not None:
+                limit = -max(ONE_POINT, 2 * (difference.error or 0.0))
+                listed.append(_limited(place, difference, limit))
+        return listed
 
     return findings
 

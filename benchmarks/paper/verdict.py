@@ -1,6 +1,6 @@
-"""What becomes of a claim when it is tested in several places: holds, does not, or only with ...
+"""Verdicts on claims that are tested in several scenarios.
 
-Nobody writes a verdict by hand: a claim is a test on rows, and its verdict is what the test says.
+A verdict is computed: a claim is a test on rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_LISTED = 12
 
 
 class ClaimAnswer(StrEnum):
-    """What is said of a claim."""
+    """The answer to a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -33,7 +33,7 @@ class ClaimAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimFinding:
-    """What the test of a claim says in one place.
+    """The result of a claim's test in one scenario.
 
     Attributes:
         where: the place, or what else was tested.
@@ -48,7 +48,7 @@ class ClaimFinding:
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """What is said of a claim, and on what grounds.
+    """The answer to a claim, with its findings.
 
     Attributes:
         answer: in a word.
@@ -92,11 +92,7 @@ class Claim:
     findings: Callable[[Results], list[ClaimFinding]]
 
     def verdict(self, results: Results) -> ClaimVerdict:
-        """Return what rows say of it.
-
-        Args:
-            results: the rows of all experiments.
-        """
+        """Return what rows say of it."""
         return verdict_of(self.findings(results))
 
 
@@ -111,14 +107,14 @@ def verdict_of(findings: Sequence[ClaimFinding]) -> ClaimVerdict:
         where it does. Places where the test cannot tell decide nothing, except that a claim that
         holds nowhere else than in some of them is not decided.
     """
-    told = [finding for finding in findings if finding.holds is not None]
+    decided = [finding for finding in findings if finding.holds is not None]
     if not findings:
         return ClaimVerdict(ClaimAnswer.MISSING)
-    if not told:
+    if not decided:
         return ClaimVerdict(ClaimAnswer.OPEN, tuple(findings))
-    if all(finding.holds for finding in told):
-        answer = ClaimAnswer.HOLDS if len(told) == len(findings) else ClaimAnswer.PARTLY
-    elif any(finding.holds for finding in told):
+    if all(finding.holds for finding in decided):
+        answer = ClaimAnswer.HOLDS if len(decided) == len(findings) else ClaimAnswer.PARTLY
+    elif any(finding.holds for finding in decided):
         answer = ClaimAnswer.PARTLY
     else:
         answer = ClaimAnswer.FAILS
@@ -151,13 +147,15 @@ def is_above(
             sides[other] = (side_of(difference), difference)
     if not sides:
         return []
-    found = {side for side, _ in sides.values()}
+    outcomes = {side for side, _ in sides.values()}
     holds: bool | None = None
-    if Side.BELOW in found:
+    if Side.BELOW in outcomes:
         holds = False
-    elif found == {Side.ABOVE}:
+    elif outcomes == {Side.ABOVE}:
         holds = True
-    numbers = ", ".join(f"{format_difference(one)} to {other}" for other, (_, one) in sides.items())
+    numbers = ", ".join(
+        f"{format_difference(estimate)} to {other}" for other, (_, estimate) in sides.items()
+    )
     return [ClaimFinding(str(place), holds, f"{method}: {numbers}")]
 
 
@@ -186,19 +184,12 @@ def in_every_scenario(
 def compare_with_margin(
     where: str, difference: Estimate | None, margin: float, *, above: bool = True
 ) -> list[ClaimFinding]:
-    """Return whether a difference lies above a margin, or below it.
-
-    Args:
-        where: what was compared.
-        difference: paired over seeds; no finding if there is none.
-        margin: in the measure's unit.
-        above: which of the two is claimed.
-    """
+    """Return the finding on a difference above or below a margin."""
     if difference is None:
         return []
     side = side_of(difference, margin)
-    wanted = Side.ABOVE if above else Side.BELOW
-    holds = None if side in {Side.EVEN, Side.ALONE} else side is wanted
+    claimed = Side.ABOVE if above else Side.BELOW
+    holds = None if side in {Side.EVEN, Side.ALONE} else side is claimed
     return [ClaimFinding(where, holds, format_difference(difference))]
 
 

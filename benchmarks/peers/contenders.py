@@ -1,4 +1,4 @@
-"""Who runs against whom: each contender is a command in an environment of its own."""
+"""The contenders: each is a command in its own environment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Contender:
         name: in the table.
         module: what is run, below `benchmarks.peers`.
         peer: whose environment it needs; None for this project's own.
-        launcher: what stands between the interpreter and the module.
+        launcher: words between the interpreter and the module.
         options: of the module.
         environment: variables of its process.
     """
@@ -41,7 +41,7 @@ class Contender:
 
     @property
     def is_there(self) -> bool:
-        """Whether its environment has been made, to its end."""
+        """True if its environment is complete."""
         return self.peer is None or (ENVIRONMENTS / self.peer / ".installed").exists()
 
     @property
@@ -52,13 +52,7 @@ class Contender:
         return ENVIRONMENTS / self.peer / "bin" / "python"
 
     def command(self, work: Path, out: Path, rounds: int) -> list[str]:
-        """Return the command that runs it.
-
-        Args:
-            work: the folder of the workload.
-            out: where its result goes.
-            rounds: to time, after the warm-up.
-        """
+        """Return the command that runs it."""
         module = ("-m", f"benchmarks.peers.{self.module}")
         places = (str(work), str(out), "--rounds", str(rounds))
         return [str(self.python), *self.launcher, *module, *places, *self.options]
@@ -82,14 +76,14 @@ FLOWER = Contender(
 
 @dataclass(frozen=True, slots=True)
 class PeerTask:
-    """What is compared in one table.
+    """One table's comparison.
 
     Attributes:
         name: of it.
         work: name of the workload.
         contenders: in the order in which they take turns; ours first.
         rounds: each of them times in one turn.
-        members: of the committee; 0 where nobody is scored.
+        members: of the committee; 0 without scoring.
     """
 
     name: str

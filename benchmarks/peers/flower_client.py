@@ -1,4 +1,4 @@
-"""What a Flower client does; a module of its own, so that Ray's actors import and keep it."""
+"""The Flower client, in its own module so that Ray's actors import and keep it."""
 
 from __future__ import annotations
 

@@ -89,10 +89,6 @@ def rounding_of_a_mean(clients: int, norm: float) -> float:
     Clients send parameters, and not differences. Added one after another they lose at most u at
     each addition (Higham 2002, equation 4.4, to first order), and since they are nearly equal they
     lose it the same way each time.
-
-    Args:
-        clients: how many are added.
-        norm: of one client's parameters.
     """
     unit = float(np.finfo(np.float32).eps) / 2
     return clients * unit * norm

@@ -1,6 +1,6 @@
-"""What every contender measures of itself, and how it hands it in.
+"""Measurements that every contender takes of itself, and their hand-over.
 
-A contender is a process of its own, which prints what it likes and writes `result.json` and
+A contender is a separate process, which prints what it likes and writes `result.json` and
 `aggregate.npy` into the folder that it is given, and `sketches.npy` where it has every update. Its
 first round is a warm-up: it is not timed, and shows that all contenders do the same work.
 """
@@ -29,7 +29,7 @@ _SKETCH = 64
 
 
 def contender_arguments() -> argparse.Namespace:
-    """Return what a contender is told: `work` and `out`, folders, and `rounds` to time."""
+    """Return a contender's arguments: the folders `work` and `out`, and `rounds` to time."""
     parser = argparse.ArgumentParser()
     parser.add_argument("work", type=Path, help="the folder of the workload")
     parser.add_argument("out", type=Path, help="where the result goes")
@@ -84,27 +84,17 @@ class RoundClock:
         self._wall = time.perf_counter()
 
     def stop(self, **parts: float) -> None:
-        """End a round.
-
-        Args:
-            parts: seconds of parts of it that are worth knowing.
-        """
+        """End a round."""
         wall = time.perf_counter() - self._wall
         cpu = tree_cpu_seconds(self.root) - self._cpu
         self.rounds.append({"wall": wall, "cpu": cpu, **parts})
 
 
 def sketch(update: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return a few numbers that stand for an update: its sums, with fixed signs, over residues.
+    """Return a short sketch of an update: its sums, with fixed signs, over residues.
 
     Sketches are linear, and their squared length is that of the update but for chance: how far
-    two updates are apart can be told from theirs.
-
-    Args:
-        update: Δ, shape (d,).
-
-    Returns:
-        Sums, shape (64,).
+    two updates are apart can be computed from their sketches.
     """
     signs = np.random.default_rng(0).integers(2, size=len(update), dtype=np.int8) * 2 - 1
     signed = np.zeros(-(-len(update) // _SKETCH) * _SKETCH, dtype=np.float32)

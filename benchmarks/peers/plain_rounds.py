@@ -58,9 +58,9 @@ def main() -> None:
         for pipe in pipes:
             pipe.send("warm up" if number == 0 else "go on")
         for pipe in pipes:
-            told = pipe.recv()
-            sketches.update(told[0])
-            moved += told[1]
+            message = pipe.recv()
+            sketches.update(message[0])
+            moved += message[1]
         training = time.perf_counter() - begun
         if arguments.members:
             mean = _nearest_mean(results, arguments.members)
@@ -72,8 +72,8 @@ def main() -> None:
             first = mean.clone()
     for pipe in pipes:
         pipe.send(None)
-    found = [sketches[client] for client in range(clients)]
-    hand_in(arguments.out, clock, first.numpy(), ["torch"], found, moved=sorted(moved))
+    ordered = [sketches[client] for client in range(clients)]
+    hand_in(arguments.out, clock, first.numpy(), ["torch"], ordered, moved=sorted(moved))
 
 
 def _start_workers(
@@ -101,7 +101,7 @@ def _work(
     workload = read_workload(folder)
     module = module_of(workload.work)
     end = torch.empty_like(start)
-    while told := pipe.recv():
+    while message := pipe.recv():
         sketches, moved = {}, []
         if not keeps:
             results[place].zero_()
@@ -112,7 +112,7 @@ def _work(
                 results[client] = difference
             else:
                 results[place] += difference
-            if told == "warm up":
+            if message == "warm up":
                 sketches[client] = sketch(difference.numpy())
                 beside = _beside(start)
                 _train(module, workload, client, beside, end)
@@ -137,7 +137,7 @@ def _beside(start: torch.Tensor) -> torch.Tensor:
 
 
 def _nearest_mean(updates: torch.Tensor, members: int) -> torch.Tensor:
-    """Return the mean of the trainers' updates that lie nearest to the committee's."""
+    """Return the mean of the trainers' updates nearest to the committee's."""
     trainers = range(members, len(updates))
     scores = torch.tensor(
         [

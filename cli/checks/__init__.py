@@ -1,1 +1,1 @@
-"""What `cmfl doctor` looks at: the machine, the home, the node. Each check says what it found."""
+"""Checks of `cmfl doctor`: machine, home and node."""

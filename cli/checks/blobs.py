@@ -1,4 +1,4 @@
-"""What lies in a folder of blobs: how many, which are damaged, and what is none."""
+"""Check of a blob folder: count, damaged blobs, foreign files."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
             f"{damaged[0]}{more}: put the blob back from a copy, or remove it; without it an audit "
             f"stays incomplete"
         )
-    found = f"{len(listing.digests)} blobs, {listing.size_bytes / 1e6:.1f} MB"
+    sentence = f"{len(listing.digests)} blobs, {listing.size_bytes / 1e6:.1f} MB"
     if deep:
-        found += ", each hashed"
+        sentence += ", each hashed"
     if listing.unfinished:
-        found += f"; {listing.unfinished} unfinished files, which the next writer removes"
+        sentence += f"; {listing.unfinished} unfinished files, which the next writer removes"
     if listing.others:
-        found += f"; {listing.others} files that are no blobs, which nobody reads"
-    return found
+        sentence += f"; {listing.others} files that are no blobs, which nobody reads"
+    return sentence
 
 
 def _listed(blobs: FolderBlobs) -> _Listing:

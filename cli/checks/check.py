@@ -19,7 +19,7 @@ Check: TypeAlias = tuple[str, Callable[[], str]]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check has found.
+    """The result of one check.
 
     Attributes:
         check: what was checked.

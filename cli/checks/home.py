@@ -1,4 +1,4 @@
-"""What lies in a home: its chain, its runs, its blobs and its vote journals."""
+"""Checks of a home: its chain, runs, blobs and vote journals."""
 
 from __future__ import annotations
 
@@ -43,27 +43,23 @@ def _chain(where: Target, *, deep: bool) -> str:
     require_one_name(where.chain_file)
     with where.own_reader() as chain, chain.snapshot() as view:
         noted, head = view.acknowledged(), view.head()
-        found = f"chain {view.chain_id}, block {head.number}, 0x{head.hash.hex()}"
+        chain_text = f"chain {view.chain_id}, block {head.number}, 0x{head.hash.hex()}"
         if noted is not None:
             there = view.block(noted.number).hash if noted.number <= head.number else None
             if there != noted.hash:
                 raise ChainError(
-                    f"{found} lacks block {noted.number}, 0x{noted.hash.hex()}, that this home has "
-                    f"acknowledged: a restored backup or a damaged file; put the newer one back, "
+                    f"{chain_text} lacks block {noted.number}, 0x{noted.hash.hex()}, that this home "
+                    f"has acknowledged: a restored backup or a damaged file; put the newer one back, "
                     f"or go on from here with cmfl run --resume --accept-rollback"
                 )
         if deep:
             _run_again(view, head.number)
-            found += ", every block run again"
-        return found + _waiting(chain.wal_bytes)
+            chain_text += ", every block run again"
+        return chain_text + _waiting(chain.wal_bytes)
 
 
 def _require_none_noted(where: Target) -> None:
-    """Refuse to call a home new whose chain is gone.
-
-    Raises:
-        ChainError: it has acknowledged a block.
-    """
+    """Refuse to call a home new whose chain is gone."""
     from ledger.chain.embedded.file.head_note import read_note
 
     if (noted := read_note(where.chain_file)) is not None:
@@ -141,8 +137,8 @@ def _journals(where: Target) -> str:
     """Return what the runs' keys have signed: without it they may sign nothing any more."""
     from ledger.actors.journal import count_statements
 
-    found = [
+    counts = [
         f"{path.parent.name}: {count_statements(path)} statements"
         for path in Home(where.home).journals()
     ]
-    return ", ".join(found) or f"none yet in {where.home}"
+    return ", ".join(counts) or f"none yet in {where.home}"

@@ -1,4 +1,4 @@
-"""What is installed and what the machine has to spare."""
+"""Checks of the installation and the machine."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _artefact() -> str:
     from ledger.chain.contract.abi import artifact
 
     for name, digest in artifact().sources.items():
-        found = hashlib.sha256((files("contracts") / name).read_bytes()).hexdigest()
-        if found != digest:
+        digest_here = hashlib.sha256((files("contracts") / name).read_bytes()).hexdigest()
+        if digest_here != digest:
             raise CmflError(
                 f"contracts/{name} is not what the artefact was compiled from: compile it again, "
                 f"or put the source back"
@@ -98,10 +98,10 @@ def _port(asked: int | None) -> str:
     port = USUAL_PORT if asked is None else asked
     if not is_port_taken(port):
         return f"{port} is free"
-    taken = f"{port} is taken: give cmfl serve another with --port"
+    sentence = f"{port} is taken: give cmfl serve another with --port"
     if asked is not None:
-        raise CmflError(taken)
-    return taken
+        raise CmflError(sentence)
+    return sentence
 
 
 def _disk(home: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a node says, and the account that would pay there."""
+"""Checks of a node and of the paying account."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def checks(where: Target, keystore: Path | None) -> list[Check]:
         where: names the node, or none.
         keystore: the sender's encrypted key; None for the one in the environment.
     """
-    found: list[Check] = []
+    listed: list[Check] = []
     if where.rpc_url is not None:
-        found.append(("node", lambda: _node(where)))
+        listed.append(("node", lambda: _node(where)))
     if where.rpc_url is not None or keystore is not None:
-        found.append(("account", lambda: _account(where, keystore)))
-    return found
+        listed.append(("account", lambda: _account(where, keystore)))
+    return listed
 
 
 def _node(where: Target) -> str:

@@ -1,4 +1,4 @@
-"""How the clients of a configuration would train: on which path, and each layer in which way."""
+"""Check of a configuration: the training path, and the treatment of each layer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 
 
 def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> list[Check]:
-    """Return the check of a configuration; none where no configuration is meant.
-
-    Args:
-        preset: of the configuration, or None.
-        config: its file, or None.
-        settings: on top of it.
-    """
+    """Return the check of a configuration; none where no configuration is meant."""
     if preset is None and config is None and not settings:
         return []
     return [("training", lambda: _planned(preset, config, settings))]
@@ -30,10 +24,12 @@ def _planned(preset: str | None, config: Path | None, settings: tuple[str, ...])
 
     configuration = load(preset, config, settings)
     population = populate(configuration)
-    asked = configuration.training.path
+    requested = configuration.training.path
     training, device = configuration.local_training(), configuration.machine.device
-    found = plan(population.model, population.data, training, device)
-    sentence = f"{found.path} path: {found.reason}"
-    if asked != "auto":
-        sentence = f"{asked} path, as the configuration says; left open it would be the {sentence}"
-    return "; ".join([sentence, *found.layers])
+    planned = plan(population.model, population.data, training, device)
+    sentence = f"{planned.path} path: {planned.reason}"
+    if requested != "auto":
+        sentence = (
+            f"{requested} path, as the configuration says; left open it would be the {sentence}"
+        )
+    return "; ".join([sentence, *planned.layers])

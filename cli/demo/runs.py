@@ -1,4 +1,4 @@
-"""The demo's runs: every method, clean and attacked, each seed on a chain of its own."""
+"""The demo's runs: every method, clean and attacked, one chain for each seed."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def run_name(cell: Cell) -> str:
 
 
 def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
-    """Run and audit everything with a progress bar, each seed in a process of its own."""
+    """Run and audit everything with a progress bar, one process for each seed."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from clients.processes import in_processes

@@ -32,9 +32,9 @@ def serve_runs(home: Path, run: str, port: int) -> None:
     from api.serve import serve
     from api.settings import Settings
 
-    asked, port = port, free_port(port)
-    if port != asked:
-        print_line(f"Port {asked} is taken, and {port} is the next that is free.")
+    requested, port = port, free_port(port)
+    if port != requested:
+        print_line(f"Port {requested} is taken, and {port} is the next that is free.")
     address = f"http://127.0.0.1:{port}"
     settings, shown = Settings(home=home), f"{address}{_page_of(home, run)}"
     if sys.stdout.isatty():
@@ -51,7 +51,7 @@ def serve_runs(home: Path, run: str, port: int) -> None:
 
 
 def free_port(port: int) -> int:
-    """Return the first port of this machine, from one on, on which nobody listens.
+    """Return the first free port of this machine, from the given one on.
 
     Args:
         port: the first to look at, above 0.
@@ -62,12 +62,12 @@ def free_port(port: int) -> int:
     from ledger.protocol.errors import ConfigurationError
 
     looked_at = range(port, min(port + MOST_PORTS, 65536))
-    found = next((number for number in looked_at if not is_port_taken(number)), None)
-    if found is None:
+    free = next((number for number in looked_at if not is_port_taken(number)), None)
+    if free is None:
         raise ConfigurationError(
             f"--port {port}: somebody listens there and on the {len(looked_at) - 1} ports after it"
         )
-    return found
+    return free
 
 
 def _page_of(home: Path, run: str) -> str:
@@ -79,7 +79,7 @@ def _page_of(home: Path, run: str) -> str:
 
 
 def _say_where(address: str, run: str, shown: str) -> None:
-    """Print the links, each on a line of its own: a terminal folds none of them."""
+    """Print each link on its own line, so that no terminal wraps it."""
     print_line(f"{run} on the dashboard:")
     print_line(f"  {shown}", bold=True)
     print_line(f"All runs: {address}/dashboard/  REST: {address}/docs")

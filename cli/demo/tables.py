@@ -1,4 +1,4 @@
-"""What the demo's runs came to: one round in words, the accuracies, the audits."""
+"""The demo's output: one round explained, the accuracies, the audits."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ SHOWN_RUN = "I-attacked-seed0"
 
 
 def round_to_show(report: AuditReport) -> int:
-    """Return the last round in which a lie was caught, 1 if none was.
-
-    Args:
-        report: of the audit of the run that is shown.
-    """
+    """Return the last round with a false score that was caught, 1 if there is none."""
     caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
     return max((number for number in caught if number is not None), default=1)
 
@@ -126,18 +122,11 @@ def show_audits(reports: dict[str, AuditReport]) -> None:
 
 
 def require_passed(reports: Iterable[AuditReport]) -> None:
-    """End with exit code 1 for a contradiction, and 3 for what could not be checked.
-
-    Args:
-        reports: of all audits.
-
-    Raises:
-        typer.Exit: not everything was checked and is true.
-    """
+    """End with exit code 1 for a contradiction, and 3 for what could not be checked."""
     from ledger.audit.report import AuditOutcome
 
-    found = {report.outcome for report in reports}
-    if AuditOutcome.FAILED in found:
+    outcomes = {report.outcome for report in reports}
+    if AuditOutcome.FAILED in outcomes:
         raise typer.Exit(FAILED)
-    if AuditOutcome.INCOMPLETE in found:
+    if AuditOutcome.INCOMPLETE in outcomes:
         raise typer.Exit(INCOMPLETE)

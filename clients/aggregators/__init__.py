@@ -1,1 +1,1 @@
-"""How a server makes one update of many: the aggregators, one file each."""
+"""Aggregators: one update of many, one file each."""

@@ -1,4 +1,4 @@
-"""What a server does with the updates of a round: leave out, mix, aggregate."""
+"""The server's pipeline: leave out, pre-aggregate, aggregate."""
 
 from __future__ import annotations
 
@@ -34,21 +34,14 @@ class Aggregation:
     pre_aggregators: tuple[PreAggregator, ...] = ()
 
     def require(self, updates: int) -> None:
-        """Refuse a number of updates that a stage cannot take.
-
-        Args:
-            updates: n.
-
-        Raises:
-            ConfigurationError: names the stage, its options and the rule.
-        """
+        """Refuse a number of updates that a stage cannot take."""
         for stage in self.pre_aggregators:
             stage.require(updates)
             updates = stage.count(updates)
         self.aggregator.require(updates)
 
     def takes(self, updates: int) -> bool:
-        """Say whether every stage can take so many updates.
+        """Return whether every stage accepts this number of updates.
 
         Args:
             updates: n.
@@ -89,7 +82,7 @@ class Aggregation:
             mixture = mixture.mixed(stage.coefficients(mixture, rng))
             # Means of updates weigh alike, as in the papers.
             weights = np.ones(len(mixture))
-        found = self.aggregator.aggregate(mixture, weights, last)
+        selection = self.aggregator.aggregate(mixture, weights, last)
         return AggregatorSelection(
-            found.vector, tuple(usable[i] for i in mixture.sources(found.used))
+            selection.vector, tuple(usable[i] for i in mixture.sources(selection.used))
         )

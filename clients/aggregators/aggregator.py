@@ -1,4 +1,4 @@
-"""What an aggregator is: many vectors in, one out, and which of them it is made of."""
+"""The aggregator's interface: many vectors in, one out, with the vectors that it used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Iterations = Annotated[int, Field(ge=1, le=1000)]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregatorSelection:
-    """What an aggregator comes to.
+    """The result of an aggregator.
 
     Attributes:
         vector: the aggregated update, shape (d,).
@@ -45,18 +45,10 @@ class Aggregator(AggregationStage):
 
 
 def everybody(mixture: Mixture) -> tuple[int, ...]:
-    """Return the places of all vectors.
-
-    Args:
-        mixture: the vectors.
-    """
+    """Return the places of all vectors."""
     return tuple(range(len(mixture)))
 
 
 def shares(weights: Vector) -> Vector:
-    """Return weights as parts of their sum.
-
-    Args:
-        weights: above 0.
-    """
+    """Return weights as parts of their sum."""
     return np.asarray(weights / weights.sum())

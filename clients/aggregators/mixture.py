@@ -2,7 +2,7 @@
 
 A pre-aggregator's vectors are means of updates: they are kept as coefficients and computed where
 they are read, so that nothing is rounded in between and memory holds the float32 updates once.
-Whoever sums does so in the order of the updates: the same bytes on any processor.
+Sums are in the order of the updates: the same bytes on any processor.
 """
 
 from __future__ import annotations
@@ -36,11 +36,7 @@ class Mixture:
     coefficients: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        """Check the shapes.
-
-        Raises:
-            ValueError: there is no update, or one has another shape than the first.
-        """
+        """Check the shapes."""
         if not len(self.updates):
             raise ValueError("there is no update to aggregate")
         for place, update in enumerate(self.updates):
@@ -57,16 +53,12 @@ class Mixture:
         return len(self.updates[0])
 
     def mixed(self, coefficients: NDArray[np.float64]) -> Mixture:
-        """Return combinations of these vectors.
-
-        Args:
-            coefficients: shape (new vectors, vectors).
-        """
+        """Return combinations of these vectors."""
         before = self.coefficients
         return Mixture(self.updates, coefficients if before is None else coefficients @ before)
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Yield where a block lies, and the vectors' numbers there, shape (vectors, block)."""
+        """Yield each block's slice and the vectors' numbers in it, shape (vectors, block)."""
         for start in range(0, self.dimension, BLOCK):
             part = slice(start, start + BLOCK)
             rows = np.stack([update[part] for update in self.updates]).astype(np.float64)
@@ -87,7 +79,7 @@ class Mixture:
         return result
 
     def distances_from(self, point: Vector) -> Vector:
-        """Return how far each vector lies from a point.
+        """Return the distance of each vector from a point.
 
         Args:
             point: shape (d,).
@@ -112,11 +104,7 @@ class Mixture:
         return total + total.T
 
     def sources(self, places: Iterable[int]) -> tuple[int, ...]:
-        """Return the places of the updates that some of the vectors are made of, ascending.
-
-        Args:
-            places: of the vectors.
-        """
+        """Return the places of the updates that some of the vectors are made of, ascending."""
         if self.coefficients is None:
             return tuple(sorted(set(places)))
         chosen = self.coefficients[sorted(set(places))]

@@ -44,8 +44,8 @@ class MultiKrum(Aggregator):
     ) -> AggregatorSelection:
         """Return the mean of the chosen updates; equal scores are chosen in their order."""
         scores = krum_scores(mixture.squared_distances(), self.f)
-        wanted = self.m or len(mixture) - self.f
-        chosen = np.sort(np.argsort(scores, kind="stable")[:wanted])
+        count = self.m or len(mixture) - self.f
+        chosen = np.sort(np.argsort(scores, kind="stable")[:count])
         part = np.zeros(len(mixture))
-        part[chosen] = shares(weights[chosen] if self.weighted else np.ones(wanted))
+        part[chosen] = shares(weights[chosen] if self.weighted else np.ones(count))
         return AggregatorSelection(mixture.combined(part), tuple(chosen.tolist()))

@@ -19,19 +19,11 @@ if TYPE_CHECKING:
     from clients.aggregators.aggregator import Aggregator
 
 AGGREGATORS: dict[str, type[Aggregator]] = {
-    one.name: one
-    for one in (FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping)
+    rule.name: rule
+    for rule in (FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping)
 }
 
 
 def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
-    """Return an aggregator.
-
-    Args:
-        name: a key of `AGGREGATORS`.
-        options: its own, as in TOML.
-
-    Raises:
-        ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
-    """
+    """Return an aggregator."""
     return stage_named("aggregator", AGGREGATORS, name, options)

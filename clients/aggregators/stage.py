@@ -1,4 +1,4 @@
-"""What pre-aggregators and aggregators have in common: a name, options, and a least n."""
+"""The base of pre-aggregators and aggregators: a name, options, and a least n."""
 
 from __future__ import annotations
 
@@ -36,14 +36,7 @@ class AggregationStage(SettingsTable, ABC):
         return 1
 
     def require(self, updates: int) -> None:
-        """Refuse a number of updates that it cannot take.
-
-        Args:
-            updates: n.
-
-        Raises:
-            ConfigurationError: names the options, n and the rule.
-        """
+        """Refuse a number of updates that it cannot take."""
         if updates < self.least:
             options = ", ".join(f"{key} = {value}" for key, value in self if value is not None)
             raise ConfigurationError(
@@ -58,17 +51,7 @@ S = TypeVar("S", bound=AggregationStage)
 def stage_named(
     kind: str, known: Mapping[str, type[S]], name: str, options: Mapping[str, object]
 ) -> S:
-    """Return a stage.
-
-    Args:
-        kind: of stage, in errors.
-        known: the stages that there are, by name.
-        name: a key of them.
-        options: its own, as in TOML.
-
-    Raises:
-        ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
-    """
+    """Return a stage."""
     if name not in known:
         raise ConfigurationError(f"unknown {kind} {name[:80]!r}; known are {', '.join(known)}")
     return parse_settings(known[name], options, f"{kind} {name}")

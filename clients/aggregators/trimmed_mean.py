@@ -38,8 +38,8 @@ class TrMean(Aggregator):
     ) -> AggregatorSelection:
         """Return the trimmed mean of each coordinate, unweighted as in the paper."""
         result = np.empty(mixture.dimension)
-        kept = len(mixture) - 2 * self.f
+        remaining = len(mixture) - 2 * self.f
         for part, rows in mixture.blocks():
-            ordered = np.sort(rows, axis=0)[self.f : self.f + kept]
-            result[part] = ordered.sum(axis=0) / kept
+            ordered = np.sort(rows, axis=0)[self.f : self.f + remaining]
+            result[part] = ordered.sum(axis=0) / remaining
         return AggregatorSelection(result, everybody(mixture))

@@ -85,16 +85,7 @@ def pack(out: Path, experiment: str) -> Path:
 
 
 def unpack(out: Path, experiment: str) -> None:
-    """Put packed rows and run folders back on disk, where there are no loose rows.
-
-    Args:
-        out: folder of the rows.
-        experiment: name of the experiment.
-
-    Raises:
-        ConfigurationError: the archive is damaged.
-        OSError: they cannot be written.
-    """
+    """Put packed rows and run folders back on disk, where there are no loose rows."""
     archive = archive_path(out, experiment)
     if (out / f"{experiment}.jsonl").exists() or not archive.is_file():
         return

@@ -23,19 +23,12 @@ TOML = ".toml"
 
 def names() -> tuple[str, ...]:
     """Return the experiments that come with the package, in the order of their numbers."""
-    found = [name.name.removesuffix(TOML) for name in _folder().iterdir() if _is_toml(name)]
-    return tuple(sorted(found, key=lambda name: (definition_named(name).number, name)))
+    experiments = [name.name.removesuffix(TOML) for name in _folder().iterdir() if _is_toml(name)]
+    return tuple(sorted(experiments, key=lambda name: (definition_named(name).number, name)))
 
 
 def definition_named(name: str) -> Definition:
-    """Return an experiment.
-
-    Args:
-        name: of one that comes with the package, or the path of a TOML file.
-
-    Raises:
-        ConfigurationError: there is none, or its TOML is wrong.
-    """
+    """Return an experiment."""
     return definition_of(_text(name), name)
 
 
@@ -70,17 +63,13 @@ def _is_toml(entry: Traversable) -> bool:
 
 
 def _text(name: str) -> str:
-    """Return the TOML of an experiment.
-
-    Raises:
-        ConfigurationError: there is none of that name, or its file cannot be read.
-    """
+    """Return the TOML of an experiment."""
     if name.endswith(TOML):
         return read_text(Path(name), MAX_TOML_BYTES)
-    known = {entry.name.removesuffix(TOML): entry for entry in _folder().iterdir()}
-    if name not in known or not _is_toml(known[name]):
+    definitions = {entry.name.removesuffix(TOML): entry for entry in _folder().iterdir()}
+    if name not in definitions or not _is_toml(definitions[name]):
         listed = ", ".join(names())
         raise ConfigurationError(
             f"unknown experiment {name!r}; known are {listed}, and any path that ends in {TOML}"
         )
-    return known[name].read_text("utf-8")
+    return definitions[name].read_text("utf-8")

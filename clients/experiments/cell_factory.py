@@ -47,7 +47,7 @@ class CellFactory:
 
     @property
     def tuning(self) -> Tuning | None:
-        """How learning rates are chosen, None if they are not."""
+        """The choice of learning rates; None if there is none."""
         return None if self.is_quick and not self.quick.tuning else self.definition.tuning
 
     def points(self) -> Iterator[tuple[Method, str, tuple[AxisPoint, ...]]]:
@@ -119,7 +119,7 @@ class CellFactory:
 
     @property
     def most_trials(self) -> int:
-        """How many trials there are where every method has some."""
+        """The number of trials if every method has some."""
         tuning = self.tuning
         each = 0 if tuning is None else len(tuning.rates) * len(tuning.seeds)
         return each * len(self.definition.methods)
@@ -160,7 +160,11 @@ class CellFactory:
             *definition.settings,
             *(() if method.rules is None else _rules(method.rules)),
             *method.settings,
-            *next(one.settings for one in definition.conditions if one.name == condition),
+            *next(
+                candidate.settings
+                for candidate in definition.conditions
+                if candidate.name == condition
+            ),
             *(setting for point in points for setting in point.settings),
             *more,
             *self.quick.settings,
@@ -189,10 +193,10 @@ class CellFactory:
         labels = {"name", "settings", "rules", "tuned"}
         # Without defaults: a setting that there is one day, and that a cell does not use, changes
         # no digest; one whose default changes shows in the heads that an audit asks for.
-        told = configuration.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+        settings = configuration.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         return digest_of(
             {
-                "configuration": told,
+                "configuration": settings,
                 "data": self.data_digests[repr(choice)],
                 "method": method.model_dump(mode="json", exclude=labels),
                 "tuning": None if tuning is None else tuning.model_dump(mode="json"),

@@ -1,7 +1,7 @@
-"""What an experiment runs: cells that are reported, and trials that are there to tune.
+"""Units of work of an experiment: reported cells, and trials for tuning.
 
-A cell is told from every other by its name, and from what it was in an earlier version of its TOML
-by its digest, which covers all that its result follows from: not paths, workers or devices.
+The name identifies a cell. The digest changes with everything that determines the result: not with
+paths, workers or devices.
 """
 
 from __future__ import annotations
@@ -71,11 +71,7 @@ class Cell:
         return self.configuration.protocol.rounds
 
     def digest_with(self, seed: int) -> str:
-        """Return the digest of the same with another seed, 0x-hex.
-
-        Args:
-            seed: of the run.
-        """
+        """Return the digest of the same with another seed, 0x-hex."""
         return digest_of([self.content, seed])
 
     def at_rate(self, factor: float) -> Cell:
@@ -121,11 +117,7 @@ class Trial:
 
 
 def digest_of(value: object) -> str:
-    """Return the sha256 of a value's canonical JSON, 0x-hex.
-
-    Args:
-        value: of dicts, lists, texts and finite numbers.
-    """
+    """Return the sha256 of a value's canonical JSON, 0x-hex."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return f"0x{hashlib.sha256(text.encode()).hexdigest()}"
 

@@ -1,7 +1,7 @@
 """The TOML of an experiment: what is compared, under which conditions, with which seeds.
 
-A definition names no machine: files of data are `{data}/NAME` in its settings, and whoever runs it
-says which folder that is.
+A definition names no machine: data files are `{data}/NAME` in its settings, and the user names the
+folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Settings(_Table):
 
 
 class Method(_Settings):
-    """What is compared.
+    """A compared method.
 
     Attributes:
         name: in rows, figures and tables.
@@ -50,7 +50,7 @@ class Method(_Settings):
         settings: `section.key=value` of each, over the experiment's.
         aggregator: of a federated method, by its name in the registry.
         options: of the aggregator, or of a decentralised method. A table `{share = x}` in place of
-            a number stands for floor(x n + 1/2), n the number of updates that the rule gets.
+            a number means floor(x n + 1/2), n the number of updates that the rule gets.
         pre: pre-aggregators, in their order: each a name, and its options.
         participants: how many clients a federated method trains in a round: as many as CMFL
             activates (C + n), trains (n) or aggregates (m).
@@ -68,7 +68,7 @@ class Method(_Settings):
 
 
 class ExperimentCondition(_Settings):
-    """What methods are compared under: an attack, say, and how many attack.
+    """A condition of the comparison, such as an attack and the share of attackers.
 
     Attributes:
         name: in rows, figures and tables.
@@ -102,7 +102,7 @@ class Axis(_Table):
 
 
 class Tuning(_Table):
-    """How each method's learning rate is chosen, once for all its cells.
+    """The choice of each method's learning rate, once for all its cells.
 
     Attributes:
         rates: factors of the configured rate that are tried.
@@ -120,7 +120,7 @@ class Tuning(_Table):
 
 
 class Quick(_Table):
-    """What `--quick` does instead.
+    """The changes of `--quick`.
 
     Attributes:
         settings: over all others.
@@ -154,7 +154,7 @@ class Definition(_Settings):
         tuning: how learning rates are chosen; the configured ones are taken if it is not given.
         quick: what `--quick` does instead.
         counts_bytes: whether rows say what is sent, by whom.
-        exclude: pairs of method and condition that are left out; "*" stands for any.
+        exclude: pairs of method and condition that are left out; "*" matches any.
         only: pairs that alone are run; all if not given.
     """
 
@@ -179,4 +179,4 @@ class Definition(_Settings):
         points = (point for axis in self.axes for point in axis.values)
         tables: tuple[_Settings, ...] = (self, *self.methods, *self.conditions, *points)
         named = (_FILE.search(setting) for table in tables for setting in table.settings)
-        return tuple(dict.fromkeys(found[1] for found in named if found))
+        return tuple(dict.fromkeys(match[1] for match in named if match))

@@ -1,4 +1,4 @@
-"""What a definition must keep beyond the type of each value: names that stand once, for something.
+"""Checks of a definition beyond the types of its values: unique and known names.
 
 A learning rate is never chosen on the seeds that it is judged by, so that a seed of the one kind is
 refused among the others.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def require_consistent(definition: Definition, name: str) -> None:
-    """Refuse names that stand twice or for nothing, and seeds that are both tuned on and reported.
+    """Refuse repeated or unknown names, and seeds that are used both for tuning and for reports.
 
     Args:
         definition: of an experiment.
@@ -43,9 +43,9 @@ def require_consistent(definition: Definition, name: str) -> None:
         ("seed of tuning", tuning.seeds),
         ("rate of tuning", tuning.rates),
     )
-    for what, given in once:
-        _require_once(name, what, given)
-    for what, used, known in (
+    for what, names in once:
+        _require_once(name, what, names)
+    for what, used, allowed in (
         ("method", [pair[0] for pair in pairs], [*methods, ANY]),
         ("condition", [pair[1] for pair in pairs], [*conditions, ANY]),
         ("method of quick", quick.methods or [], methods),
@@ -54,7 +54,7 @@ def require_consistent(definition: Definition, name: str) -> None:
         ("axis of tuning", tuning.axes, axes),
         ("axis of quick", quick.axes, axes),
     ):
-        _require_known(name, what, used, known)
+        _require_known(name, what, used, allowed)
     for axis, labels in axes.items():
         _require_known(name, f"label of {axis!r}", [tuning.axes.get(axis, labels[0])], labels)
         _require_known(name, f"label of {axis!r}", quick.axes.get(axis, labels), labels)
@@ -66,13 +66,13 @@ def require_consistent(definition: Definition, name: str) -> None:
 
 def _require_once(name: str, what: str, given: Iterable[object]) -> None:
     times = Counter(given)
-    twice = next((one for one, count in times.items() if count > 1), None)
+    twice = next((repeated for repeated, count in times.items() if count > 1), None)
     if twice is not None:
         raise ConfigurationError(f"experiment {name}: {what} {twice!r} stands twice")
 
 
 def _require_known(name: str, what: str, used: Iterable[str], known: Iterable[str]) -> None:
-    unknown = next((one for one in used if one not in known), None)
+    unknown = next((used_name for used_name in used if used_name not in known), None)
     if unknown is not None:
         listed = ", ".join(known)
         raise ConfigurationError(
@@ -81,18 +81,14 @@ def _require_known(name: str, what: str, used: Iterable[str], known: Iterable[st
 
 
 def _require_its_own(name: str, method: Method) -> None:
-    """Refuse a setting that a method of its kind does not look at.
-
-    Raises:
-        ConfigurationError: names it.
-    """
-    taken = {
+    """Refuse a setting that a method of its kind does not look at."""
+    allowed = {
         "cmfl": {"rules"},
         "theorem": {"rules", "options"},
         "federated": {"aggregator", "options", "pre", "participants"},
     }
-    given = {"rules", "aggregator", "options", "pre", "participants"} & method.model_fields_set
-    unused = sorted(given - taken.get(method.kind, {"options"}))
+    set_fields = {"rules", "aggregator", "options", "pre", "participants"} & method.model_fields_set
+    unused = sorted(set_fields - allowed.get(method.kind, {"options"}))
     if unused:
         raise ConfigurationError(
             f"experiment {name}: method {method.name!r} is of kind {method.kind}, which takes no "

@@ -1,8 +1,8 @@
-"""What only some kinds of cells measure, as rows hold it: bytes that were sent, and Theorem 1.
+"""Measurements of single kinds of cells: traffic, and Theorem 1.
 
 Made by `clients.experiments.baselines.traffic.recorded_traffic` and
-`benchmarks.paper.theorem.measurement.theorem_row`. Rows are read back from files that anybody may
-have edited, and so each part says what it must be.
+`benchmarks.paper.theorem.measurement.theorem_row`. Rows are read from files that may have been
+edited, so each part is validated.
 """
 
 from __future__ import annotations

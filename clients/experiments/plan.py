@@ -49,12 +49,7 @@ class ExperimentPlan:
     _places: dict[_Place, Cell] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Index the cells.
-
-        Raises:
-            ConfigurationError: two cells or two trials have one name, or a cell has a name too long
-                for a file.
-        """
+        """Index the cells."""
         tried = [trial.name for trial in self.trials]
         if len(tried) > len(set(tried)):
             raise ConfigurationError(
@@ -80,14 +75,7 @@ class ExperimentPlan:
         object.__setattr__(self, "_places", places)
 
     def cell(self, name: str) -> Cell:
-        """Return the cell of a name.
-
-        Args:
-            name: of a cell.
-
-        Raises:
-            ConfigurationError: there is none.
-        """
+        """Return the cell of a name."""
         if name not in self._named:
             shown = ", ".join(list(self._named)[:3])
             raise ConfigurationError(
@@ -100,12 +88,9 @@ class ExperimentPlan:
         """Return the digest that a row must have, 0x-hex; None if it is of no method here.
 
         A row of another seed is one of the experiment, too.
-
-        Args:
-            row: of a cell.
         """
-        found = self._places.get(_place_of(row.method, row.condition, row.axes))
-        return None if found is None else found.digest_with(row.seed)
+        cell = self._places.get(_place_of(row.method, row.condition, row.axes))
+        return None if cell is None else cell.digest_with(row.seed)
 
 
 def plan_experiment(
@@ -155,22 +140,17 @@ def plan_experiment(
 
 
 def missing_files(definition: Definition, data: Path | None) -> tuple[str, ...]:
-    """Return the files that an experiment reads and that are not there.
-
-    Args:
-        definition: of the experiment.
-        data: the folder of the data; None for none.
-    """
+    """Return the files that an experiment reads and that are not there."""
     return tuple(name for name in definition.files if data is None or not (data / name).is_file())
 
 
 def _place_of(method: str, condition: str, axes: Mapping[str, str]) -> _Place:
-    """Return where a cell is in its experiment, in whatever order its axes are told."""
+    """Return the position of a cell in its experiment, independent of the order of its axes."""
     return method, condition, tuple(sorted(axes.items()))
 
 
 def _seeds(definition: Definition, quick: Quick, count: int | None) -> list[int]:
-    """Return so many seeds: those that are named, and the next ones that nothing is tuned on."""
+    """Return `count` seeds: the named ones, then the next ones without tuning."""
     named = list(quick.seeds or definition.seeds)
     if count is None:
         return named

@@ -39,20 +39,7 @@ DRAWN_BY: Mapping[int, Draw] = {
 def draw(
     rows: Mapping[str, ExperimentRows], folder: Path, drawn_by: Mapping[int, Draw] = DRAWN_BY
 ) -> list[Path]:
-    """Draw every experiment that has rows.
-
-    Args:
-        rows: of each experiment, by its name.
-        folder: where to; it is made if it is not there.
-        drawn_by: draws the experiments of each number.
-
-    Returns:
-        The files, each figure as SVG and as PNG.
-
-    Raises:
-        ConfigurationError: matplotlib is not installed.
-        OSError: a file cannot be written.
-    """
+    """Draw every experiment that has rows."""
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for name, experiment in sorted_rows(rows).items():

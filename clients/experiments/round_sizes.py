@@ -28,16 +28,7 @@ MOST_DIGITS = 6
 
 
 def load_that_fits(preset: str, settings: tuple[str, ...]) -> Configuration:
-    """Return the configuration of a preset with settings on top.
-
-    Args:
-        preset: its name.
-        settings: `section.key=value` of each.
-
-    Raises:
-        ConfigurationError: a wrong setting, or sizes that the protocol refuses, with the nearest
-            protocol.active_rate at which it would take them, if there is one.
-    """
+    """Return the configuration of a preset with settings on top."""
     try:
         return load(preset, settings=settings)
     except ParametersError as error:
@@ -52,27 +43,22 @@ def _rate_that_fits(preset: str, settings: tuple[str, ...]) -> str | None:
     values = plain_values(preset, settings=settings)["protocol"]
     clients = values["clients"]
     rate = values.get("active_rate", ProtocolSection.model_fields["active_rate"].default)
-    wanted = rounded_share(parts_per_million("active_rate", rate), clients)
+    requested = rounded_share(parts_per_million("active_rate", rate), clients)
     most = min(clients, MAX_MEMBERS + MAX_TRAINERS)
     # Of two as near, the larger: fewer than are asked for make a smaller committee.
-    nearest = sorted(range(1, most + 1), key=lambda active: (abs(active - wanted), -active))
+    nearest = sorted(range(1, most + 1), key=lambda active: (abs(active - requested), -active))
     for active in nearest:
-        found = rate_of(active, clients)
+        fitting_rate = rate_of(active, clients)
         try:
-            load(preset, settings=(*settings, f"protocol.active_rate={found}"))
+            load(preset, settings=(*settings, f"protocol.active_rate={fitting_rate}"))
         except ParametersError:
             continue
-        return found
+        return fitting_rate
     return None
 
 
 def rate_of(active: int, clients: int) -> str:
-    """Return the shortest decimal whose share of all clients comes to so many.
-
-    Args:
-        active: how many, from 1 to `clients`.
-        clients: K, at most 12,288, so that six digits tell one more from one fewer.
-    """
+    """Return the shortest decimal whose share of all clients is `active`."""
     for digits in range(1, MOST_DIGITS):
         rate = round(active / clients, digits)
         if rounded_share(parts_per_million("active_rate", rate), clients) == active:

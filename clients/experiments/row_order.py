@@ -1,7 +1,6 @@
-"""The order in which an experiment's cells are told and drawn: its definition's, not their ends'.
+"""The order of an experiment's cells in tables and figures: that of its definition.
 
-Cells that run side by side end in any order, and so do their rows. What is made of them must not
-depend on it.
+Parallel cells finish in any order, and so do their rows; reports must not depend on it.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]
     Args:
         rows: of each experiment, by its name; those without cells are left out.
     """
-    kept = [name for name, found in rows.items() if found.cells]
+    experiments = [name for name, experiment in rows.items() if experiment.cells]
     return {
         name: ExperimentRows(_sorted(name, rows[name].cells), rows[name].trials, rows[name].choices)
-        for name in sorted(kept, key=lambda name: (rows[name].cells[0].number, name))
+        for name in sorted(experiments, key=lambda name: (rows[name].cells[0].number, name))
     }
 
 
 def _sorted(name: str, cells: Sequence[CellRow]) -> tuple[CellRow, ...]:
     definition = _definition(name)
-    methods = [] if definition is None else [one.name for one in definition.methods]
-    conditions = [] if definition is None else [one.name for one in definition.conditions]
+    methods = [] if definition is None else [entry.name for entry in definition.methods]
+    conditions = [] if definition is None else [entry.name for entry in definition.conditions]
     axes = (
         {} if definition is None else {a.name: [p.label for p in a.values] for a in definition.axes}
     )
@@ -56,5 +55,5 @@ def _definition(name: str) -> Definition | None:
 
 
 def _place(known: Sequence[str], name: str) -> tuple[int, str]:
-    """Return where a name stands; after all that are known, and by itself, if it is not known."""
+    """Return the sort key of a name; unknown names come last, in alphabetical order."""
     return (known.index(name) if name in known else len(known), name)

@@ -51,10 +51,10 @@ _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellSeconds:
-    """What a cell took on the machine that ran it; None where a part was not measured.
+    """Seconds of a cell on the machine that ran it; None for a part that was not measured.
 
     Attributes:
-        wall: from before its data were loaded to after its last round, beside other cells.
+        wall: from before its data were loaded to after its last round; other cells run meanwhile.
         cpu: of its process, all threads.
         training: of the wall time, all clients of all rounds one after the other.
         scoring: in computing the distances of updates to members'; without a committee the rest of
@@ -75,7 +75,7 @@ class CellSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEvidence:
-    """Where a cell's run was on a chain, and what its audit said.
+    """The contract, head and audit verdict of a cell's run on a chain.
 
     Attributes:
         chain_id: of the embedded chain.
@@ -98,7 +98,7 @@ class ChainEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow:
-    """What one cell came to: a method under a condition, at one point of the axes, with one seed.
+    """The result of one cell: a method under a condition, at one point of the axes, with one seed.
 
     Attributes:
         row: "cell".
@@ -172,7 +172,7 @@ class CellRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """What one learning rate came to for a method, with a seed that is never reported.
+    """The result of one learning rate for a method, with a seed that is never reported.
 
     Attributes:
         row: "tuning".
@@ -251,16 +251,7 @@ class ExperimentRows:
 
 
 def read_rows(path: Path) -> ExperimentRows:
-    """Return the whole rows of a file or of its archive; none where there is neither.
-
-    Args:
-        path: of the file.
-
-    Raises:
-        ConfigurationError: it is too large, one of its whole lines is no row, or is of another
-            experiment than the file, or two are of one run or of one choice.
-        OSError: it cannot be read.
-    """
+    """Return the whole rows of a file or of its archive; none where there is neither."""
     whole, _ = _read(path)
     rows = [_row(path, number, line) for number, line in enumerate(whole.splitlines(), start=1)]
     _require_once(path, rows)
@@ -272,31 +263,13 @@ def read_rows(path: Path) -> ExperimentRows:
 
 
 def append_row(path: Path, row: Row, disk: Disk = DISK) -> None:
-    """Add a row, and return once it survives a power cut.
-
-    Args:
-        path: of the file; its folder is there.
-        row: what a cell, a trial or a choice came to.
-        disk: that it is written on.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Add a row, and return once it survives a power cut."""
     disk.append(path, encode_row(row))
     disk.sync([path])
 
 
 def cut_torn_line(path: Path, disk: Disk = DISK) -> bool:
-    """Take away the half line that a killed process left at the end, and say whether it did.
-
-    Args:
-        path: of the file; it need not exist.
-        disk: that it is written on.
-
-    Raises:
-        ConfigurationError: it is too large.
-        OSError: it cannot be read or written.
-    """
+    """Take away the half line that a killed process left at the end, and say whether it did."""
     whole, torn = _read(path)
     if not torn:
         return False
@@ -305,7 +278,7 @@ def cut_torn_line(path: Path, disk: Disk = DISK) -> bool:
 
 
 def encode_row(row: Row) -> bytes:
-    """Return a row as it stands in the file."""
+    """Return a row as a line of the file."""
     return f"{json.dumps(asdict(row), sort_keys=True, allow_nan=False)}\n".encode()
 
 
@@ -321,16 +294,12 @@ def rounded(value: float | None) -> float | None:
 
 def final_of(accuracy: Sequence[float | None]) -> float | None:
     """Return the mean of the last measured rounds; None where none was measured."""
-    found = [one for one in accuracy if one is not None][-LAST_ROUNDS:]
-    return round(fmean(found), DECIMALS) if found else None
+    measured = [value for value in accuracy if value is not None][-LAST_ROUNDS:]
+    return round(fmean(measured), DECIMALS) if measured else None
 
 
 def _read(path: Path) -> tuple[bytes, bytes]:
-    """Return the whole lines of a file and what follows them; nothing where there is no file.
-
-    Raises:
-        ConfigurationError: it is too large.
-    """
+    """Return the whole lines of a file and what follows them; nothing where there is no file."""
     try:
         data = read_stored(path.parent, path.name, MAX_ROWS_BYTES)
     except FileNotFoundError:
@@ -367,27 +336,23 @@ def _require_each_round(path: Path, number: int, row: CellRow) -> None:
 
 
 def _require_once(path: Path, rows: Iterable[Row]) -> None:
-    """Refuse rows that would be counted twice, or for an experiment that they are not of.
-
-    Raises:
-        ConfigurationError: names the first of them.
-    """
-    seen: dict[tuple[object, ...], int] = {}
+    """Refuse rows that would be counted twice, or for an experiment that they are not of."""
+    lines: dict[tuple[object, ...], int] = {}
     for number, row in enumerate(rows, start=1):
         if row.experiment != path.stem:
             raise ConfigurationError(
                 f"{path}, line {number}: is a row of experiment {row.experiment[:80]!r}"
             )
         for what in _what_it_is_of(row):
-            if what in seen:
+            if what in lines:
                 raise ConfigurationError(
-                    f"{path}, line {number}: is of the same as line {seen[what]}: take one away"
+                    f"{path}, line {number}: is of the same as line {lines[what]}: take one away"
                 )
-            seen[what] = number
+            lines[what] = number
 
 
 def _what_it_is_of(row: Row) -> tuple[tuple[object, ...], ...]:
-    """Return all by which a row is told from others: its name, and where its numbers count."""
+    """Return the keys of a row: its name, and the position at which its numbers count."""
     if isinstance(row, ChoiceRow):
         return ((row.row, row.method),)
     factor = row.factor if isinstance(row, TrialRow) else None

@@ -1,4 +1,4 @@
-"""What a few repetitions say: a mean and its standard error, paired differences, ranks.
+"""Statistics of few repetitions: mean and standard error, paired differences, ranks.
 
 Methods are compared on the same seeds, so that their difference is taken seed by seed: data,
 attackers and first model are then the same on both sides, and most of the noise drops out.
@@ -52,33 +52,13 @@ def mean_and_error(values: Sequence[float]) -> Estimate:
 
 
 def paired(values: Sequence[float], others: Sequence[float]) -> Estimate:
-    """Return the mean of value − other over pairs, and its standard error.
-
-    Args:
-        values: one of each repetition, finite.
-        others: of the same repetitions, in the same order.
-
-    Raises:
-        ValueError: they are not equally many, none, or one is not finite.
-    """
+    """Return the mean of value − other over pairs, and its standard error."""
     _require_as_many(values, others)
     return mean_and_error([value - other for value, other in zip(values, others, strict=True)])
 
 
 def spearman(values: Sequence[float], others: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation: Pearson's of the ranks, ties by their average rank.
-
-    Args:
-        values: of each client, say how often it was aggregated; finite.
-        others: of the same clients, say their numbers of samples.
-
-    Returns:
-        In [-1, 1]; None for fewer than two pairs, or where all of one side are equal: then there
-        is no order to compare.
-
-    Raises:
-        ValueError: they are not equally many, or one is not finite.
-    """
+    """Return Spearman's rank correlation: Pearson's of the ranks, ties by their average rank."""
     _require_as_many(values, others)
     _require_finite((*values, *others))
     if len(values) < 2:

@@ -1,4 +1,4 @@
-"""Tables of one experiment: what every cell came to, as mean ± standard error over seeds."""
+"""Tables of one experiment: every cell's result as mean ± standard error over seeds."""
 
 from __future__ import annotations
 
@@ -32,30 +32,17 @@ def last_of(values: Sequence[float | None]) -> float | None:
 
 
 def tables(cells: Sequence[CellRow]) -> list[str]:
-    """Return the tables of one experiment as lines of Markdown.
-
-    Args:
-        cells: of it.
-
-    Returns:
-        A table for each measure that tells cells apart, lines by condition and axes, columns by
-        method. A cell without any seed is a dash; one with fewer seeds than others says so.
-    """
+    """Return the tables of one experiment as lines of Markdown."""
     lines: list[str] = []
     for title, measure in MEASURES:
-        found = {value for cell in cells if (value := measure(cell)) is not None}
-        if len(found) > 1 or (found and title == MEASURES[0][0]):
+        values = {value for cell in cells if (value := measure(cell)) is not None}
+        if len(values) > 1 or (values and title == MEASURES[0][0]):
             lines += [f"{title[0].upper()}{title[1:]}:", "", *_table(cells, measure), ""]
     return lines
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table as lines of Markdown.
-
-    Args:
-        head: of the columns.
-        rows: texts, as many as columns.
-    """
+    """Return a table as lines of Markdown."""
     escaped = [[text.replace("|", "\\|") for text in row] for row in (head, *rows)]
     lines = [f"| {' | '.join(row)} |" for row in escaped]
     return [lines[0], f"| {' | '.join('---' for _ in head)} |", *lines[1:]]
@@ -84,15 +71,10 @@ def _entry(cells: Sequence[CellRow], measure: Measure, seeds: int) -> str:
 
 
 def format_estimate(values: Sequence[float], places: int = 3) -> str:
-    """Return mean ± standard error, or the one value there is.
-
-    Args:
-        values: one of each seed.
-        places: after the point.
-    """
-    found = mean_and_error(values)
-    error = "" if found.error is None else f" ± {found.error:.{places}f}"
-    return f"{found.mean:.{places}f}{error}"
+    """Return mean ± standard error, or the one value there is."""
+    estimate = mean_and_error(values)
+    error = "" if estimate.error is None else f" ± {estimate.error:.{places}f}"
+    return f"{estimate.mean:.{places}f}{error}"
 
 
 def row_label(cell: CellRow) -> str:
@@ -101,12 +83,7 @@ def row_label(cell: CellRow) -> str:
 
 
 def format_range(values: Iterable[float], shown: Callable[[float], str]) -> str:
-    """Return one value, or the least and the largest.
-
-    Args:
-        values: at least one.
-        shown: makes a text of one.
-    """
+    """Return one value, or the least and the largest."""
     ordered = sorted(values)
     ends = dict.fromkeys((shown(ordered[0]), shown(ordered[-1])))
     return " to ".join(ends)

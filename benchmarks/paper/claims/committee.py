@@ -1,4 +1,4 @@
-"""What the paper claims of attackers on the committee (section V-F)."""
+"""The paper's claims about attackers on the committee (section V-F)."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def _between(
     """Return the test of how a number changes from one epsilon to another."""
 
     def findings(results: Results) -> list[ClaimFinding]:
-        found = []
+        listed = []
         for place in results.places(5):
             if dict(place.axes).get(AXIS) != ends[1]:
                 continue
             start = Scenario(place.experiment, place.condition, ((AXIS, ends[0]),))
             difference = results.difference((place, METHOD), (start, METHOD), measure)
-            said = f"{place.experiment}: epsilon {ends[0]} to {ends[1]}"
-            found += compare_with_margin(said, difference, margin, above=above)
-        return found
+            where = f"{place.experiment}: epsilon {ends[0]} to {ends[1]}"
+            listed += compare_with_margin(where, difference, margin, above=above)
+        return listed
 
     return findings
 
@@ -56,7 +56,7 @@ def _each_step(measure: Measure) -> Callable[[Results], list[ClaimFinding]]:
 
     def findings(results: Results) -> list[ClaimFinding]:
         pairs = pairwise(steps)
-        return [one for ends in pairs for one in _between(ends, measure)(results)]
+        return [finding for ends in pairs for finding in _between(ends, measure)(results)]
 
     return findings
 

@@ -1,4 +1,4 @@
-"""What the authors' code makes of "better": whoever trains longer moves further from the others.
+"""The confound of "better" in the authors' code: who trains longer moves further.
 
 No claim of the paper's own, but the other reading of two of them: with one epoch of local work a
 client's distance follows its number of steps, so that strategy I prefers small clients and II large
@@ -31,11 +31,11 @@ def _correlates(
     """Return the test of a method's mean rank correlation of times aggregated and samples."""
 
     def findings(results: Results) -> list[ClaimFinding]:
-        found = []
+        listed = []
         for place in results.places(7):
             estimate = _estimate(results, place, method) if place.condition == condition else None
-            found += compare_with_margin(str(place), estimate, margin, above=above)
-        return found
+            listed += compare_with_margin(str(place), estimate, margin, above=above)
+        return listed
 
     return findings
 

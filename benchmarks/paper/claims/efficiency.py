@@ -1,4 +1,4 @@
-"""What the paper claims of time (section V-E): computation and transmission on one axis."""
+"""The paper's claims about time (section V-E): computation and transmission on one axis."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ WAYS: Ways = tuple((model, rate) for model in Transmission for rate in RATES)
 
 
 def places(results: Results) -> list[Scenario]:
-    """Return where systems are compared by time: not where sizes vary.
-
-    Args:
-        results: the rows.
-    """
+    """Return where systems are compared by time: not where sizes vary."""
     return [place for place in results.places(4) if TYPICAL in results.methods(place)]
 
 
@@ -45,32 +41,17 @@ def time_to(
     way: tuple[Transmission, float],
     training: float | None = None,
 ) -> float | None:
-    """Return the simulated time at which a cell first reaches an accuracy, in seconds.
-
-    Args:
-        cell: of a system.
-        accuracy: that is to be reached.
-        way: by which model of transmission, and at which rate in Mbit/s.
-        training: seconds of one client's training; the cell's own if None.
-
-    Returns:
-        Infinity if it never does; None where the row says too little.
-    """
+    """Return the simulated time at which a cell first reaches an accuracy, in seconds."""
     try:
         axis = time_axis(cell, *way, training=training)
     except ConfigurationError:
         return None
     pairs = zip(axis, cell.accuracy, strict=False)
-    return next((at for at, one in pairs if one is not None and one >= accuracy), inf)
+    return next((at for at, value in pairs if value is not None and value >= accuracy), inf)
 
 
 def goal(results: Results, place: Scenario) -> float | None:
-    """Return the accuracy that is to be reached at a place; None without typical FL.
-
-    Args:
-        results: the rows.
-        place: where.
-    """
+    """Return the accuracy that is to be reached at a place; None without typical FL."""
     finals = results.values(place, TYPICAL, final)
     return REACHED * mean_and_error(list(finals.values())).mean if finals else None
 
@@ -91,11 +72,11 @@ def times(
     if accuracy is None:
         return []
     cells = results.cells(place, method)
-    everybody = (results.cells(place, one).values() for one in results.methods(place))
+    everybody = (results.cells(place, method_).values() for method_ in results.methods(place))
     alone = solo_training_seconds(chain.from_iterable(everybody))
     way = (transmission, rate)
-    found = [time_to(cells[seed], accuracy, way, alone) for seed in sorted(cells)]
-    return [one for one in found if one is not None]
+    reached = [time_to(cells[seed], accuracy, way, alone) for seed in sorted(cells)]
+    return [method_ for method_ in reached if method_ is not None]
 
 
 def _sooner(
@@ -104,40 +85,35 @@ def _sooner(
     """Return the test of whether one system is sooner with every seed than each of the others."""
 
     def findings(results: Results) -> list[ClaimFinding]:
-        found = []
+        listed = []
         for place in places(results):
             for transmission, rate in ways:
-                mine = times(results, place, first, transmission, rate)
-                theirs = [times(results, place, one, transmission, rate) for one in others]
-                if mine and all(theirs):
+                own_times = times(results, place, first, transmission, rate)
+                theirs = [times(results, place, other, transmission, rate) for other in others]
+                if own_times and all(theirs):
                     where = f"{place.experiment}: {transmission}, {rate:g} Mbit/s"
-                    holds = _is_sooner(mine, theirs)
+                    holds = _is_sooner(own_times, theirs)
                     numbers = ", ".join(
-                        f"{name} {_span(one)}"
-                        for name, one in zip((first, *others), (mine, *theirs), strict=True)
+                        f"{name} {_span(other)}"
+                        for name, other in zip((first, *others), (own_times, *theirs), strict=True)
                     )
-                    found.append(ClaimFinding(where, holds, numbers))
-        return found
+                    listed.append(ClaimFinding(where, holds, numbers))
+        return listed
 
     return findings
 
 
 def _is_sooner(mine: list[float], theirs: list[list[float]]) -> bool | None:
-    """Return whether all of a system's times are below all of each of some others.
-
-    Returns:
-        False where one of the others is sooner with all of its own; None where times overlap, where
-        nobody gets there, or where there is one seed.
-    """
+    """Return whether all of a system's times are below all of each of some others."""
     if min(map(len, (mine, *theirs))) < 2:
         return None
-    if any(max(one) < min(mine) for one in theirs):
+    if any(max(times_) < min(mine) for times_ in theirs):
         return False
-    return True if all(max(mine) < min(one) for one in theirs) else None
+    return True if all(max(mine) < min(times_) for times_ in theirs) else None
 
 
 def _span(found: list[float]) -> str:
-    return " to ".join(dict.fromkeys(_seconds(one) for one in (min(found), max(found))))
+    return " to ".join(dict.fromkeys(_seconds(seconds) for seconds in (min(found), max(found))))
 
 
 def _seconds(found: float) -> str:
@@ -146,24 +122,24 @@ def _seconds(found: float) -> str:
 
 def _advantage_shrinks(results: Results) -> list[ClaimFinding]:
     """Return whether CMFL's time over typical FL's falls from each rate to the next."""
-    found = []
+    listed = []
     for place in places(results):
         for transmission in Transmission:
             ratios, seeds = [], []
             for rate in RATES:
-                mine = times(results, place, COMMITTEE, transmission, rate)
+                own_times = times(results, place, COMMITTEE, transmission, rate)
                 theirs = times(results, place, TYPICAL, transmission, rate)
-                if mine and theirs and max(*mine, *theirs, 0.0) < inf:
-                    ratios.append(mean_and_error(mine).mean / mean_and_error(theirs).mean)
-                    seeds.append(min(len(mine), len(theirs)))
+                if own_times and theirs and max(*own_times, *theirs, 0.0) < inf:
+                    ratios.append(mean_and_error(own_times).mean / mean_and_error(theirs).mean)
+                    seeds.append(min(len(own_times), len(theirs)))
             if len(ratios) == len(RATES):
                 falls = all(after < before for before, after in pairwise(ratios))
                 holds = falls if min(seeds) > 1 else None
                 numbers = "times as long at 1, 10, 100 Mbit/s: " + ", ".join(
                     f"{r:.3g}" for r in ratios
                 )
-                found.append(ClaimFinding(f"{place.experiment}: {transmission}", holds, numbers))
-    return found
+                listed.append(ClaimFinding(f"{place.experiment}: {transmission}", holds, numbers))
+    return listed
 
 
 CLAIMS = (

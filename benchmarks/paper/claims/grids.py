@@ -1,4 +1,4 @@
-"""What the paper claims of alpha, omega and epsilon (section V-D)."""
+"""The paper's claims about alpha, omega and epsilon (section V-D)."""
 
 from __future__ import annotations
 
@@ -27,18 +27,10 @@ def _moved(
     *,
     above: bool,
 ) -> Callable[[Results], list[ClaimFinding]]:
-    """Return the test of what moving along one axis does, at fixed labels of the other one.
-
-    Args:
-        axis: along which.
-        ends: its labels: from the first to the second.
-        where: of the other axis, by its name, the labels at which it is tested.
-        margin: with which the change of final accuracy is compared.
-        above: whether a change above or below it is claimed.
-    """
+    """Return the test of what moving along one axis does, at fixed labels of the other one."""
 
     def findings(results: Results) -> list[ClaimFinding]:
-        found = []
+        listed = []
         for place in results.places(3):
             labels = dict(place.axes)
             other = next((name for name in labels if name != axis), "")
@@ -50,9 +42,11 @@ def _moved(
                 tuple((name, ends[0] if name == axis else label) for name, label in place.axes),
             )
             difference = results.difference((place, METHOD), (start, METHOD), final)
-            said = f"{place.experiment}: {axis} {ends[0]} to {ends[1]}, {other} = {labels[other]}"
-            found += compare_with_margin(said, difference, margin, above=above)
-        return found
+            place_text = (
+                f"{place.experiment}: {axis} {ends[0]} to {ends[1]}, {other} = {labels[other]}"
+            )
+            listed += compare_with_margin(place_text, difference, margin, above=above)
+        return listed
 
     return findings
 

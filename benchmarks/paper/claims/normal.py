@@ -1,4 +1,4 @@
-"""What the paper claims of training that nobody attacks (section V-B)."""
+"""The paper's claims about training without attacks (section V-B)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ LOW, HIGH = 0.4, 0.8
 
 def low_share(cell: CellRow) -> float | None:
     """Return the share of the clients on which the model's accuracy is low."""
-    found = [value for value in cell.client_accuracy or () if value is not None]
-    return sum(value < LOW for value in found) / len(found) if found else None
+    accuracies = [value for value in cell.client_accuracy or () if value is not None]
+    return sum(value < LOW for value in accuracies) / len(accuracies) if accuracies else None
 
 
 def high_share(cell: CellRow) -> float | None:
     """Return the share of the clients on which the model's accuracy is high."""
-    found = [value for value in cell.client_accuracy or () if value is not None]
-    return sum(value >= HIGH for value in found) / len(found) if found else None
+    accuracies = [value for value in cell.client_accuracy or () if value is not None]
+    return sum(value >= HIGH for value in accuracies) / len(accuracies) if accuracies else None
 
 
 def favours_accurate(cell: CellRow) -> float | None:

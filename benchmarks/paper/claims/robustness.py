@@ -1,4 +1,4 @@
-"""What the paper claims of attacked training (section V-C)."""
+"""The paper's claims about training under attack (section V-C)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,7 @@ KEPT, LOST = 0.98, 0.9
 
 
 def attacked(results: Results) -> list[Scenario]:
-    """Return where one of the paper's three attacks goes on.
-
-    Args:
-        results: the rows.
-    """
+    """Return where one of the paper's three attacks goes on."""
     return scenarios_named(results.places(2), *ATTACKS)
 
 
@@ -105,10 +101,12 @@ def _breaks(method: str, words: tuple[str, ...]) -> Callable[[Results], list[Cla
     """Return the test of whether a method loses a tenth of its clean accuracy."""
 
     def findings(results: Results) -> list[ClaimFinding]:
-        kept = _keeps(method, LOST, words)(results)
+        retained = _keeps(method, LOST, words)(results)
         return [
-            ClaimFinding(one.where, None if one.holds is None else not one.holds, one.numbers)
-            for one in kept
+            ClaimFinding(
+                finding.where, None if finding.holds is None else not finding.holds, finding.numbers
+            )
+            for finding in retained
         ]
 
     return findings
@@ -116,12 +114,12 @@ def _breaks(method: str, words: tuple[str, ...]) -> Callable[[Results], list[Cla
 
 def _no_better(results: Results) -> list[ClaimFinding]:
     """Return whether strategy II is nowhere a point above FedAvg."""
-    found = []
+    listed = []
     for place in attacked(results):
         for other in FEDAVG:
             difference = results.difference((place, SECOND), (place, other), final)
-            found += compare_with_margin(f"{place}, {other}", difference, POINT, above=False)
-    return found
+            listed += compare_with_margin(f"{place}, {other}", difference, POINT, above=False)
+    return listed
 
 
 CLAIMS = (

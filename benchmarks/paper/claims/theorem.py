@@ -1,4 +1,4 @@
-"""What the paper claims of convergence (section IV-A, Theorem 1)."""
+"""The paper's claims about convergence (section IV-A, Theorem 1)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,10 @@ STEP_SIZES = ("theorem", "rate")
 
 
 def path_of(cell: CellRow, step_sizes: str) -> dict[str, Any]:
-    """Return what a cell says of the run with some step sizes; empty if it says nothing.
-
-    Args:
-        cell: of kind theorem.
-        step_sizes: one of `STEP_SIZES`.
-    """
+    """Return what a cell says of the run with some step sizes; empty if it says nothing."""
     theorem = cell.extra.get("theorem", {})
-    found: dict[str, Any] = theorem.get("step_sizes", {}).get(step_sizes, {})
-    return found
+    path: dict[str, Any] = theorem.get("step_sizes", {}).get(step_sizes, {})
+    return path
 
 
 def last_error(step_sizes: str) -> Measure:
@@ -67,7 +62,7 @@ def constant(name: str, step_sizes: str = "theorem") -> Measure:
 
 def _bound_holds(results: Results) -> list[ClaimFinding]:
     """Return whether the error stays at or below the bound in every round."""
-    found = []
+    listed = []
     for place in results.places(6):
         for method in results.methods(place):
             for seed, cell in results.cells(place, method).items():
@@ -81,20 +76,20 @@ def _bound_holds(results: Results) -> list[ClaimFinding]:
                 ]
                 if pairs:
                     error, bound = pairs[-1]
-                    holds = all(one <= most for one, most in pairs)
+                    holds = all(value <= most for value, most in pairs)
                     numbers = f"error {error:.3g}, bound {bound:.3g} after the last round"
-                    found.append(ClaimFinding(f"{method}, seed {seed}", holds, numbers))
-    return found
+                    listed.append(ClaimFinding(f"{method}, seed {seed}", holds, numbers))
+    return listed
 
 
 def _faster_with_larger_gap(results: Results) -> list[ClaimFinding]:
     """Return, for pairs of strategies, whether the one with the larger phi_min has less error."""
-    found: list[ClaimFinding] = []
+    listed: list[ClaimFinding] = []
     for place in results.places(6):
-        found += _pair(results, place, (FEDAVG, FIRST))
-        found += _pair(results, place, (FEDAVG, SECOND))
-        found += _pair(results, place, (FIRST, SECOND))
-    return found
+        listed += _pair(results, place, (FEDAVG, FIRST))
+        listed += _pair(results, place, (FEDAVG, SECOND))
+        listed += _pair(results, place, (FIRST, SECOND))
+    return listed
 
 
 def _pair(results: Results, place: Scenario, pair: tuple[str, str]) -> list[ClaimFinding]:

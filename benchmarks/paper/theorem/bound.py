@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
-    """What the bound is made of.
+    """Constants of the bound.
 
     G², σ_k², κ², φ_min and φ_max are the extremes that one run has shown. The theorem means those
     of all that could have happened, so that the bound printed with these is a lower estimate.
@@ -62,7 +62,7 @@ class Bound:
 
     @property
     def total(self) -> float:
-        """What E[F(w^T)] − F* is at most."""
+        """Upper bound of E[F(w^T)] − F*."""
         return self.gradients + self.kappa + self.heterogeneity + self.start + self.lasting
 
 
@@ -79,18 +79,18 @@ def bound_after(steps: int, constants: Constants) -> Bound | None:
     Returns:
         Its terms; None where φ_min is not above 0: the proof divides by it, and says nothing.
     """
-    one = constants
-    if one.least_gap <= 0:
+    terms = constants
+    if terms.least_gap <= 0:
         return None
-    decay = 1 / (steps + one.gamma)
-    condition = one.smoothness / one.mu
-    shared = decay * 4 / (3 * one.mu**2 * one.least_gap)
+    decay = 1 / (steps + terms.gamma)
+    condition = terms.smoothness / terms.mu
+    shared = decay * 4 / (3 * terms.mu**2 * terms.least_gap)
     return Bound(
         gradients=shared
-        * one.smoothness
-        * (32 * one.local_steps**2 * one.gradient_squared + one.variance),
-        kappa=shared * 6 * one.smoothness**2 * one.kappa_squared,
-        heterogeneity=decay * 8 * condition**2 * one.heterogeneity,
-        start=decay * one.smoothness * one.gamma * one.start_squared / 2,
-        lasting=8 * condition * one.heterogeneity / 3 * (one.largest_gap / one.least_gap - 1),
+        * terms.smoothness
+        * (32 * terms.local_steps**2 * terms.gradient_squared + terms.variance),
+        kappa=shared * 6 * terms.smoothness**2 * terms.kappa_squared,
+        heterogeneity=decay * 8 * condition**2 * terms.heterogeneity,
+        start=decay * terms.smoothness * terms.gamma * terms.start_squared / 2,
+        lasting=8 * condition * terms.heterogeneity / 3 * (terms.largest_gap / terms.least_gap - 1),
     )

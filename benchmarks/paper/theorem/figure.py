@@ -1,4 +1,4 @@
-"""Number 6: the bound of Theorem 1 beside the error, and phi_min by strategy."""
+"""Figure of experiment 6: the bound of Theorem 1, the error, and phi_min by strategy."""
 
 from __future__ import annotations
 

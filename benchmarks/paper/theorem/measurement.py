@@ -39,7 +39,7 @@ MODEL = "softmax"
 
 
 class TheoremOptions(SettingsTable):
-    """What a method of kind `theorem` can choose.
+    """Options of a method of kind `theorem`.
 
     Attributes:
         mu: weight of the L2 term. Below 1e-6 F* would not be known to the decimals of a row (see
@@ -53,7 +53,7 @@ class TheoremOptions(SettingsTable):
 
 
 def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict[str, Any]:
-    """Return what Theorem 1 comes to for a method, under the names of an experiment's row.
+    """Return Theorem 1's terms for a method, under the names of an experiment's row.
 
     Args:
         configuration: of the run: data, sizes, rules, rounds, tau, batch size and learning rate.
@@ -68,7 +68,7 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
         `theorem` and `rate` the `constants` seen on the path, `error` F(w) - F* after each round,
         the `bound` after each round from the constants of the whole path, and the `terms` of the
         last one. Bound and terms are None where phi_min is not above 0. The largest and least of
-        one path stand for those of all that could have happened: the bound is a lower estimate.
+        one path replace those over all possible paths: the bound is a lower estimate.
 
     Raises:
         ConfigurationError: another model, epochs instead of steps, FedProx, attackers, a server
@@ -119,7 +119,7 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
                 "heterogeneity": problem.heterogeneity,
                 "best_committee": list(problem.best_committee(parameters.members)),
                 "local_steps": training.local_steps,
-                "step_sizes": {name: _told(one) for name, one in paths.items()},
+                "step_sizes": {name: _told(of_rule) for name, of_rule in paths.items()},
             }
         },
     }
@@ -166,15 +166,15 @@ def _measured(problem: ConvexProblem, test: Objective, path: TrainingPath) -> di
     """Return the usual lists of a row."""
     together, mu = problem.together, problem.mu
     aggregated = [0] * len(problem.clients)
-    for one in path.rounds:
-        for client in one.accepted:
+    for round_ in path.rounds:
+        for client in round_.accepted:
             aggregated[client] += 1
     return {
-        "accuracy": [test.accuracy(one.weights) for one in path.rounds],
-        "loss": [test.value(one.weights) for one in path.rounds],
+        "accuracy": [test.accuracy(round_.weights) for round_ in path.rounds],
+        "loss": [test.value(round_.weights) for round_ in path.rounds],
         "training_loss": [
-            together.value(one.weights) - mu / 2 * float((one.weights**2).sum())
-            for one in path.rounds
+            together.value(round_.weights) - mu / 2 * float((round_.weights**2).sum())
+            for round_ in path.rounds
         ],
         "times_aggregated": aggregated,
         "samples": problem.samples.tolist(),
@@ -190,15 +190,15 @@ def _told(path: TrainingPath) -> dict[str, Any]:
     last = bounds[-1]
     return {
         "constants": None if path.constants is None else asdict(path.constants),
-        "error": [one.error for one in path.rounds],
-        "bound": [None if one is None else one["total"] for one in bounds],
+        "error": [entry.error for entry in path.rounds],
+        "bound": [None if entry is None else entry["total"] for entry in bounds],
         "terms": last,
     }
 
 
 def _bound(steps: int, constants: Constants | None) -> dict[str, float] | None:
     """Return the bound and its terms; None where there is none that is finite."""
-    found = None if constants is None else bound_after(steps, constants)
-    if found is None or not isfinite(found.total):
+    bound = None if constants is None else bound_after(steps, constants)
+    if bound is None or not isfinite(bound.total):
         return None
-    return asdict(found) | {"total": found.total}
+    return asdict(bound) | {"total": bound.total}

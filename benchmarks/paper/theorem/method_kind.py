@@ -1,4 +1,4 @@
-"""Theorem 1: the error of a run beside the bound that the paper prints for it."""
+"""Kind of method for Theorem 1: the error of a run, and the paper's bound."""
 
 from __future__ import annotations
 
@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 
 def require(configuration: Configuration, method: Method) -> None:
-    """Refuse what the theorem is not about.
-
-    Args:
-        configuration: of the run.
-        method: its options.
-
-    Raises:
-        ConfigurationError: names the value and the rule.
-    """
+    """Refuse what the theorem is not about."""
     require_theorem(configuration, parse_settings(TheoremOptions, method.options, "options").mu)
 
 
@@ -37,9 +29,11 @@ def play(task: MethodTask) -> MethodRun:
     Raises:
         CmflError: it cannot be carried out.
     """
-    found = theorem_row(task.configuration, task.method, task.configuration.seed)
-    qualities = zip(found["accuracy"], found["loss"], found["training_loss"], strict=True)
-    for _ in found["accuracy"]:
+    measurement = theorem_row(task.configuration, task.method, task.configuration.seed)
+    qualities = zip(
+        measurement["accuracy"], measurement["loss"], measurement["training_loss"], strict=True
+    )
+    for _ in measurement["accuracy"]:
         task.on_round()
     return MethodRun(
         rounds=tuple(
@@ -51,8 +45,8 @@ def play(task: MethodTask) -> MethodRun:
             )
             for accuracy, loss, training_loss in qualities
         ),
-        floor=found["floor"],
-        samples=tuple(found["samples"]),
-        times_aggregated=tuple(found["times_aggregated"]),
-        extra=found["extra"],
+        floor=measurement["floor"],
+        samples=tuple(measurement["samples"]),
+        times_aggregated=tuple(measurement["times_aggregated"]),
+        extra=measurement["extra"],
     )

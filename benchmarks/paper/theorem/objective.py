@@ -1,7 +1,7 @@
 """The one model here that keeps the theorem's assumptions: softmax regression with an L2 term.
 
 With the term every F_k is mu-strongly convex (assumption 2) and has a minimum; without it a client
-whose samples can be told apart has none. All is float64, and the biases are a column of ones, so
+whose samples are separable has none. All is float64, and the biases are a column of ones, so
 that they are regularised like the weights: else F_k would not be strongly convex in them.
 """
 
@@ -63,8 +63,8 @@ class Objective:
 
     def accuracy(self, weights: Weights) -> float:
         """Return the share of the samples whose label has the largest score."""
-        found = (self.inputs @ weights.T).argmax(axis=1)
-        return float(np.mean(found == self.labels))
+        predicted = (self.inputs @ weights.T).argmax(axis=1)
+        return float(np.mean(predicted == self.labels))
 
     def residuals(self, weights: Weights) -> NDArray[np.float64]:
         """Return softmax(W x_i) less one at y_i, of each sample, shape (n, classes)."""
@@ -81,15 +81,9 @@ class Objective:
     def mean_gradient(
         self, weights: Weights, residuals: NDArray[np.float64], inputs: NDArray[np.float64]
     ) -> Weights:
-        """Return the gradient of some of the samples.
-
-        Args:
-            weights: W.
-            residuals: of these samples, one row each.
-            inputs: of these samples, one row each.
-        """
-        found: Weights = residuals.T @ inputs / len(inputs) + self.mu * weights
-        return found
+        """Return the gradient of some of the samples."""
+        gradient: Weights = residuals.T @ inputs / len(inputs) + self.mu * weights
+        return gradient
 
     def gradient_moments(
         self, weights: Weights, residuals: NDArray[np.float64], batch_size: int
@@ -118,34 +112,18 @@ class Objective:
 
 
 def objective_of(samples: Samples, collate: Collate, classes: int, mu: float) -> Objective:
-    """Return the objective of a client, or of a test set.
-
-    Args:
-        samples: stored rows and labels, at least one.
-        collate: makes a model's inputs of stored rows.
-        classes: number of classes.
-        mu: weight of the L2 term.
-    """
+    """Return the objective of a client, or of a test set."""
     rows = np.asarray(collate(samples.x), dtype=np.float64).reshape(len(samples.y), -1)
     inputs = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
     return Objective(inputs, np.asarray(samples.y), classes, mu)
 
 
 def weights_of(vector: ParameterVector, classes: int) -> Weights:
-    """Return W for the parameters of the model `softmax`: its weights, then its biases.
-
-    Args:
-        vector: shape (classes · (inputs + 1),).
-        classes: number of classes.
-    """
+    """Return W for the parameters of the model `softmax`: its weights, then its biases."""
     rows = np.asarray(vector, dtype=np.float64)
     return np.concatenate([rows[:-classes].reshape(classes, -1), rows[-classes:, None]], axis=1)
 
 
 def vector_of_weights(weights: Weights) -> ParameterVector:
-    """Return W as the parameters of the model `softmax`, rounded to float32 as they are sent.
-
-    Args:
-        weights: W.
-    """
+    """Return W as the parameters of the model `softmax`, rounded to float32 as they are sent."""
     return np.concatenate([weights[:, :-1].ravel(), weights[:, -1]]).astype(np.float32)

@@ -1,7 +1,7 @@
 """The minimum of a strongly convex objective: full-batch L-BFGS in float64.
 
 Nocedal and Wright, "Numerical Optimization", algorithms 7.4 and 7.5. Steps are halved until they
-lessen the value enough (Armijo). No condition on curvature is needed beside it: where a function is
+lessen the value enough (Armijo). No condition on curvature is needed: where a function is
 strongly convex, a step and the change of its gradient never point apart.
 """
 
@@ -35,7 +35,7 @@ _SHORTEST = 2.0**-40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optimum:
-    """Where an objective is least.
+    """A minimum of an objective.
 
     Attributes:
         weights: w*.
@@ -62,10 +62,10 @@ def minimum(objective: Objective, most_steps: int = MOST_STEPS) -> Optimum:
     for _ in range(most_steps):
         if _norm(gradient) < GRADIENT_NORM:
             break
-        found = _next(objective, weights, value, gradient, _direction(gradient, changes))
-        if found is None:
+        next_point = _next(objective, weights, value, gradient, _direction(gradient, changes))
+        if next_point is None:
             break
-        moved, value = found
+        moved, value = next_point
         turned = objective.gradient(moved)
         step, change = moved - weights, turned - gradient
         curvature = float(np.sum(step * change))
@@ -86,16 +86,16 @@ def _norm(gradient: Weights) -> float:
 
 def _direction(gradient: Weights, changes: Iterable[Change]) -> Weights:
     """Return −H ∇F, H the inverse Hessian as the last changes tell it (algorithm 7.4)."""
-    kept = list(changes)
-    direction, taken = -gradient, []
-    for step, change, curvature in reversed(kept):
+    recent = list(changes)
+    direction, factors = -gradient, []
+    for step, change, curvature in reversed(recent):
         share = float(np.sum(step * direction)) / curvature
         direction = direction - share * change
-        taken.append(share)
-    if kept:
-        _, change, curvature = kept[-1]
+        factors.append(share)
+    if recent:
+        _, change, curvature = recent[-1]
         direction = direction * (curvature / float(np.sum(change * change)))
-    for (step, change, curvature), share in zip(kept, reversed(taken), strict=True):
+    for (step, change, curvature), share in zip(recent, reversed(factors), strict=True):
         direction = direction + (share - float(np.sum(change * direction)) / curvature) * step
     return direction
 
@@ -108,8 +108,8 @@ def _next(
     length = 1.0
     while length >= _SHORTEST:
         moved = weights + length * direction
-        found = objective.value(moved)
-        if found <= value + _ENOUGH * length * slope + _ROUNDING * abs(value):
-            return moved, found
+        value_there = objective.value(moved)
+        if value_there <= value + _ENOUGH * length * slope + _ROUNDING * abs(value):
+            return moved, value_there
         length /= 2
     return None

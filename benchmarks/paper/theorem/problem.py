@@ -1,4 +1,4 @@
-"""What Theorem 1 says of the data alone: F*, F_k*, Gamma, L, and how an aggregation set leans.
+"""Theorem 1's constants of the data: F*, F_k*, Gamma, L, and the gap of an aggregation set.
 
 Paper: section "Convergence Analysis", assumptions 1, 2 and 5, definitions 1 and 2.
 """
@@ -53,8 +53,8 @@ class ConvexProblem:
     @property
     def shares(self) -> NDArray[np.float64]:
         """p_k of client k at index k."""
-        found: NDArray[np.float64] = self.samples / self.samples.sum()
-        return found
+        shares: NDArray[np.float64] = self.samples / self.samples.sum()
+        return shares
 
     @property
     def heterogeneity(self) -> float:
@@ -63,33 +63,20 @@ class ConvexProblem:
 
     def values(self, weights: Weights) -> NDArray[np.float64]:
         """Return F_k(w) of client k at index k."""
-        return np.array([one.value(weights) for one in self.clients])
+        return np.array([client.value(weights) for client in self.clients])
 
     def shares_among(self, chosen: Sequence[int]) -> NDArray[np.float64]:
-        """Return p_{k,S} = n_k / Σ_S n_k of each client of a set, in its order.
-
-        Args:
-            chosen: the set S, not empty.
-        """
-        held = self.samples[list(chosen)]
-        found: NDArray[np.float64] = held / held.sum()
-        return found
+        """Return p_{k,S} = n_k / Σ_S n_k of each client of a set, in its order."""
+        chosen_samples = self.samples[list(chosen)]
+        shares: NDArray[np.float64] = chosen_samples / chosen_samples.sum()
+        return shares
 
     def mean_over(self, chosen: Sequence[int], values: NDArray[np.float64]) -> float:
-        """Return Σ p_{k,S} v_k over a set.
-
-        Args:
-            chosen: the set S, not empty.
-            values: v_k of client k at index k.
-        """
+        """Return Σ p_{k,S} v_k over a set."""
         return float(self.shares_among(chosen) @ values[list(chosen)])
 
     def best_committee(self, members: int) -> tuple[int, ...]:
-        """Return S_c*: the clients with the smallest F_k*, ties by their number.
-
-        Args:
-            members: C.
-        """
+        """Return S_c*: the clients with the smallest F_k*, ties by their number."""
         order = np.argsort(self.minima, kind="stable")
         return tuple(sorted(order[:members].tolist()))
 
@@ -116,12 +103,7 @@ class ConvexProblem:
         return above / below
 
     def committee_difference(self, accepted: Sequence[int], committee: Sequence[int]) -> float:
-        """Return what assumption 5 bounds by κ²: |Σ_{S_a} p F_k* − Σ_{S_c*} p F_k*|.
-
-        Args:
-            accepted: S_a.
-            committee: S_c*.
-        """
+        """Return what assumption 5 bounds by κ²: |Σ_{S_a} p F_k* − Σ_{S_c*} p F_k*|."""
         return abs(self.mean_over(accepted, self.minima) - self.mean_over(committee, self.minima))
 
 
@@ -138,10 +120,10 @@ def problem_of(data: FederatedData, mu: float) -> ConvexProblem:
     if not 0 < mu < np.inf:
         raise ConfigurationError(f"mu = {mu}: must be finite and above 0")
     classes = data.form.classes
-    clients = tuple(objective_of(one, data.collate, classes, mu) for one in data.train)
+    clients = tuple(objective_of(client, data.collate, classes, mu) for client in data.train)
     together = Objective(
-        np.concatenate([one.inputs for one in clients]),
-        np.concatenate([one.labels for one in clients]),
+        np.concatenate([client.inputs for client in clients]),
+        np.concatenate([client.labels for client in clients]),
         classes,
         mu,
     )
@@ -149,8 +131,8 @@ def problem_of(data: FederatedData, mu: float) -> ConvexProblem:
         clients=clients,
         together=together,
         optimum=minimum(together),
-        minima=np.array([minimum(one).value for one in clients]),
-        samples=np.array([one.samples for one in clients], dtype=np.int64),
+        minima=np.array([minimum(client).value for client in clients]),
+        samples=np.array([client.samples for client in clients], dtype=np.int64),
         mu=mu,
-        smoothness=max(one.smoothness for one in clients),
+        smoothness=max(client.smoothness for client in clients),
     )

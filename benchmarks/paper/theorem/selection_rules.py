@@ -114,7 +114,7 @@ class CommitteeSelection(SelectionRule):
         return ranking.accepted
 
     def _ground(self, members: tuple[ClientId, ...]) -> DistanceContext:
-        """Return what distances stand on: the layout, and the travel where the rules have one."""
+        """Return the distance context: the layout, and the travel where the rules have one."""
         travel, number = self.parameters.direction_weight, len(self._models)
         if travel is None or number == 1:
             return DistanceContext(self.layout)

@@ -33,7 +33,7 @@ StepSize = Callable[[int], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathSettings:
-    """How clients train.
+    """Training settings of all clients.
 
     Attributes:
         rounds: number of rounds.
@@ -86,7 +86,7 @@ class TrainingPath:
 def follow_path(
     problem: ConvexProblem, choosing: SelectionRule, start: Weights, settings: PathSettings
 ) -> TrainingPath:
-    """Return a run of so many rounds.
+    """Return the path of a run.
 
     Args:
         problem: the objectives.
@@ -94,7 +94,7 @@ def follow_path(
         start: w_1.
         settings: how clients train.
     """
-    seen = _Seen(problem, settings.members)
+    observed = _Observations(problem, settings.members)
     weights, rounds = start, []
     for number in range(1, settings.rounds + 1):
         seed = sha256(repr((settings.seed, "theorem", number)).encode())
@@ -102,10 +102,10 @@ def follow_path(
         updates = {}
         for client in choosing.active(seed):
             rng = named_stream(training_seed(seed, client), "batches")
-            updates[client] = weights - _trained(client, weights, steps, settings, rng, seen)
+            updates[client] = weights - _trained(client, weights, steps, settings, rng, observed)
         sent = {client: vector_of_weights(update) for client, update in updates.items()}
         accepted = choosing.accepted(vector_of_weights(weights), sent)
-        seen.set_accepted(accepted, weights)
+        observed.set_accepted(accepted, weights)
         weights = weights - sum(
             share * updates[client]
             for share, client in zip(problem.shares_among(accepted), accepted, strict=True)
@@ -113,10 +113,10 @@ def follow_path(
         error = problem.together.value(weights) - problem.optimum.value
         rounds.append(PathRound(tuple(map(int, accepted)), weights, error))
     local_steps = settings.local_steps
-    return TrainingPath(tuple(rounds), local_steps, seen.constants(start, local_steps))
+    return TrainingPath(tuple(rounds), local_steps, observed.constants(start, local_steps))
 
 
-class _Seen:
+class _Observations:
     """The extremes that a run shows.
 
     Args:
@@ -175,7 +175,7 @@ def _trained(
     steps: range,
     settings: PathSettings,
     rng: np.random.Generator,
-    seen: _Seen,
+    seen: _Observations,
 ) -> Weights:
     """Return a client's local model after its steps of SGD."""
     objective = seen.problem.clients[client]

@@ -1,1 +1,1 @@
-"""What is done to the updates of a round before they are aggregated: one file each."""
+"""Pre-aggregators, one file each."""

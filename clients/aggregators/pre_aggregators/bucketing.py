@@ -28,11 +28,7 @@ class Bucketing(PreAggregator):
     s: Annotated[int, Field(ge=1, le=2**31 - 1, description="how many vectors are in a bucket")]
 
     def count(self, vectors: int) -> int:
-        """Return how many buckets there are.
-
-        Args:
-            vectors: n.
-        """
+        """Return how many buckets there are."""
         return math.ceil(vectors / self.s)
 
     def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a pre-aggregator is: many vectors in, means of some of them out."""
+"""The pre-aggregator's interface: many vectors in, means of some of them out."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ class PreAggregator(AggregationStage):
     """A pre-aggregator with its options."""
 
     def count(self, vectors: int) -> int:
-        """Return how many vectors it makes of so many.
-
-        Args:
-            vectors: n.
-        """
+        """Return the number of vectors that it makes of n."""
         return vectors
 
     @abstractmethod

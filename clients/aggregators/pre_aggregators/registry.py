@@ -13,17 +13,9 @@ if TYPE_CHECKING:
 
     from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
 
-PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {one.name: one for one in (NNM, Bucketing)}
+PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {rule.name: rule for rule in (NNM, Bucketing)}
 
 
 def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggregator:
-    """Return a pre-aggregator.
-
-    Args:
-        name: a key of `PRE_AGGREGATORS`.
-        options: its own, as in TOML.
-
-    Raises:
-        ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
-    """
+    """Return a pre-aggregator."""
     return stage_named("pre-aggregator", PRE_AGGREGATORS, name, options)

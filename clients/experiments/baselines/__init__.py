@@ -1,1 +1,1 @@
-"""What CMFL is compared with, on the same data, model, engine, seeds and attackers."""
+"""Baselines of CMFL, on the same data, model, engine, seeds and attackers."""

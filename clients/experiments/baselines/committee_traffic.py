@@ -1,12 +1,12 @@
-"""What a CMFL run really sends, counted from what its actors ask their driver to send.
+"""Traffic of a CMFL run, counted from the actions of its actors.
 
 A round in phases. Every active client fetches the model, sends its commitment, and publishes its
 update once: blobs are content-addressed, so that it need not send it to every member. Then each
 member reads the updates of all other n + C - 1, members vote by envelopes that all of them read,
-and whoever settles the round publishes the next model with the decision. Documents for auditors
-(records, vectors, incidents) are sent once and read by nobody in the run.
+and the settler of the round publishes the next model with the decision. Documents for auditors
+(records, vectors, incidents) are sent once and not read in the run.
 
-A commitment counts as a transaction of its own, of so many bytes of call data, though a driver may
+A commitment counts as one transaction with its bytes of call data, though a driver may
 put many into one.
 """
 
@@ -57,26 +57,18 @@ class CommitteeTraffic:
         self.rounds: list[RoundTraffic] = []
 
     def take(self, step: Sequence[Action]) -> None:
-        """Count what one actor asks for.
-
-        Args:
-            step: its actions, in order.
-        """
+        """Count what one actor asks for."""
         self._round.take(step)
 
     def close(self, row: RoundMetrics) -> None:
-        """End a round, and begin the next.
-
-        Args:
-            row: of the round, which says who was active in it.
-        """
+        """End a round, and begin the next."""
         model_bytes = NUMBER_BYTES * self._dimension
         self.rounds.append(self._round.closed(row.trained, row.served, model_bytes))
         self._round = _OpenRound()
 
 
 class _OpenRound:
-    """What the round in course has sent so far."""
+    """Traffic of the open round."""
 
     def __init__(self) -> None:
         self._commitments = PhaseCounter("commitments")
@@ -134,7 +126,7 @@ class _OpenRound:
         return RoundTraffic(tuple(counter.phase() for counter in phases))
 
     def _store(self, blobs: StoreBlobs, who: ClientId | None, counter: PhaseCounter) -> None:
-        """Count blobs that nobody has sent yet: others name them by the same digest."""
+        """Count blobs that were not sent before; a blob has one digest."""
         for client, payload in blobs.payloads.items():
             if payload.digest not in self._stored:
                 self._stored.add(payload.digest)

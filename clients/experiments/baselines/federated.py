@@ -1,4 +1,4 @@
-"""One loop, many aggregators: a server that trusts nobody to judge, and records nothing.
+"""Federated learning with one server and any aggregator, without committee and ledger.
 
 FedAvg is this loop with the mean. Whatever the aggregator, one seed gives the same participants,
 batch orders and attacks, so that methods differ in nothing but the method.
@@ -64,15 +64,7 @@ class FederatedSettings:
         return Aggregation(self.aggregator, self.pre_aggregators)
 
     def require(self, clients: int) -> None:
-        """Refuse what cannot be run.
-
-        Args:
-            clients: how many there are.
-
-        Raises:
-            ConfigurationError: no rounds, more participants than clients, or options that the
-                number of participants does not allow.
-        """
+        """Refuse what cannot be run."""
         if self.rounds < 1 or not 1 <= self.participants <= clients:
             raise ConfigurationError(
                 f"rounds = {self.rounds}, participants = {self.participants}: at least 1 of each, "
@@ -123,7 +115,9 @@ def run_federated(  # noqa: PLR0913 - what is compared with, and a clock
         jobs = [TrainingJob(client, training_seed(round_seed, client)) for client in participants]
         trained = gauge.engine.train(server.model, jobs)
         trained_at = clock()
-        updates = {client: one.vector for client, one in zip(participants, trained, strict=True)}
+        updates = {
+            client: update.vector for client, update in zip(participants, trained, strict=True)
+        }
         context = AttackRound(round_seed, dict.fromkeys(participants, server.model))
         sent = settings.attackers.corrupt(updates, context)
         sent_at = clock()
@@ -148,7 +142,7 @@ def run_federated(  # noqa: PLR0913 - what is compared with, and a clock
 
 @dataclass(slots=True)
 class FederatedServer:
-    """Who aggregates.
+    """The aggregating server of a run.
 
     Attributes:
         settings: how.
@@ -175,17 +169,17 @@ class FederatedServer:
             rng: the aggregation's own stream of the round.
 
         Returns:
-            Whose updates the new model is made of, ascending; nobody if it stays as it is.
+            Clients whose updates the new model is made of, ascending; empty if it does not change.
         """
         clients, updates = list(sent), list(sent.values())
         samples = [self.samples[client] for client in clients]
-        found = self.settings.aggregation.aggregate(updates, samples, self.last, rng)
-        if found is None:
+        selection = self.settings.aggregation.aggregate(updates, samples, self.last, rng)
+        if selection is None:
             return ()
         with np.errstate(over="ignore"):
-            step = self.settings.server_rate * found.vector
+            step = self.settings.server_rate * selection.vector
             moved = (self.model.astype(np.float64) - step).astype(np.float32)
         if not np.isfinite(moved).all():
             return ()
-        self.model, self.last = moved, found.vector
-        return tuple(clients[place] for place in found.used)
+        self.model, self.last = moved, selection.vector
+        return tuple(clients[place] for place in selection.used)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RoundSeconds:
-    """How long the parts of a round took, by the clock.
+    """Wall-clock seconds of a round's parts.
 
     Attributes:
         training: of all participants.
@@ -32,7 +32,7 @@ class BaselineRound:
         quality: what the system is judged by; all None if it was not measured.
         participants: who trained, ascending.
         used: whose updates (or models) the new model is made of, ascending: all, or those that a
-            selecting aggregator chose; nobody where the model stays as it was.
+            selecting aggregator chose; empty where the model does not change.
         malicious: how many of the participants attack.
         malicious_used: how many of those used attack.
         seconds: what it took; no part of what rounds are compared by.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """What a round waits for while clients compute, in seconds.
+    """Seconds of computation on the critical path of a round.
 
     Attributes:
         training: of one client; twice that in BrainTorrent, where the initiator trains again.
@@ -73,16 +73,7 @@ def computation_of(row: CellRow, training: float | None = None) -> Computation:
 
 
 def transmission_of(row: CellRow, transmission: Transmission, rate: float) -> tuple[float, ...]:
-    """Return how long each round of a cell is on the wire, in seconds.
-
-    Args:
-        row: of the cell; `bytes` as `traffic.recorded_traffic` makes it.
-        transmission: by which model.
-        rate: r in Mbit/s.
-
-    Raises:
-        ConfigurationError: it has no system of `System`, or nothing was counted, or no rate.
-    """
+    """Return how long each round of a cell is on the wire, in seconds."""
     if transmission is Transmission.COUNTED:
         return tuple(seconds_on_wire(size, rate) for size in _by_round(row))
     units = transfers(_system(row), transmission, _sizes(row))
@@ -90,24 +81,18 @@ def transmission_of(row: CellRow, transmission: Transmission, rate: float) -> tu
 
 
 def solo_training_seconds(rows: Iterable[CellRow]) -> float | None:
-    """Return how long one client trains where nobody trains with it, in seconds.
+    """Return the training seconds of one client that trains alone.
 
     Clients that start from one model train together here, several of them in each step, and so take
     less each than any of them would on its own machine; participants with models of their own do
     not. Methods that are compared take the same time to train: this one, given to `time_axis`.
-
-    Args:
-        rows: of one experiment, with the same model, data and steps.
-
-    Returns:
-        The mean over the rows of systems without a server; None if there are none.
     """
-    found = [
+    seconds = [
         computation_of(row).training / _in_turn(_system(row))
         for row in rows
         if row.kind in {System.BRAIN_TORRENT, System.GOSSIP} and row.seconds.training is not None
     ]
-    return fmean(found) if found else None
+    return fmean(seconds) if seconds else None
 
 
 def time_axis(
@@ -118,19 +103,7 @@ def time_axis(
     training: float | None = None,
     with_ledger: bool = False,
 ) -> tuple[float, ...]:
-    """Return the simulated time at the end of each round, in seconds: ascending.
-
-    Args:
-        row: of the cell.
-        transmission: by which model.
-        rate: r in Mbit/s.
-        training: seconds of one client's training, see `training_alone`; the row's own if None.
-        with_ledger: whether the ledger's part of a CMFL round counts; the paper has none.
-
-    Raises:
-        ConfigurationError: what the row does not say, as in `computation_of` and
-            `transmission_of`.
-    """
+    """Return the simulated time at the end of each round, in seconds: ascending."""
     computed = computation_of(row, training)
     each = computed.training + computed.scoring + (computed.ledger if with_ledger else 0.0)
     return tuple(accumulate(wire + each for wire in transmission_of(row, transmission, rate)))
@@ -160,11 +133,7 @@ def _trained(system: System, sizes: TransmissionSizes) -> int:
 
 
 def _number(row: CellRow, name: str, default: int | None = None) -> int:
-    """Return one of a row's sizes.
-
-    Raises:
-        ConfigurationError: it is no number above 0, or not there.
-    """
+    """Return one of a row's sizes."""
     value = row.extra.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigurationError(f"cell {row.cell}: extra.{name} = {value!r}: at least 1")

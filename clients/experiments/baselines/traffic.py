@@ -1,4 +1,4 @@
-"""What a round really sends: bytes into and out of every client's link, phase by phase.
+"""Traffic of a round: bytes into and out of every client's link, phase by phase.
 
 The paper gives every client one link of rate r (section IV-B). A round is a row of phases, one
 after the other; within a phase all links work side by side, in both directions at once, so that the
@@ -26,7 +26,7 @@ COUNT_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class TrafficLink:
-    """What one client's link carried.
+    """Bytes on one client's link.
 
     Attributes:
         received: bytes in.
@@ -43,7 +43,7 @@ class TrafficLink:
 
 @dataclass(frozen=True, slots=True)
 class TrafficPhase:
-    """What was sent side by side.
+    """Traffic of one phase, in which all links work in parallel.
 
     Attributes:
         name: what it was for.
@@ -63,7 +63,7 @@ class TrafficPhase:
 
 @dataclass(frozen=True, slots=True)
 class RoundTraffic:
-    """What one round sent.
+    """Traffic of one round.
 
     Attributes:
         phases: one after the other.
@@ -83,16 +83,16 @@ class RoundTraffic:
 
     @property
     def total(self) -> TrafficLink:
-        """What all links carried together."""
+        """Sum over all links."""
         return sum(self.links().values(), TrafficLink())
 
     def links(self) -> dict[ClientId, TrafficLink]:
         """Return what each client's link carried in the whole round, ascending by client."""
-        found: defaultdict[ClientId, TrafficLink] = defaultdict(TrafficLink)
+        links: defaultdict[ClientId, TrafficLink] = defaultdict(TrafficLink)
         for phase in self.phases:
             for client, link in phase.links.items():
-                found[client] += link
-        return dict(sorted(found.items()))
+                links[client] += link
+        return dict(sorted(links.items()))
 
 
 class PhaseCounter:
@@ -109,11 +109,11 @@ class PhaseCounter:
         self._requests = 0
 
     def send(self, client: ClientId, size: int) -> None:
-        """Count bytes that a client sends to whoever keeps them."""
+        """Count bytes that a client uploads."""
         self._sent[client] += size
 
     def receive(self, client: ClientId, size: int) -> None:
-        """Count bytes that a client receives from whoever keeps them."""
+        """Count bytes that a client downloads."""
         self._received[client] += size
 
     def move(self, sender: ClientId, receiver: ClientId, size: int) -> None:
@@ -122,7 +122,7 @@ class PhaseCounter:
         self.receive(receiver, size)
 
     def ask(self, asker: ClientId, asked: ClientId, question: int, answer: int) -> None:
-        """Count a question and its answer, of so many bytes each."""
+        """Count a request and its response, in bytes."""
         self._requests += 1
         self.move(asker, asked, question)
         self.move(asked, asker, answer)
@@ -140,10 +140,6 @@ def federated_traffic(participants: Iterable[ClientId], dimension: int) -> Round
     """Return what a round of typical federated learning sends, whatever its server makes of it.
 
     Every participant fetches the model, and sends its update with its sample count.
-
-    Args:
-        participants: who trains.
-        dimension: d.
     """
     model = NUMBER_BYTES * dimension
     down, up = PhaseCounter("model"), PhaseCounter("updates")
@@ -168,20 +164,20 @@ def recorded_traffic(rounds: Sequence[RoundTraffic], dimension: int) -> dict[str
     """
     phases: defaultdict[str, int] = defaultdict(int)
     links: defaultdict[ClientId, TrafficLink] = defaultdict(TrafficLink)
-    for one in rounds:
-        for phase in one.phases:
+    for round_ in rounds:
+        for phase in round_.phases:
             phases[phase.name] += phase.busiest
-        for client, link in one.links().items():
+        for client, link in round_.links().items():
             links[client] += link
     clients = sorted(links)
     return {
         "model": NUMBER_BYTES * dimension,
-        "busiest": sum(one.busiest for one in rounds),
+        "busiest": sum(round_.busiest for round_ in rounds),
         "phases": dict(phases),
         "sent": sum(link.sent for link in links.values()),
         "received": sum(link.received for link in links.values()),
-        "requests": sum(one.requests for one in rounds),
-        "by_round": [one.busiest for one in rounds],
+        "requests": sum(round_.requests for round_ in rounds),
+        "by_round": [round_.busiest for round_ in rounds],
         "clients": [int(client) for client in clients],
         "client_sent": [links[client].sent for client in clients],
         "client_received": [links[client].received for client in clients],

@@ -1,4 +1,4 @@
-"""How long a round is on the wire, by three models: a simulated clock, never a sleep.
+"""Simulated transmission time of a round, by three models.
 
 The paper's T = s / r (section IV-B), every client with one link of rate r. In units of |w| / r, the
 time of one model, with a committee of C and n training clients:
@@ -31,7 +31,7 @@ _MEGA = 1_000_000
 
 
 class Transmission(StrEnum):
-    """How the transfers of a round are counted."""
+    """A model of a round's transfers."""
 
     TEXT = "text"
     AUTHORS = "authors"
@@ -49,7 +49,7 @@ class System(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransmissionSizes:
-    """How many clients the formulas count with.
+    """Numbers of clients in the formulas.
 
     Attributes:
         committee: C.
@@ -60,11 +60,7 @@ class TransmissionSizes:
     trainers: int
 
     def __post_init__(self) -> None:
-        """Check the sizes.
-
-        Raises:
-            ConfigurationError: a committee or training clients that there cannot be.
-        """
+        """Check the sizes."""
         if self.committee < 1 or self.trainers < 1:
             raise ConfigurationError(
                 f"committee = {self.committee}, trainers = {self.trainers}: at least 1 of each"
@@ -97,15 +93,7 @@ def transfers(system: System, transmission: Transmission, sizes: TransmissionSiz
 
 
 def seconds_on_wire(size: float, rate: float) -> float:
-    """Return how long bytes take on one link: s = 8 * bytes, T = s / r.
-
-    Args:
-        size: in bytes, at least 0.
-        rate: r in Mbit/s, above 0.
-
-    Raises:
-        ConfigurationError: a rate that is none.
-    """
+    """Return how long bytes take on one link: s = 8 * bytes, T = s / r."""
     if not (isfinite(rate) and rate > 0):
         raise ConfigurationError(f"rate = {rate} Mbit/s: must be above 0")
     return _BITS * size / (_MEGA * rate)

@@ -56,13 +56,7 @@ def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
 def along(
     title: str, cells: Sequence[CellRow], of: Callable[[CellRow], float | None]
 ) -> series.PlotLine:
-    """Return a number of each cell along the axis epsilon.
-
-    Args:
-        title: in the legend.
-        cells: of one method.
-        of: the number; None for a cell that has none.
-    """
+    """Return a number of each cell along the axis epsilon."""
     points: dict[float, list[float]] = {}
     for cell in cells:
         value = of(cell)
@@ -73,4 +67,4 @@ def along(
 
 def _mean_of(counts: Callable[[CellRow], Sequence[int]]) -> Callable[[CellRow], float | None]:
     """Return what gives the mean of a count over a cell's rounds; None without any."""
-    return lambda cell: fmean(found) if (found := counts(cell)) else None
+    return lambda cell: fmean(values) if (values := counts(cell)) else None

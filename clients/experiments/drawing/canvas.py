@@ -1,4 +1,4 @@
-"""How every figure looks. Lines differ by dashes and markers before they differ by colour."""
+"""The style of all figures. Lines differ by dashes and markers before colour."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def panels(
 
     Args:
         count: of the panels.
-        columns: how many stand side by side.
+        columns: panels per row.
         size: of one panel, width and height in inches.
         sharex: whether all have the same x axis.
         sharey: whether all have the same y axis.
@@ -93,7 +93,7 @@ def panels(
     with rc_context(_SETTINGS):
         figure = Figure((size[0] * columns, size[1] * lines), layout="constrained")
         grid = figure.subplots(lines, columns, squeeze=False, sharex=sharex, sharey=sharey)
-        axes = [one for line in grid for one in line]
+        axes = [panel for line in grid for panel in line]
         for unused in axes[count:]:
             figure.delaxes(unused)
         yield Panels(figure, tuple(axes[:count]))
@@ -151,10 +151,10 @@ def draw_table(
         axes: where.
         table: numbers, row by row; None for a cell that there is none of.
         names: of the rows, and of the columns.
-        texts: what stands in the cells; the number to three decimals if not given.
+        texts: of the cells; the number to three decimals if not given.
     """
-    known = [value for row in table for value in row if value is not None]
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    numbers = [value for row in table for value in row if value is not None]
+    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
     span = max(high - low, LEAST_SPAN)
     for y, row in enumerate(table):
         for x, value in enumerate(row):
@@ -172,11 +172,7 @@ def draw_table(
 
 
 def count_rounds(axes: Axes) -> None:
-    """Let a panel's x axis count rounds: whole numbers only.
-
-    Args:
-        axes: of the panel.
-    """
+    """Let a panel's x axis count rounds: whole numbers only."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - as in `panels`
 
     axes.set_xlabel("round")
@@ -184,10 +180,6 @@ def count_rounds(axes: Axes) -> None:
 
 
 def slant_names(axes: Axes) -> None:
-    """Let the names below a panel slant, so that long ones do not meet.
-
-    Args:
-        axes: whose names.
-    """
+    """Let the names below a panel slant, so that long ones do not meet."""
     for label in axes.get_xticklabels():
         label.set(rotation=30, ha="right", rotation_mode="anchor")

@@ -43,11 +43,7 @@ def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
 
 
 def correlation(cell: CellRow) -> float | None:
-    """Return Spearman's correlation of times aggregated and number of samples.
-
-    Args:
-        cell: any; None comes back where nobody or everybody is told apart.
-    """
+    """Return Spearman's correlation of times aggregated and number of samples."""
     if not cell.samples:
         return None
     return spearman(cell.times_aggregated, cell.samples)
@@ -56,9 +52,9 @@ def correlation(cell: CellRow) -> float | None:
 def _correlations(cells: Sequence[CellRow]) -> str:
     parts = []
     for method, own in series.by_method(cells).items():
-        found = [value for value in map(correlation, own) if value is not None]
-        if found:
-            mean = mean_and_error(found)
+        values = [value for value in map(correlation, own) if value is not None]
+        if values:
+            mean = mean_and_error(values)
             error = "" if mean.error is None else f" ± {mean.error:.2f}"
             parts.append(f"{method} {mean.mean:+.2f}{error}")
     return ", ".join(parts) or "none"

@@ -32,13 +32,7 @@ HATCHES = ("", "///")
 
 
 def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
-    """Draw an experiment on time, or one along an axis of sizes.
-
-    Args:
-        name: of the experiment.
-        cells: of it; those whose time was not taken are left out.
-        folder: where to.
-    """
+    """Draw an experiment on time, or one along an axis of sizes."""
     if all(AXIS in cell.axes for cell in cells):
         return _growth(name, cells, folder)
     timed = [cell for cell in cells if is_timed(cell)]
@@ -164,7 +158,7 @@ def _grow(drawn: Panels, cells: Sequence[CellRow], start: tuple[float, float, fl
 
 
 def _short(size: float) -> str:
-    """Return a size short enough to stand beside others: 36, 31k, 1.2M."""
+    """Return a size in a few characters: 36, 31k, 1.2M."""
     for unit, factor in (("M", 1e6), ("k", 1e3)):
         if size >= factor:
             shown = size / factor

@@ -1,7 +1,7 @@
 """A figure as files, SVG and PNG: the same bytes whenever its rows are the same.
 
 Text in the SVG stays text, so that a figure is small, can be searched, and is read at its own size.
-The caption is part of the figure: it says which of its points anybody can audit.
+The caption is part of the figure: it names a point that can be audited.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def write(drawn: Panels, folder: Path, name: str, caption: str) -> list[Path]:
 
 
 def _squeezed(svg: bytes) -> bytes:
-    """Return an SVG to a tenth of a point, without what nobody can see: a third of the file."""
+    """Return an SVG rounded to a tenth of a point, which saves two thirds of the file."""
 
     def shorter(found: re.Match[bytes]) -> bytes:
         return _PATH.sub(_relative, _STEPS.sub(rb"\1", _PLACES.sub(rb"\1", found[0])))
@@ -99,16 +99,16 @@ def _styled(svg: bytes) -> bytes:
 
 def _relative(path: re.Match[bytes]) -> bytes:
     """Return a path of straight lines with each point from the one before, in the same tenths."""
-    said, previous, x, y = "", "", 0, 0
+    path_text, previous, x, y = "", "", 0, 0
     for letter, across, down in _POINT.findall(path[1]):
         there = round(10 * float(across)), round(10 * float(down))
         if letter == b"M":
-            said += f"M{there[0] / 10:g} {there[1] / 10:g}"
+            path_text += f"M{there[0] / 10:g} {there[1] / 10:g}"
         else:
-            said += " " if previous == letter else "l"
-            said += f"{(there[0] - x) / 10:g} {(there[1] - y) / 10:g}"
+            path_text += " " if previous == letter else "l"
+            path_text += f"{(there[0] - x) / 10:g} {(there[1] - y) / 10:g}"
         previous, (x, y) = letter, there
-    return f' d="{said.replace(" -", "-")}{path[2].decode()}"'.encode()
+    return f' d="{path_text.replace(" -", "-")}{path[2].decode()}"'.encode()
 
 
 def _draw_legend(drawn: Panels) -> None:
@@ -127,7 +127,7 @@ def _draw_legend(drawn: Panels) -> None:
 def caption_of(
     sentence: str, experiment: str, cells: Sequence[CellRow], errors: str = BANDS
 ) -> str:
-    """Return a caption that names seeds, and the point of the figure that anybody can audit.
+    """Return a caption with the seeds and a point of the figure that can be audited.
 
     Args:
         sentence: what the figure shows.
@@ -137,8 +137,8 @@ def caption_of(
     """
     seeds = sorted({cell.seed for cell in cells})
     listed = ", ".join(map(str, seeds))
-    said = f"s {listed}; {errors}" if len(seeds) > 1 else f" {listed}, and so no errors"
-    parts = [f"{sentence} Experiment {experiment}, seed{said}."]
+    seed_text = f"s {listed}; {errors}" if len(seeds) > 1 else f" {listed}, and so no errors"
+    parts = [f"{sentence} Experiment {experiment}, seed{seed_text}."]
     recorded = next((cell for cell in cells if cell.ledger is not None), None)
     if recorded is None or recorded.ledger is None:
         return f"{parts[0]} No point of it is on a chain."

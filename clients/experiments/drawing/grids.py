@@ -33,8 +33,8 @@ def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
             draw_table(axes, table, labels)
             axes.set(title=title, xlabel=across, ylabel=down)
         floor = series.floor_of(cells)
-        said = "" if floor is None else f" The commonest class alone scores {floor:.3f}."
-        sentence = f"Mean accuracy of the last five measured rounds.{said}"
+        floor_text = "" if floor is None else f" The commonest class alone scores {floor:.3f}."
+        sentence = f"Mean accuracy of the last five measured rounds.{floor_text}"
         return write(drawn, folder, name, caption_of(sentence, name, cells, NO_ERRORS))
 
 

@@ -22,13 +22,7 @@ CURVES: tuple[tuple[str, Callable[[CellRow], Sequence[float | None]]], ...] = (
 
 
 def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
-    """Draw an experiment without attackers.
-
-    Args:
-        name: of the experiment.
-        cells: of it.
-        folder: where to.
-    """
+    """Draw an experiment without attackers."""
     return [*_curves(name, cells, folder), *_clients(name, cells, folder)]
 
 
@@ -79,10 +73,6 @@ def _clients(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
 
 
 def accuracies(cell: CellRow) -> list[float]:
-    """Return the accuracy on every client that has test samples, to two decimals.
-
-    Args:
-        cell: with accuracy per client.
-    """
+    """Return the accuracy on every client that has test samples, to two decimals."""
     # Hundredths: a step for each fraction that a client's few samples can have would not be seen.
     return [round(value, 2) for value in cell.client_accuracy or () if value is not None]

@@ -27,32 +27,26 @@ MOST_LINES = 9
 
 
 def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
-    """Draw an experiment with attackers.
-
-    Args:
-        name: of the experiment.
-        cells: of it.
-        folder: where to.
-    """
+    """Draw an experiment with attackers."""
     return [*_table(name, cells, folder), *_curves(name, cells, folder)]
 
 
 def _table(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
     methods = list(series.by_method(cells))
     conditions = list(series.grouped(cells, lambda cell: cell.condition))
-    found = {(m, c): _finals(cells, m, c) for m in methods for c in conditions}
+    finals = {(m, c): _finals(cells, m, c) for m in methods for c in conditions}
     # The fewer stand side by side, so that no figure is wider than a page.
     lines, columns = sorted((methods, conditions), key=len, reverse=True)
     pairs = [[(x, y) if lines is conditions else (y, x) for x in columns] for y in lines]
-    table = [[_mean(found[pair]) for pair in line] for line in pairs]
-    texts = [[_text(found[pair]) for pair in line] for line in pairs]
+    table = [[_mean(finals[pair]) for pair in line] for line in pairs]
+    texts = [[_text(finals[pair]) for pair in line] for line in pairs]
     size = (2.1 + 0.8 * len(columns), 1.3 + 0.36 * len(lines))
     with panels(1, size=size) as drawn:
         draw_table(drawn.axes[0], table, (lines, columns), texts)
         slant_names(drawn.axes[0])
         floor = series.floor_of(cells)
-        said = "" if floor is None else f" The commonest class alone scores {floor:.3f}."
-        sentence = f"Mean accuracy of the last five measured rounds.{said}"
+        floor_text = "" if floor is None else f" The commonest class alone scores {floor:.3f}."
+        sentence = f"Mean accuracy of the last five measured rounds.{floor_text}"
         return write(drawn, folder, f"{name}-table", caption_of(sentence, name, cells, SIGNS))
 
 
@@ -63,8 +57,8 @@ def _mean(finals: Sequence[float]) -> float | None:
 def _text(finals: Sequence[float]) -> str:
     if not finals:
         return "–"  # noqa: RUF001 - a dash, as tables have it
-    found = mean_and_error(finals)
-    return f"{found.mean:.3f}" + ("" if found.error is None else f"\n±{found.error:.3f}")
+    estimate = mean_and_error(finals)
+    return f"{estimate.mean:.3f}" + ("" if estimate.error is None else f"\n±{estimate.error:.3f}")
 
 
 def _finals(cells: Sequence[CellRow], method: str, condition: str) -> list[float]:

@@ -34,16 +34,12 @@ class PlotLine:
     error: tuple[float | None, ...]
 
     def after(self, x: float) -> PlotLine:
-        """Return the part of the line beyond x.
-
-        Args:
-            x: where it is cut.
-        """
+        """Return the part of the line beyond x."""
         start = bisect_right(self.x, x)
         return PlotLine(self.name, self.x[start:], self.mean[start:], self.error[start:])
 
     def thinned(self, most: int) -> PlotLine:
-        """Return the line with so many points at most, evenly chosen, the last among them.
+        """Return the line with at most `most` points, evenly chosen, the last among them.
 
         Args:
             most: at least 1.
@@ -51,30 +47,21 @@ class PlotLine:
         step = -(-len(self.x) // most)
         if step <= 1:
             return self
-        kept = slice((len(self.x) - 1) % step, None, step)
-        return PlotLine(self.name, self.x[kept], self.mean[kept], self.error[kept])
+        selected = slice((len(self.x) - 1) % step, None, step)
+        return PlotLine(self.name, self.x[selected], self.mean[selected], self.error[selected])
 
 
 def by_method(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
-    """Return the cells of each method, methods in the order in which they come first.
-
-    Args:
-        cells: of one experiment.
-    """
+    """Return the cells of each method, methods in the order in which they come first."""
     return grouped(cells, lambda cell: cell.method)
 
 
 def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> dict[str, list[CellRow]]:
-    """Return the cells of each name, names in the order in which they come first.
-
-    Args:
-        cells: any.
-        key: names a cell.
-    """
-    found: dict[str, list[CellRow]] = {}
+    """Return the cells of each name, names in the order in which they come first."""
+    groups: dict[str, list[CellRow]] = {}
     for cell in cells:
-        found.setdefault(key(cell), []).append(cell)
-    return found
+        groups.setdefault(key(cell), []).append(cell)
+    return groups
 
 
 def over_rounds(
@@ -84,48 +71,34 @@ def over_rounds(
 
     A seed whose model has left the numbers has none from there on: the mean of the others would
     flatter, and the line ends.
-
-    Args:
-        name: in the legend.
-        cells: one of each seed.
-        of: the number of each round of a cell, None where it was not measured.
     """
     series = [of(cell) for cell in cells]
     points = {}
-    for place in range(max((len(one) for one in series), default=0)):
-        there = [one[place] for one in series if place < len(one)]
+    for place in range(max((len(values_of_seed) for values_of_seed in series), default=0)):
+        there = [values_of_seed[place] for values_of_seed in series if place < len(values_of_seed)]
         values = [value for value in there if value is not None]
         points[place + 1.0] = values if len(values) == len(there) else []
     return line_through(name, points)
 
 
 def line_through(name: str, points: Mapping[float, Sequence[float]]) -> PlotLine:
-    """Return the line through the means of some points, without those that have no value.
-
-    Args:
-        name: in the legend.
-        points: the values of all seeds, by x.
-    """
-    kept = sorted(x for x, values in points.items() if values)
-    found = [mean_and_error(points[x]) for x in kept]
-    return PlotLine(name, tuple(kept), tuple(e.mean for e in found), tuple(e.error for e in found))
+    """Return the line through the means of some points, without those that have no value."""
+    positions = sorted(x for x, values in points.items() if values)
+    estimates = [mean_and_error(points[x]) for x in positions]
+    return PlotLine(
+        name, tuple(positions), tuple(e.mean for e in estimates), tuple(e.error for e in estimates)
+    )
 
 
 def share_at_most(
     name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float]]
 ) -> PlotLine:
-    """Return which share of the clients has at most x, at every x that some client has.
-
-    Args:
-        name: in the legend.
-        cells: one of each seed.
-        of: a number of each client of a cell.
-    """
+    """Return which share of the clients has at most x, at every x that some client has."""
     ordered = [sorted(of(cell)) for cell in cells]
-    steps = sorted({value for one in ordered for value in one})
-    filled = [one for one in ordered if one]
+    steps = sorted({value for values in ordered for value in values})
+    filled = [values for values in ordered if values]
     return line_through(
-        name, {x: [bisect_right(one, x) / len(one) for one in filled] for x in steps}
+        name, {x: [bisect_right(values, x) / len(values) for values in filled] for x in steps}
     )
 
 
@@ -153,16 +126,7 @@ def times_by_accuracy(name: str, cells: Sequence[CellRow]) -> PlotLine:
 
 
 def times_by_samples(name: str, cells: Sequence[CellRow], classes: int = 5) -> PlotLine:
-    """Return how often clients were aggregated, by how many samples they have.
-
-    Args:
-        name: in the legend.
-        cells: one of each seed.
-        classes: equal parts into which the clients are cut, fewest samples first.
-
-    Returns:
-        At 1, 2, ... the mean, over seeds, of the mean number of times in each part.
-    """
+    """Return how often clients were aggregated, by how many samples they have."""
     points: dict[float, list[float]] = {}
     for cell in cells:
         clients = sorted(range(len(cell.samples)), key=lambda client: cell.samples[client])
@@ -175,10 +139,6 @@ def times_by_samples(name: str, cells: Sequence[CellRow], classes: int = 5) -> P
 
 
 def floor_of(cells: Iterable[CellRow]) -> float | None:
-    """Return the accuracy of always answering the commonest class, averaged over the seeds.
-
-    Args:
-        cells: any; None comes back where no cell has a floor.
-    """
+    """Return the accuracy of always answering the commonest class, averaged over the seeds."""
     floors = [cell.floor for cell in cells if cell.floor is not None]
     return mean_and_error(floors).mean if floors else None

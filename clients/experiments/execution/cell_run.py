@@ -1,4 +1,4 @@
-"""One cell, played and told as a row."""
+"""Plays one cell and makes its row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CellJob:
     Attributes:
         cell: which.
         factor: times the configured learning rate.
-        folder: in which what is kept of a run on a chain has a folder of the cell's name.
+        folder: with a folder for each cell that runs on a chain.
         data: folder of the data; None where no file is needed.
     """
 
@@ -48,18 +48,7 @@ class CellJob:
 
 
 def play_cell(job: CellJob, on_round: Callable[[], None]) -> CellRow:
-    """Play a cell; what is to be on a chain is audited there.
-
-    Args:
-        job: which cell.
-        on_round: called after each round.
-
-    Returns:
-        Its row.
-
-    Raises:
-        CmflError: it cannot be carried out.
-    """
+    """Play a cell; a run on a chain is audited."""
     cell = job.cell.at_rate(job.factor)
     task = task_of(cell, on_round)
     evidence: ChainEvidence | None = None
@@ -71,7 +60,7 @@ def play_cell(job: CellJob, on_round: Callable[[], None]) -> CellRow:
 
 
 def play_trial(trial: Trial, on_round: Callable[[], None]) -> TrialRow:
-    """Play a run that is there to choose a learning rate.
+    """Play a trial for the choice of a learning rate.
 
     Args:
         trial: which.
@@ -87,7 +76,7 @@ def play_trial(trial: Trial, on_round: Callable[[], None]) -> TrialRow:
     cell = trial.cell.at_rate(trial.factor)
     task = task_of(cell, on_round)
     played = kind_named(cell.method.kind).play(task)
-    final = final_of([one.quality.accuracy for one in played.rounds])
+    final = final_of([round_.quality.accuracy for round_ in played.rounds])
     if final is None:
         raise ConfigurationError(f"{trial.name}: no accuracy to choose a learning rate by")
     return TrialRow(
@@ -112,16 +101,16 @@ def row_of(
 
     Args:
         cell: which.
-        played: what it came to.
+        played: its run.
         seconds: what it took.
-        evidence: where it is on a chain, if it is.
+        evidence: of its run on a chain; None without one.
     """
     rounds, malicious = played.rounds, played.malicious
-    quality = [one.quality for one in rounds]
-    accuracy = round_values(one.accuracy for one in quality)
-    trained = [one.trained for one in rounds]
-    aggregated = [one.aggregated for one in rounds]
-    served = [one.served for one in rounds if one.served is not None]
+    quality = [round_.quality for round_ in rounds]
+    accuracy = round_values(round_.accuracy for round_ in quality)
+    trained = [round_.trained for round_ in rounds]
+    aggregated = [round_.aggregated for round_ in rounds]
+    served = [round_.served for round_ in rounds if round_.served is not None]
     last = quality[-1].client_accuracy if quality else None
     times = played.times_aggregated
     sizes = cell.configuration.parameters(dimension=1)
@@ -138,9 +127,9 @@ def row_of(
         learning_rate=cell.configuration.training.learning_rate,
         rounds=cell.configuration.protocol.rounds,
         accuracy=accuracy,
-        loss=round_values(one.loss for one in quality),
-        training_loss=round_values(one.training_loss for one in quality),
-        backdoor_success=round_values(one.backdoor_success for one in quality),
+        loss=round_values(round_.loss for round_ in quality),
+        training_loss=round_values(round_.training_loss for round_ in quality),
+        backdoor_success=round_values(round_.backdoor_success for round_ in quality),
         floor=rounded(played.floor),
         final=final_of(accuracy),
         malicious_accepted=_share_of(aggregated, malicious),
@@ -160,7 +149,7 @@ def row_of(
 
 
 def task_of(cell: Cell, on_round: Callable[[], None]) -> MethodTask:
-    """Return what is to be played, on a stopwatch that has begun.
+    """Return the task of a cell, its stopwatch running.
 
     Args:
         cell: which, its learning rate chosen.
@@ -197,11 +186,11 @@ def _share_of(
 
 def _accepted_honest(rounds: Sequence[MethodRound], malicious: frozenset[ClientId]) -> float | None:
     """Return the share of honest trainers that were aggregated, None without any."""
-    trained = [set(one.trained) - malicious for one in rounds]
+    trained = [set(round_.trained) - malicious for round_ in rounds]
     whole = sum(map(len, trained))
     accepted = sum(
-        len(honest.intersection(one.aggregated))
-        for honest, one in zip(trained, rounds, strict=True)
+        len(honest.intersection(round_.aggregated))
+        for honest, round_ in zip(trained, rounds, strict=True)
     )
     return rounded(accepted / whole) if whole else None
 

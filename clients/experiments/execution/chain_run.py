@@ -1,8 +1,7 @@
-"""A cell's run on a chain of its own, audited where it was played, and what is kept of it.
+"""A cell's run on its own chain, with its audit.
 
-The chain's id follows from the cell, its clock stands still, and whoever plays the cell again gets
-the same blocks, the same head and the same report: so chain and blobs need not be kept. What is
-kept is the configuration and the report.
+The chain id follows from the cell and the clock is fixed, so a repetition has the same blocks, head
+and report. Chain and blobs are therefore removed; configuration and report are saved.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class ChainRun:
 
     Attributes:
         configuration: as it was played.
-        played: what it came to.
+        played: its run.
         address: of the contract.
         report: of its audit.
     """
@@ -56,7 +55,7 @@ class ChainRun:
 
 
 class HastyDisk(Disk):
-    """A disk that is never waited for: a cell that a power cut ends is begun anew."""
+    """A disk without sync: a cell that a power cut ends is played again."""
 
     def sync_files(self, paths: Collection[Path]) -> None:
         """Return at once."""
@@ -68,16 +67,16 @@ class HastyDisk(Disk):
 def play_and_save(
     cell: Cell, task: MethodTask, folder: Path, data: Path | None
 ) -> tuple[MethodRun, ChainEvidence]:
-    """Play a cell on a chain, audit it, and keep what tells of it; chain and blobs are removed.
+    """Play a cell on a chain, audit it, save configuration and report, and remove chain and blobs.
 
     Args:
         cell: which.
         task: how it is played.
         folder: in which it has a folder of its name.
-        data: the folder of the data, which is named nowhere.
+        data: the folder of the data; saved files do not name it.
 
     Returns:
-        What it came to, and where it was.
+        Its result, and where it was recorded.
 
     Raises:
         CmflError: it cannot be played.
@@ -87,17 +86,17 @@ def play_and_save(
     home = own / _HOME
     shutil.rmtree(home, ignore_errors=True)  # of a cell that was in flight when it was killed
     try:
-        found = play_on_chain(cell, task, home)
+        chain_run = play_on_chain(cell, task, home)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    report = f"{json.dumps(found.report.as_dict(), indent=1)}\n"
+    report = f"{json.dumps(chain_run.report.as_dict(), indent=1)}\n"
     DISK.write_whole(own / REPORT, report.encode())
-    DISK.write_whole(own / CONFIGURATION, portable(found.configuration, data).encode())
-    return found.played, evidence_of(cell, found, folder)
+    DISK.write_whole(own / CONFIGURATION, portable(chain_run.configuration, data).encode())
+    return chain_run.played, evidence_of(cell, chain_run, folder)
 
 
 def play_on_chain(cell: Cell, task: MethodTask, home: Path) -> ChainRun:
-    """Play a cell on a chain of its own and audit it from chain and blobs alone.
+    """Play a cell on its own chain and audit it from chain and blobs alone.
 
     Args:
         cell: which.
@@ -139,8 +138,8 @@ def evidence_of(cell: Cell, found: ChainRun, folder: Path) -> ChainEvidence:
 
     Args:
         cell: whose run.
-        found: what it came to.
-        folder: of the experiment, beside its rows.
+        found: its run.
+        folder: of the experiment's runs.
     """
     return ChainEvidence(
         chain_id=chain_id_of(cell),
@@ -153,21 +152,12 @@ def evidence_of(cell: Cell, found: ChainRun, folder: Path) -> ChainEvidence:
 
 
 def chain_id_of(cell: Cell) -> int:
-    """Return the id of the chain of a cell's run: another for each cell, the same each time.
-
-    Args:
-        cell: which.
-    """
+    """Return the id of the chain of a cell's run: another for each cell, the same each time."""
     digest = int(cell.digest.removeprefix("0x"), 16)
     return fresh_chain_id(digest % (1 << SALT_BITS))
 
 
 def portable(configuration: Configuration, data: Path | None) -> str:
-    """Return a configuration as TOML that names no folder of this machine.
-
-    Args:
-        configuration: of a run.
-        data: the folder of its data, in place of which `{data}` stands.
-    """
+    """Return a configuration as TOML that names no folder of this machine."""
     text = configuration.to_toml()
     return text if data is None else text.replace(f'"{data}/', f'"{DATA}/')

@@ -28,40 +28,30 @@ def choose_rates(plan: ExperimentPlan, rows: Iterable[TrialRow]) -> list[ChoiceR
 
     Args:
         plan: which trials there are.
-        rows: what they came to.
+        rows: their results.
     """
-    found = {row.cell: row for row in rows}
+    rows_by_name = {row.cell: row for row in rows}
     trials: defaultdict[str, list[Trial]] = defaultdict(list)
     for trial in plan.trials:
         trials[trial.cell.method.name].append(trial)
     return [
-        _choice(plan.experiment, method, of, found)
+        _choice(plan.experiment, method, of, rows_by_name)
         for method, of in trials.items()
-        if all(trial.name in found for trial in of)
+        if all(trial.name in rows_by_name for trial in of)
     ]
 
 
 def factors(plan: ExperimentPlan, choices: Iterable[ChoiceRow]) -> dict[str, float]:
-    """Return what each method's configured learning rate is multiplied by.
-
-    Args:
-        plan: which methods there are.
-        choices: of those whose rates were chosen.
-
-    Returns:
-        By method; one whose rate is still to be chosen is not in it.
-    """
+    """Return what each method's configured learning rate is multiplied by."""
     methods = {cell.method.name: cell.is_tuned for cell in plan.cells}
-    found = {row.method: row.factor for row in choices if row.method in methods}
-    return found | {method: AS_CONFIGURED for method, tuned in methods.items() if not tuned}
+    chosen_factors = {row.method: row.factor for row in choices if row.method in methods}
+    return chosen_factors | {
+        method: AS_CONFIGURED for method, tuned in methods.items() if not tuned
+    }
 
 
 def digest_of_trials(trials: Iterable[Trial]) -> str:
-    """Return the digest of what a choice follows from, 0x-hex.
-
-    Args:
-        trials: all of one method.
-    """
+    """Return the digest of what a choice follows from, 0x-hex."""
     return digest_of(sorted(trial.digest for trial in trials))
 
 

@@ -1,9 +1,8 @@
-"""A point of a figure, looked into by a stranger: the run repeated on a fresh chain, and audited.
+"""Repetition of a published cell on a fresh chain, with an audit.
 
-That a row's numbers are those of a run is told by the run: it must end with the head that the row
-names, which commits to every decision of it, and come to all else that the row says but seconds.
-That the run itself is true, the audit tells, from chain and blobs alone. The configuration and the
-report that are kept beside the row must say what the repeated run and its audit say.
+The repeated run must end with the row's head, which commits to every decision, and reproduce every
+other value of the row except seconds. The audit checks the run from chain and blobs alone. The
+published configuration and report must agree with the repeated run and its audit.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from ledger.audit.report import AuditReport
 
 _LEFT_OUT = {"seconds", "ledger"}
-"""What does not follow from a run, and what is compared part by part. All else comes out again
-without a tolerance: equal heads mean equal models."""
+"""Fields that do not follow from the run, or are compared one by one. All others must be equal:
+equal heads mean equal models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +41,25 @@ class RepeatedCell:
     """A cell that was played again, on a fresh chain.
 
     Attributes:
-        row: what was published.
-        again: what it came to now.
+        row: the published one.
+        again: the reproduced row.
         report: of the audit.
-        kept: what the files beside the row say otherwise than the repeated run, in sentences.
+        file_differences: differences of the published files from the repeated run, in sentences.
     """
 
     row: CellRow
     again: CellRow
     report: AuditReport
-    kept: tuple[str, ...] = ()
+    file_differences: tuple[str, ...] = ()
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """What the row says that did not come out again, each as `what: then, and now`."""
+        """Values of the row that were not reproduced, each as `what: then, and now`."""
         then, now = self.row.ledger, self.again.ledger
         assert then is not None, "only what was on a chain is repeated"
         assert now is not None, "it was repeated on a chain"
-        # As they stand in the file, which knows no difference between a list and a tuple.
-        told, found = (loads(encode_row(row)) for row in (self.row, self.again))
+        # As JSON, which does not distinguish lists and tuples.
+        published, reproduced = (loads(encode_row(row)) for row in (self.row, self.again))
         pairs = [
             ("head", then.head, now.head),
             ("contract", then.address, now.address),
@@ -68,14 +67,18 @@ class RepeatedCell:
             ("verdict", then.verdict, now.verdict),
             ("report", then.report, now.report),
             ("configuration", then.configuration, now.configuration),
-            *((name, told[name], found[name]) for name in told if name not in _LEFT_OUT),
+            *(
+                (name, published[name], reproduced[name])
+                for name in published
+                if name not in _LEFT_OUT
+            ),
         ]
-        told_otherwise = (
+        row_differences = (
             f"{name}: {str(old)[:80]}, and now {str(new)[:80]}"
             for name, old, new in pairs
             if old != new
         )
-        return (*told_otherwise, *self.kept)
+        return (*row_differences, *self.file_differences)
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -123,9 +126,9 @@ def repeat_cell(
     require_current_protocol(store.out, row.ledger)
     cell = cell.at_rate(factor)
     task = task_of(cell, on_round)
-    found = play_on_chain(cell, task, home)
-    evidence = evidence_of(cell, found, store.folder)
-    again = row_of(cell, found.played, row.seconds, evidence)
-    configuration = portable(found.configuration, plan.data)
-    kept = saved_file_differences(store.out, evidence, configuration, found.report)
-    return RepeatedCell(row, again, found.report, tuple(kept))
+    chain_run = play_on_chain(cell, task, home)
+    evidence = evidence_of(cell, chain_run, store.folder)
+    again = row_of(cell, chain_run.played, row.seconds, evidence)
+    configuration = portable(chain_run.configuration, plan.data)
+    file_differences = saved_file_differences(store.out, evidence, configuration, chain_run.report)
+    return RepeatedCell(row, again, chain_run.report, tuple(file_differences))

@@ -1,7 +1,6 @@
-"""Where an experiment's rows are, `NAME.jsonl`, and beside them a folder with what its runs left.
+"""Storage of an experiment: its rows in `NAME.jsonl`, its runs' files in the folder `NAME`.
 
-Rows are only ever added, whole, by one process at a time; what is there must be of the plan that is
-run, or nothing is added.
+Rows are appended whole, by one process at a time, and only to rows of the same plan.
 """
 
 from __future__ import annotations
@@ -48,16 +47,11 @@ class RowStore:
         return self.out / self.experiment
 
     def rows(self) -> ExperimentRows:
-        """Return what is there; nothing where there is no file.
-
-        Raises:
-            ConfigurationError: a line is no row.
-            OSError: it cannot be read.
-        """
+        """Return all rows; none where there is no file."""
         return read_rows(self.path)
 
     def rows_of(self, plan: ExperimentPlan) -> ExperimentRows:
-        """Return what is there, all of it of this plan.
+        """Return all rows, checked to be of this plan.
 
         Args:
             plan: what is to be run.
@@ -67,8 +61,8 @@ class RowStore:
             OSError: it cannot be read.
         """
         rows = self.rows()
-        found: tuple[CellRow | TrialRow, ...] = (*rows.cells, *rows.trials)
-        for row in found:
+        played_rows: tuple[CellRow | TrialRow, ...] = (*rows.cells, *rows.trials)
+        for row in played_rows:
             self._require_same(plan, row)
         due = {choice.method: choice for choice in choose_rates(plan, rows.trials)}
         for choice in rows.choices:
@@ -79,7 +73,7 @@ class RowStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the only one who adds rows; a half line of a killed process is cut off first.
+        """Lock the rows for writing, and cut off the half line of a killed process.
 
         Yields:
             Nothing.
@@ -100,14 +94,7 @@ class RowStore:
             os.close(descriptor)
 
     def add(self, row: Row) -> None:
-        """Add a row; it survives a power cut.
-
-        Args:
-            row: of a cell, a trial or a choice.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Add a row; it survives a power cut."""
         append_row(self.path, row)
 
     def _lock(self, descriptor: int) -> None:
@@ -128,16 +115,12 @@ class RowStore:
             self._refuse(f"{row.cell} ({row.digest[:10]}, and now {(expected or 'gone')[:10]})")
 
     def _require_same_trials(self, plan: ExperimentPlan, row: ChoiceRow) -> None:
-        trials = [one for one in plan.trials if one.cell.method.name == row.method]
+        trials = [trial for trial in plan.trials if trial.cell.method.name == row.method]
         if not trials or digest_of_trials(trials) != row.digest:
             self._refuse(f"the learning rate of {row.method}")
 
     def _refuse(self, what: str) -> None:
-        """Refuse to add to rows of another experiment.
-
-        Raises:
-            ConfigurationError: always.
-        """
+        """Refuse to add to rows of another experiment."""
         raise ConfigurationError(
             f"experiment {self.experiment} has changed since {self.path} was begun: {what}; put "
             f"its TOML, preset or data back, take that row away, or name another folder with --out"

@@ -1,4 +1,4 @@
-"""Everything that is left of an experiment, side by side in processes, and a row for each."""
+"""Runs the remaining cells of an experiment in parallel processes, and writes a row for each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JobCompleted:
     """A cell or trial is over.
 
     Attributes:
-        row: what it came to.
+        row: its result.
     """
 
     row: CellRow | TrialRow
@@ -65,7 +65,7 @@ Event: TypeAlias = RoundEnded | JobCompleted | JobFailed
 
 @dataclass(slots=True)
 class ExperimentProgress:
-    """How far an experiment is.
+    """Progress of an experiment.
 
     Attributes:
         rounds: how many there are to play, those of cells that have their rows left out.
@@ -95,25 +95,31 @@ def require_data(plan: ExperimentPlan, rows: ExperimentRows) -> None:
     """
     looked_at: set[str] = set()
     for cell in remaining_cells(plan, rows):
-        one = cell.configuration
-        parts = (one.protocol.clients, one.data, one.model, one.evaluation, one.malice)
+        configuration = cell.configuration
+        parts = (
+            configuration.protocol.clients,
+            configuration.data,
+            configuration.model,
+            configuration.evaluation,
+            configuration.malice,
+        )
         if repr(parts) in looked_at:
             continue
         looked_at.add(repr(parts))
         try:
-            population = populate(one)
-            measured_sets(population.clean, one.evaluation, one.seed, population.data_attack)
+            population = populate(configuration)
+            measured_sets(
+                population.clean,
+                configuration.evaluation,
+                configuration.seed,
+                population.data_attack,
+            )
         except ConfigurationError as error:
             raise ConfigurationError(f"cell {cell.name}: {error}") from error
 
 
 def remaining_cells(plan: ExperimentPlan, rows: ExperimentRows) -> list[Cell]:
-    """Return the cells that have no row yet, in order.
-
-    Args:
-        plan: what is to be run.
-        rows: of what has been run.
-    """
+    """Return the cells that have no row yet, in order."""
     there = {row.cell for row in rows.cells}
     return [cell for cell in plan.cells if cell.name not in there]
 
@@ -124,12 +130,12 @@ def run_experiment(
     processes: Workers,
     on_progress: Callable[[ExperimentProgress], None],
 ) -> ExperimentProgress:
-    """Run what has no row yet: trials, choices of learning rates, cells.
+    """Run everything without a row: trials, choices of learning rates, cells.
 
     Args:
         plan: of the experiment.
         store: where rows are.
-        processes: carry out so many at once as they are.
+        processes: run the jobs.
         on_progress: called after each round and each row.
 
     Returns:
@@ -148,7 +154,7 @@ def run_experiment(
         tried = {row.cell for row in rows.trials}
         trials = [trial for trial in plan.trials if trial.name not in tried]
         cells = remaining_cells(plan, rows)
-        progress.rounds = sum(one.rounds for one in trials) + sum(one.rounds for one in cells)
+        progress.rounds = sum(job.rounds for job in trials) + sum(job.rounds for job in cells)
         keep = partial(_keep, store, progress, on_progress)
         processes.carry_out(run_job, trials, keep)
         rates = _rates(plan, store)
@@ -162,7 +168,7 @@ def run_experiment(
 
 
 def run_job(job: Job, report: Callable[[Event], None]) -> None:
-    """Carry out a cell or a trial, and report its rounds and what it came to.
+    """Run a cell or a trial, and report its rounds and its row.
 
     Args:
         job: which.
@@ -186,7 +192,7 @@ def _keep(
     on_progress: Callable[[ExperimentProgress], None],
     event: Event,
 ) -> None:
-    """Write down what a process reports, here in the one that holds the rows."""
+    """Record an event in the process that writes the rows."""
     match event:
         case RoundEnded(job):
             progress.done, progress.job = progress.done + 1, job
@@ -204,8 +210,10 @@ def _rates(plan: ExperimentPlan, store: RowStore) -> dict[str, float]:
     A method whose trials failed has none: its cells cannot be run.
     """
     rows = store.rows()
-    known = {row.method for row in rows.choices}
-    new = [choice for choice in choose_rates(plan, rows.trials) if choice.method not in known]
+    chosen_methods = {row.method for row in rows.choices}
+    new = [
+        choice for choice in choose_rates(plan, rows.trials) if choice.method not in chosen_methods
+    ]
     for choice in new:
         store.add(choice)
     return factors(plan, (*rows.choices, *new))

@@ -61,10 +61,6 @@ def require_current_protocol(out: Path, evidence: ChainEvidence) -> None:
 
     A missing or unreadable file is reported after the repetition.
 
-    Args:
-        out: folder of the rows.
-        evidence: names the files of the cell.
-
     Raises:
         ConfigurationError: seeds and heads of that version cannot be reproduced.
     """

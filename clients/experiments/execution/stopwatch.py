@@ -1,4 +1,4 @@
-"""Where the seconds of a run go, told from outside: an engine seen through a clock."""
+"""Timing of a run from outside: engine and distances wrapped with a clock."""
 
 from __future__ import annotations
 
@@ -67,11 +67,7 @@ class Stopwatch:
         self._last, self._processor_last = self._clock(), self._processor()
 
     def watched(self, engine: Engine) -> Engine:
-        """Return an engine to the same effect whose work is timed; rounds begin now.
-
-        Args:
-            engine: does the work.
-        """
+        """Return an engine to the same effect whose work is timed; rounds begin now."""
         self._opened = self._clock()
         return TimedEngine(engine, self)
 
@@ -84,15 +80,15 @@ class Stopwatch:
         """
         parts = {part: self.spent[part] for part in (TRAINING, SCORING, EVALUATION)}
         rest = self._last - self._opened - sum(parts.values())
-        found = {**parts, "ledger": rest} if is_committee else {**parts}
+        shown = {**parts, "ledger": rest} if is_committee else {**parts}
         if not is_committee:
-            found[SCORING] += rest
+            shown[SCORING] += rest
         if not parts[TRAINING]:  # a kind that trains without an engine
-            found = {}
+            shown = {}
         return CellSeconds(
             wall=round(self._last - self._begun, _DECIMALS),
             cpu=round(self._processor_last - self._processor_begun, _DECIMALS),
-            **{part: round(spent, _DECIMALS) for part, spent in found.items()},
+            **{part: round(spent, _DECIMALS) for part, spent in shown.items()},
         )
 
 
@@ -103,7 +99,7 @@ class TimedEngine(Engine):
         distances: the other's, timed.
 
     Args:
-        engine: does the work; whoever opened it closes it.
+        engine: does the work; its opener closes it.
         stopwatch: takes the times.
     """
 

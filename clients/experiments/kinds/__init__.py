@@ -1,1 +1,1 @@
-"""How each kind of method is played."""
+"""Kinds of methods, each a module that plays it."""

@@ -1,4 +1,4 @@
-"""What all methods without a committee share: the population, an engine, and what measures."""
+"""The common part of all kinds without a committee."""
 
 from __future__ import annotations
 
@@ -24,15 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_population(task: MethodTask, participants: int) -> Iterator[tuple[Population, Measure]]:
-    """Open what a run without a ledger needs.
-
-    Args:
-        task: what is to be played.
-        participants: how many train at once.
-
-    Yields:
-        The clients of the run, and what measures its models.
-    """
+    """Open what a run without a ledger needs."""
     population = populate(task.configuration)
     configuration = with_training_path(task.configuration, population)
     with open_measure(configuration, population, participants, task.stopwatch.watched) as measure:
@@ -52,14 +44,14 @@ def without_ledger(
     traffic: Sequence[RoundTraffic],
     extra: dict[str, Any],
 ) -> MethodRun:
-    """Return what a run without a ledger came to.
+    """Return the result of a run without a ledger.
 
     Args:
         task: what was played.
         population: its clients.
         measure: what measured it.
         rows: its rounds.
-        traffic: what was sent in each.
+        traffic: of each round.
         extra: what only its kind has.
     """
     rounds = tuple(

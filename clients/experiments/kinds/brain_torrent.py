@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 
 def require(configuration: Configuration, method: Method) -> None:
-    """Refuse what could not be played.
-
-    Args:
-        configuration: of the run.
-        method: its options, of which there are none.
-
-    Raises:
-        ConfigurationError: names the value and the rule.
-    """
+    """Refuse what could not be played."""
     require_options(method, frozenset())
     parameters = cmfl_parameters(configuration)
     BrainTorrentSettings(parameters.rounds, parameters.active).require(parameters.clients)

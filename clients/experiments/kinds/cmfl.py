@@ -28,14 +28,7 @@ def require(configuration: Configuration, method: Method) -> None:
 
 
 def play(task: MethodTask) -> MethodRun:
-    """Play a run on the memory ledger.
-
-    Args:
-        task: what is to be played.
-
-    Raises:
-        CmflError: it cannot be carried out.
-    """
+    """Play a run on the memory ledger."""
     watched = task.stopwatch.watched
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -45,7 +38,7 @@ def play(task: MethodTask) -> MethodRun:
 
 
 def play_run(run: Run, task: MethodTask) -> MethodRun:
-    """Play every round of an opened run, and return what it came to.
+    """Play every round of an opened run, and return the result.
 
     Args:
         run: at its beginning.

@@ -1,4 +1,4 @@
-"""What the runs of both decentralised systems come to."""
+"""The common part of both decentralised kinds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 
 def require_options(method: Method, known: Collection[str]) -> None:
-    """Refuse an option that a method does not know, or that is no whole number.
-
-    Args:
-        method: with its options.
-        known: their names.
-
-    Raises:
-        ConfigurationError: names the option.
-    """
+    """Refuse an option that a method does not know, or that is no whole number."""
     for name, value in method.options.items():
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
@@ -39,14 +31,7 @@ def require_options(method: Method, known: Collection[str]) -> None:
 def play_decentralised(
     task: MethodTask, population: Population, measure: Measure, rows: Sequence[DecentralisedRound]
 ) -> MethodRun:
-    """Return what a run came to; what is measured beside is in its `extra`.
-
-    Args:
-        task: what was played.
-        population: its clients.
-        measure: what measured it.
-        rows: its rounds.
-    """
+    """Return the result of a run, the second quality in its `extra`."""
     extra = {
         "beside_accuracy": list(round_values(row.beside.accuracy for row in rows)),
         "beside_loss": list(round_values(row.beside.loss for row in rows)),

@@ -29,15 +29,7 @@ COUNTS = frozenset({"f", "m", "s"})
 
 
 def require(configuration: Configuration, method: Method) -> None:
-    """Refuse an aggregation that the number of participants does not allow.
-
-    Args:
-        configuration: of the run.
-        method: its aggregator and participants.
-
-    Raises:
-        ConfigurationError: names the rule.
-    """
+    """Refuse an aggregation that the number of participants does not allow."""
     participants = participants_of(cmfl_parameters(configuration), method)
     _aggregation(method, participants).require(participants)
 
@@ -78,12 +70,7 @@ def play(task: MethodTask) -> MethodRun:
 
 
 def participants_of(parameters: Parameters, method: Method) -> int:
-    """Return how many clients train in a round.
-
-    Args:
-        parameters: of the run of CMFL that it is compared with.
-        method: as many as which of its clients.
-    """
+    """Return how many clients train in a round."""
     return {
         "active": parameters.active,
         "trainers": parameters.trainers,
@@ -92,11 +79,7 @@ def participants_of(parameters: Parameters, method: Method) -> int:
 
 
 def _aggregation(method: Method, participants: int) -> Aggregation:
-    """Return what the server does.
-
-    Raises:
-        ConfigurationError: an unknown name or option.
-    """
+    """Return what the server does."""
     pre = []
     for table in method.pre:
         options = {key: value for key, value in table.items() if key != "name"}
@@ -108,14 +91,10 @@ def _aggregation(method: Method, participants: int) -> Aggregation:
 
 
 def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
-    """Return options with a number in place of each share.
-
-    Raises:
-        ConfigurationError: a share that is none.
-    """
-    found: dict[str, Any] = {}
+    """Return options with a number in place of each share."""
+    numbers: dict[str, Any] = {}
     for key, value in options.items():
-        found[key] = value
+        numbers[key] = value
         if isinstance(value, dict):
             share = value.get(SHARE)
             if set(value) != {SHARE} or not isinstance(share, float):
@@ -124,5 +103,5 @@ def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
                 )
             if key not in COUNTS:
                 raise ConfigurationError(f"{key} = {value!s:.80}: does not count updates")
-            found[key] = rounded_share(parts_per_million(f"{key}.{SHARE}", share), participants)
-    return found
+            numbers[key] = rounded_share(parts_per_million(f"{key}.{SHARE}", share), participants)
+    return numbers

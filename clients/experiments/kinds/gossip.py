@@ -19,15 +19,7 @@ OPTIONS = frozenset({"segments", "replicas"})
 
 
 def require(configuration: Configuration, method: Method) -> None:
-    """Refuse what could not be played; whether a model has S numbers, its own model will say.
-
-    Args:
-        configuration: of the run.
-        method: its options.
-
-    Raises:
-        ConfigurationError: names the value and the rule.
-    """
+    """Refuse what could not be played; whether a model has S numbers, its own model will say."""
     require_options(method, OPTIONS)
     settings = _settings(configuration, method, Attackers())
     settings.require(configuration.protocol.clients, max(1, settings.segments))

@@ -1,4 +1,4 @@
-"""What a run of any kind came to, and what a kind of method has to be able to do."""
+"""The interface of a kind of method, its task and its result."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MethodRun:
 
 @dataclass(frozen=True, slots=True)
 class MethodTask:
-    """What is to be played.
+    """One run of a method.
 
     Attributes:
         configuration: of the run, its learning rate chosen.
@@ -81,15 +81,7 @@ class MethodKind(Protocol):
     """A kind of method."""
 
     def require(self, configuration: Configuration, method: Method) -> None:
-        """Refuse what could not be played, before any data are loaded.
-
-        Raises:
-            ConfigurationError: names the value and the rule.
-        """
+        """Refuse what could not be played, before any data are loaded."""
 
     def play(self, task: MethodTask) -> MethodRun:
-        """Play a run to its end.
-
-        Raises:
-            CmflError: it cannot be carried out.
-        """
+        """Play a run to its end."""

@@ -1,1 +1,1 @@
-"""Systems without a server in which every participant keeps a model of its own."""
+"""Systems without a server in which every participant has its own model."""

@@ -9,7 +9,7 @@ other one it has merged last. Algorithm 1 there, as a round:
 4. w_i = (n_i w_i + sum_j n_j w_j) / (n_i + sum_j n_j), and used_i[j] = v_j
 5. i fine-tunes w_i; v_i grows by one
 
-Measured are the initiator's model after step 5, and the mean over the participants beside it.
+Measured are the initiator's model after step 5, and the mean over the participants.
 Deviation: the paper has 20 sites, all of which take part. Here A are drawn once for the whole run.
 """
 
@@ -63,14 +63,7 @@ class BrainTorrentSettings:
     attackers: Attackers = field(default_factory=Attackers)
 
     def require(self, clients: int) -> None:
-        """Refuse what cannot be.
-
-        Args:
-            clients: K.
-
-        Raises:
-            ConfigurationError: no round, fewer than two participants, or more than K.
-        """
+        """Refuse what cannot be."""
         require_sites(self.rounds, self.participants, clients)
 
 
@@ -140,7 +133,7 @@ def run_brain_torrent(  # noqa: PLR0913 - what is compared with, and a clock
 
 
 class ModelVersions:
-    """Which version every participant's model has, and which of them each has merged.
+    """Model versions of all participants, and the versions that each has merged.
 
     Args:
         participants: who takes part; all start at version 0, which all have.
@@ -173,14 +166,7 @@ def brain_torrent_traffic(
     senders: Sequence[ClientId],
     dimension: int,
 ) -> RoundTraffic:
-    """Return what one round sends: a question and a version of each other, then the models.
-
-    Args:
-        participants: who takes part.
-        initiator: who asks, and whose link all models come in by.
-        senders: who has news.
-        dimension: d.
-    """
+    """Return what one round sends: a question and a version of each other, then the models."""
     versions, models = PhaseCounter("versions"), PhaseCounter("models")
     for client in participants:
         if client != initiator:

@@ -9,7 +9,7 @@ Every participant i keeps its own model w_i. A round, all participants at once:
 
 So R d numbers come into every link, from different others where there are enough of them. With
 R = A - 1 it is a full exchange: the paper's n - 1 transfers. Measured are the mean over the
-participants, and the average model, weighted by samples, beside it. The later GossipFL of Tang et
+participants, and the average model, weighted by samples. The later GossipFL of Tang et
 al. (TPDS 2023: sparsified, one peer) is another algorithm.
 """
 
@@ -180,7 +180,7 @@ def draw_sources(
     """Return P(i, s): R different others for every segment, others for every segment if possible.
 
     Each participant deals the others out in a random order, and again in another once all of them
-    have been dealt; nobody comes twice for one segment.
+    have been dealt; no participant is drawn twice for one segment.
 
     Args:
         participants: who takes part.
@@ -188,11 +188,11 @@ def draw_sources(
         replicas: R, at least 1, fewer than the participants.
         rng: the draws' own stream.
     """
-    found: dict[ClientId, list[tuple[ClientId, ...]]] = {}
+    draws: dict[ClientId, list[tuple[ClientId, ...]]] = {}
     for client in participants:
         others = [other for other in participants if other != client]
-        found[client] = _dealt(others, segments, replicas, rng)
-    return found
+        draws[client] = _dealt(others, segments, replicas, rng)
+    return draws
 
 
 def merge_segments(

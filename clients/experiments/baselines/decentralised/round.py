@@ -1,4 +1,4 @@
-"""One round of a decentralised system, and what its participants' models come to."""
+"""One round of a decentralised system, and the quality of its participants' models."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class DecentralisedRound(BaselineRound):
     """One round, measured after it where it is due; its participants are the same in every round.
 
-    The system is judged in BrainTorrent by the initiator's model, in gossip by the mean over the
-    participants of what their models come to.
+    The system is judged in BrainTorrent by the initiator's model, in gossip by the mean quality of
+    all participants' models.
 
     Attributes:
-        beside: in BrainTorrent the mean over the participants, in gossip the average model,
+        beside: second quality; in BrainTorrent the mean over the participants, in gossip the average model,
             weighted by samples.
         traffic: what was sent.
         initiator: of BrainTorrent; None in gossip, where everybody acts at once.
@@ -38,24 +38,24 @@ class DecentralisedRound(BaselineRound):
 
 
 def mean_quality(gauge: ModelGauge, models: Iterable[ParameterVector]) -> Quality:
-    """Return the mean over models of what each comes to; None where one has no such number.
+    """Return the mean quality over models; None where one has no such number.
 
     Args:
         gauge: measures.
         models: at least one, each of shape (d,).
     """
-    found = [gauge.quality(gauge.begin(model)) for model in models]
-    clients = [one.client_accuracy for one in found]
-    given = [one for one in clients if one is not None]
+    qualities = [gauge.quality(gauge.begin(model)) for model in models]
+    clients = [quality.client_accuracy for quality in qualities]
+    measured = [quality for quality in clients if quality is not None]
     return Quality(
-        accuracy=_mean([one.accuracy for one in found]),
-        loss=_mean([one.loss for one in found]),
-        training_loss=_mean([one.training_loss for one in found]),
-        client_accuracy=tuple(map(_mean, zip(*given, strict=True))) if given else None,
-        backdoor_success=_mean([one.backdoor_success for one in found]),
+        accuracy=_mean([quality.accuracy for quality in qualities]),
+        loss=_mean([quality.loss for quality in qualities]),
+        training_loss=_mean([quality.training_loss for quality in qualities]),
+        client_accuracy=tuple(map(_mean, zip(*measured, strict=True))) if measured else None,
+        backdoor_success=_mean([quality.backdoor_success for quality in qualities]),
     )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if len(known) == len(values) else None
+    measured = [value for value in values if value is not None]
+    return fmean(measured) if len(measured) == len(values) else None

@@ -1,4 +1,4 @@
-"""The participants of a decentralised run: a model of its own each, and how it trains.
+"""The participants of a decentralised run, each with its own model.
 
 They are drawn once and stay: with thousands of clients, one merge a round would move nothing. Both
 systems draw from one stream, so that on one seed they have the same sites.
@@ -32,16 +32,7 @@ _PART = 1 << 15
 
 
 def require_sites(rounds: int, participants: int, clients: int) -> None:
-    """Refuse a run that cannot be.
-
-    Args:
-        rounds: T.
-        participants: A.
-        clients: K.
-
-    Raises:
-        ConfigurationError: no round, fewer than two participants, or more than there are clients.
-    """
+    """Refuse a run that cannot be."""
     if rounds < 1:
         raise ConfigurationError(f"rounds = {rounds}: must be at least 1")
     if not 2 <= participants <= clients:
@@ -52,13 +43,7 @@ def require_sites(rounds: int, participants: int, clients: int) -> None:
 
 
 def draw_sites(clients: int, participants: int, seed: int) -> tuple[ClientId, ...]:
-    """Return who takes part for the whole run, ascending.
-
-    Args:
-        clients: K.
-        participants: A, at most K.
-        seed: of the run.
-    """
+    """Return who takes part for the whole run, ascending."""
     rng = named_stream(seed, "decentralised", "participants")
     drawn = rng.choice(clients, participants, replace=False)
     return tuple(ClientId(client) for client in sorted(drawn.tolist()))
@@ -68,7 +53,7 @@ class Sites:
     """The models of all participants: A x d numbers.
 
     An attacker trains its own model honestly and merges what it gets; what it sends is another:
-    its start minus the forged update. So it is counted among the participants like anybody else.
+    its start minus the forged update. It is counted among the participants like the others.
 
     Attributes:
         models: w_i of each participant, shape (d,), ascending by client.
@@ -94,7 +79,7 @@ class Sites:
 
     @property
     def participants(self) -> tuple[ClientId, ...]:
-        """Who takes part, ascending."""
+        """Participants, ascending."""
         return tuple(self.models)
 
     def train(self, clients: Iterable[ClientId], seed: Digest) -> None:
@@ -111,18 +96,18 @@ class Sites:
         updates: dict[ClientId, Update] = {}
         for start, group in _by_start(starts):
             jobs = [TrainingJob(int(client), training_seed(seed, client)) for client in group]
-            for client, one in zip(group, self._engine.train(start, jobs), strict=True):
-                self.models[client] = _moved(start, one.vector)
+            for client, trained in zip(group, self._engine.train(start, jobs), strict=True):
+                self.models[client] = _moved(start, trained.vector)
                 # The engine writes there again, and nobody reads what others have done.
                 attacks = client in self._attackers.clients
-                updates[client] = one.vector.copy() if attacks else one.vector
+                updates[client] = trained.vector.copy() if attacks else trained.vector
         for client, update in self._attackers.corrupt(updates, AttackRound(seed, starts)).items():
             self._forged.pop(client, None)
             if update is not updates[client]:
                 self._forged[client] = _moved(starts[client], update)
 
     def sent(self, client: ClientId) -> ParameterVector:
-        """Return what a participant gives for its model to whoever asks, shape (d,)."""
+        """Return the model that a participant sends to others, shape (d,)."""
         return self._forged.get(client, self.models[client])
 
 
