@@ -48,9 +48,9 @@ def _chain(where: Target, *, deep: bool) -> str:
             there = view.block(noted.number).hash if noted.number <= head.number else None
             if there != noted.hash:
                 raise ChainError(
-                    f"{chain_text} lacks block {noted.number}, 0x{noted.hash.hex()}, that this home "
-                    f"has acknowledged: a restored backup or a damaged file; put the newer one back, "
-                    f"or go on from here with cmfl run --resume --accept-rollback"
+                    f"{chain_text} lacks block {noted.number}, 0x{noted.hash.hex()}, that this "
+                    f"home has acknowledged: a restored backup or a damaged file; put the newer "
+                    f"one back, or go on from here with cmfl run --resume --accept-rollback"
                 )
         if deep:
             _run_again(view, head.number)

@@ -26,8 +26,8 @@ class DecentralisedRound(BaselineRound):
     all participants' models.
 
     Attributes:
-        beside: second quality; in BrainTorrent the mean over the participants, in gossip the average model,
-            weighted by samples.
+        beside: second quality: in BrainTorrent the mean over the participants, in gossip that of
+            the average model, weighted by samples.
         traffic: what was sent.
         initiator: of BrainTorrent; None in gossip, where everybody acts at once.
     """
