@@ -65,8 +65,7 @@ def serve(
     from pydantic import ValidationError
 
     from api.serve import serve as serve_app
-    from api.settings import Settings
-    from api.verifications.bounds import VerificationBounds
+    from api.settings import Settings, VerificationBounds
 
     if open_reading and tokens_file is None:
         raise ConfigurationError("--open-reading has no effect without --tokens-file")

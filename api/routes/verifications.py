@@ -36,16 +36,16 @@ from api.schemas.verifications import (
     VerificationRequest,
     VerificationsAnswer,
 )
-from api.verifications.earlier import read_earlier
 from api.verifications.reports import ReportsError
-from api.verifications.task import AuditTask
 from api.verifications.verifications import (
     AlreadyVerifyingError,
     NotRunningError,
     QueueFullError,
     VerificationOrder,
     Verifications,
+    read_earlier,
 )
+from api.verifications.worker import AuditTask
 from ledger.audit.earlier_report import EarlierReportError
 from ledger.history.paths import DeploymentPath
 

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from api.schemas.verifications import Verdict, VerificationProgress, VerificationState, WhyNoVerdict
-from api.verifications.task import Exit, Message
-from api.verifications.worker import run_task
+from api.verifications.worker import Exit, Message, run_task
 from ledger.audit.earlier_report import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from api.verifications.task import AuditTask
+    from api.verifications.worker import AuditTask
 
 LOOK_SECONDS = 0.1
 LEAVE_SECONDS = 5

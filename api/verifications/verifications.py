@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from api.schemas.verifications import KeptReport, Verification, VerificationState, WhyNoVerdict
+from api.schemas.verifications import (
+    EarlierVerification,
+    KeptReport,
+    Verification,
+    VerificationState,
+    WhyNoVerdict,
+)
 from api.verifications.process import ProcessResult, run_in_process
 from api.verifications.reports import ReportFolder, ReportsError
 from api.verifications.worker import run_task
+from ledger.audit.earlier_report import EarlierReportError, read_report
 from ledger.history.serialise.values import time_of
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError
@@ -24,9 +31,10 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from api.schemas.verifications import EarlierVerification, VerificationProgress
-    from api.verifications.bounds import VerificationBounds
-    from api.verifications.task import AuditTask
+    from api.schemas.verifications import VerificationProgress
+    from api.settings import VerificationBounds
+    from api.verifications.worker import AuditTask
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.history.paths import DeploymentPath
 
 _log = logging.getLogger(__name__)
@@ -251,6 +259,37 @@ class Verifications:
     def _change(self, live: _Live, **changes: Any) -> None:
         changes["sequence"] = live.entry.sequence + 1
         live.entry = live.entry.model_copy(update=changes)
+
+
+def read_earlier(
+    runs: Verifications, entry: Verification, ledger: CommitteeLedger, *, strict: bool
+) -> tuple[EarlierVerification, bytes]:
+    """Return where an earlier verification ended, and its report.
+
+    Args:
+        runs: has the report.
+        entry: the earlier verification.
+        ledger: the contract that is to be audited.
+        strict: whether the new one is strict.
+
+    Raises:
+        EarlierReportError: it has not passed, or is of another contract or chain.
+        ReportsError: its report is not the stored one.
+    """
+    report = runs.report(entry)
+    if report is None:
+        raise EarlierReportError(f"verification {entry.verification} has no report")
+    audit = read_report(report)
+    audit.require_of(ledger, strict=strict)
+    earlier = EarlierVerification(
+        verification=entry.verification,
+        report=f"0x{audit.report.hex()}",
+        head=f"0x{audit.head.hex()}",
+        block=audit.block,
+        block_hash=f"0x{audit.block_hash.hex()}",
+        rounds=audit.rounds,
+    )
+    return earlier, report
 
 
 def _asked_now(asked: VerificationOrder) -> Verification:

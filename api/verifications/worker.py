@@ -1,34 +1,97 @@
-"""The process of one audit, which sends its report as bytes."""
+"""The process of one audit: its task, resource limits and messages.
+
+A message is a kind byte and JSON, never a pickled object. A process without a verdict gives the
+reason by its exit code, which needs no memory.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import resource
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 
-from api.verifications.task import Message, exit_codes, limit_resources
 from ledger.audit.audit_options import AuditOptions
-from ledger.audit.earlier_report import read_report, report_bytes
+from ledger.audit.earlier_report import EarlierReportError, read_report, report_bytes
 from ledger.audit.engine import audit
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.distances.fast import fast_distances
 from ledger.io.processes import follow_parent
+from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
+    from pathlib import Path
 
-    from api.verifications.task import AuditTask
     from ledger.audit.audit_options import AuditProgress
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import ChainReader
 
+
+NICENESS = 5
+"""Requests come first."""
 SECONDS_BETWEEN = 0.2
-"""Of progress that is told, so that a short round costs no message."""
+"""Least time between two progress messages, so that a short round costs none."""
+
+
+class Exit(IntEnum):
+    """Why a process ended without a verdict."""
+
+    FAULT = 1
+    MEMORY = 71
+    CHAIN = 72
+    EARLIER_REPORT = 73
+
+
+class Message(bytes, Enum):
+    """Kind of a message."""
+
+    PROGRESS = b"p"
+    SUMMARY = b"s"
+    REPORT = b"r"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTask:
+    """One audit with its resource limits.
+
+    Attributes:
+        chain_file: the embedded chain.
+        rpc_url: a node to read instead; it may hold a secret.
+        rpc_timeout_seconds: how long one answer of the node may take.
+        chain_id: that the chain must have.
+        genesis: hash of block 0 that it must have.
+        address: of the contract.
+        from_block: that created it.
+        blob_folder: where the blobs are.
+        strict: whether remarks leave the audit open.
+        head: that the auditor has kept; None for none.
+        earlier: the report that it builds on; None for none.
+        memory_bytes: that the process may ask for.
+        cpu_seconds: that it may take.
+    """
+
+    chain_file: Path
+    rpc_url: str | None = field(repr=False)
+    rpc_timeout_seconds: float
+    chain_id: int
+    genesis: bytes
+    address: str
+    from_block: int
+    blob_folder: Path
+    strict: bool
+    head: bytes | None
+    earlier: bytes | None = field(repr=False)
+    memory_bytes: int
+    cpu_seconds: int
 
 
 def run_task(task: AuditTask, out: Connection) -> None:
@@ -44,7 +107,7 @@ def run_task(task: AuditTask, out: Connection) -> None:
     follow_parent()
     limit_resources(task.memory_bytes, task.cpu_seconds)
     with exit_codes():
-        report = run_audit(task, _Telling(out).tell)
+        report = run_audit(task, _ProgressSender(out).tell)
         out.send_bytes(Message.SUMMARY + json.dumps(summary_of(report)).encode())
         out.send_bytes(Message.REPORT + report_bytes(report))
 
@@ -102,7 +165,7 @@ def summary_of(report: AuditReport) -> dict[str, Any]:
     }
 
 
-class _Telling:
+class _ProgressSender:
     """Sends progress, the first at once and then not too often."""
 
     def __init__(self, out: Connection) -> None:
@@ -133,3 +196,32 @@ def _chain(task: AuditTask) -> Iterator[ChainReader]:
         task.rpc_url, chain_id=task.chain_id, genesis_hash=task.genesis, settings=patience
     ) as node:
         yield node
+
+
+def limit_resources(memory_bytes: int, cpu_seconds: int) -> None:
+    """Bound what this process may take, and let others go first."""
+    # Not the address space: a chain file, libraries and threads reserve much and use little of it.
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(NICENESS)
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turn what keeps an audit from a verdict into the process's exit code.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        SystemExit: with that code.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise SystemExit(Exit.MEMORY) from None
+    except EarlierReportError:
+        raise SystemExit(Exit.EARLIER_REPORT) from None
+    except ChainError:
+        raise SystemExit(Exit.CHAIN) from None

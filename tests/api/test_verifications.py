@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.schemas.verifications import Verification, VerificationState, WhyNoVerdict
-from api.settings import Settings
-from api.verifications.bounds import VerificationBounds
+from api.settings import Settings, VerificationBounds
 from api.verifications.process import ProcessResult, run_in_process
 from api.verifications.reports import ReportFolder, ReportsError
-from api.verifications.task import AuditTask
 from api.verifications.verifications import (
     AlreadyVerifyingError,
     QueueFullError,
     VerificationOrder,
     Verifications,
 )
-from api.verifications.worker import run_audit, summary_of
+from api.verifications.worker import AuditTask, run_audit, summary_of
 from ledger.audit.earlier_report import EarlierReportError, report_bytes
 from ledger.audit.report import AuditOutcome
 from ledger.history.paths import ChainPath, DeploymentPath
