@@ -12,18 +12,12 @@ from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.memory import MemoryLedger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, keccak256, sha256, u64
-from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
-from ledger.protocol.signing import sign
 from ledger.protocol.types import (
-    NO_DIGEST,
     ClientId,
-    Commitment,
-    Phase,
-    SignedCommitment,
-    Vote,
-    VoteKind,
 )
-from tests.actors.support import DOMAIN, LAYOUT, PARAMETERS, registry_of, signers
+from tests.actors.support import LAYOUT, PARAMETERS, registry_of, signers
+from tests.support.keys import DOMAIN
+from tests.support.rounds import OpenRound
 
 if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
@@ -80,17 +74,14 @@ class BranchingLedger(MemoryLedger):
         """Have a client commit to something in the open round."""
         number = self.state().round
         word = commitment_of(ClientId(client), sha256(u64(salt)))
-        commitment = Commitment(number, ClientId(client), word)
-        signature = sign(signers()[client], self.domain, commitment)
-        self.commit_updates(number, [SignedCommitment(commitment, signature)])
+        signed = OpenRound(self.domain, signers(), number).commitment(client, word)
+        self.commit_updates(number, [signed])
 
     def ban(self, client: int) -> None:
         """Bring two votes of a client's own."""
         number = self.state().round
-        slot = (VoteKind.REPLY, number, Phase.AGGREGATION, 0, NO_DIGEST, NO_DIGEST)
-        votes = [Vote(*slot, digest) for digest in (NO_DIGEST, sha256(b"other"))]
-        pair = [SignedStatement(one, sign(signers()[client], self.domain, one)) for one in votes]
-        self.report_equivocation(EquivocationReport(ClientId(client), *pair))
+        report = OpenRound(self.domain, signers(), number).equivocation(client)
+        self.report_equivocation(report)
 
     def end_round(self) -> None:
         """Let the deadline pass, and the round end undecided."""

@@ -31,7 +31,6 @@ from ledger.protocol.ledger_state import (
 from ledger.protocol.types import NO_DIGEST, ClientId, Phase
 from tests.actors.specification_chain import SendAbandonment
 from tests.actors.support import (
-    DOMAIN,
     PARAMETERS,
     Network,
     RunningMember,
@@ -40,6 +39,7 @@ from tests.actors.support import (
     signed_commitment,
     update_of,
 )
+from tests.support.keys import DOMAIN
 
 VARIANTS = (
     PARAMETERS,

@@ -18,11 +18,9 @@ from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.io.home import RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
-from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.ledger_state import EquivocationReport, RoundDecided, SignedStatement
+from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.payload import Payload
-from ledger.protocol.signing import sign
-from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Vote, VoteKind
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.support import (
@@ -33,6 +31,7 @@ from tests.actors.support import (
     registry_of,
     signers,
 )
+from tests.support.rounds import OpenRound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from ledger.actors.view import ChainView, RoundView
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.protocol.parameters import Parameters
+    from ledger.protocol.types import ClientId
 
 
 @dataclass
@@ -106,13 +106,8 @@ class Deployed:
     def ban(self, client: ClientId) -> bool:
         """Bring two votes of a client's own to the contract."""
         number = self.context.ledger.state().round
-        slot = (VoteKind.REPLY, number, Phase.AGGREGATION, 0, NO_DIGEST, NO_DIGEST)
-        votes = [Vote(*slot, digest) for digest in (NO_DIGEST, sha256(b"other"))]
-        pair = [
-            SignedStatement(vote, sign(signers()[client], self.context.domain, vote))
-            for vote in votes
-        ]
-        return self.driver.apply([SendReport(EquivocationReport(client, *pair))])
+        open_round = OpenRound(self.context.domain, signers(), number)
+        return self.driver.apply([SendReport(open_round.equivocation(client))])
 
     def members(
         self, view: RoundView, faults: Mapping[int, MemberFault] | None = None

@@ -36,19 +36,14 @@ from ledger.protocol.documents.envelope import (
     encode_envelope,
 )
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.encoding import keccak256, sha256, vector_bytes, vector_from_bytes
+from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import judge
-from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
-from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
-    NO_DIGEST,
-    Address,
     ClientId,
-    Commitment,
     Digest,
     Domain,
     Phase,
@@ -57,9 +52,10 @@ from ledger.protocol.types import (
     SignedScores,
     SignedVote,
     Vote,
-    VoteKind,
 )
 from tests.actors.specification_chain import SpecificationChain
+from tests.support.keys import DOMAIN, key_signers, registered
+from tests.support.rounds import OpenRound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,10 +70,10 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.ledger_state import LedgerState, RoundDecided
     from ledger.protocol.rules.distance import Layout
+    from ledger.protocol.signing import KeySigner
     from ledger.protocol.types import Scores, Slot
     from tests.actors.specification_chain import SpecificationBlock
 
-DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
 LAYOUT: Layout = (("weight", (2, 3)), ("bias", (2,)))
 
 PARAMETERS = Parameters(
@@ -95,15 +91,10 @@ PARAMETERS = Parameters(
 """Five members, seven trainers and two who are idle; three replies decide."""
 
 
-def ids(*clients: int) -> tuple[ClientId, ...]:
-    return tuple(map(ClientId, clients))
-
-
 @cache
 def signers(count: int = PARAMETERS.clients) -> tuple[KeySigner, ...]:
     """Return PUBLIC TEST KEYS, ascending by address as a registry must be."""
-    keys = (keccak256(b"PUBLIC TEST KEY of actor %d" % index) for index in range(count))
-    return tuple(sorted(map(KeySigner, keys), key=lambda signer: signer.address))
+    return key_signers(count, "actor")
 
 
 @cache
@@ -123,19 +114,14 @@ def initial_model() -> NDArray[np.float32]:
 
 
 def registry_of(parameters: Parameters = PARAMETERS) -> tuple[RegisteredClient, ...]:
-    return tuple(
-        RegisteredClient(signer.address, 10 + place)
-        for place, signer in enumerate(signers(parameters.clients))
-    )
+    return registered(signers(parameters.clients))
 
 
 def signed_commitment(
     chain: ChainView, client: int, word: Digest, key: int | None = None
 ) -> SignedCommitment:
     """Return a commitment with a signature, of its own client if no other key is named."""
-    commitment = Commitment(chain.round, ClientId(client), word)
-    signer = signers()[client if key is None else key]
-    return SignedCommitment(commitment, sign(signer, chain.domain, commitment))
+    return OpenRound(chain.domain, signers(), chain.round).commitment(client, word, key=key)
 
 
 class PowerCutJournal:
@@ -589,10 +575,7 @@ def elected(network: Network, number: int = 0) -> RoundView:
 
 def self_ban(network: Network, client: ClientId) -> SendReport:
     """Return the proof of an equivocation that a client makes against itself."""
-    slot = (VoteKind.REPLY, network.chain.state.round, Phase.AGGREGATION, 0, NO_DIGEST, NO_DIGEST)
-    votes = [Vote(*slot, digest) for digest in (NO_DIGEST, network.chain.state.seed)]
-    pair = [SignedStatement(vote, signed_vote(client, vote).signature) for vote in votes]
-    return SendReport(EquivocationReport(client, *pair))
+    return SendReport(OpenRound.of(network.chain.state, signers()).equivocation(client))
 
 
 def with_empty_seat() -> Network:
@@ -619,11 +602,10 @@ def signed_vote(
     client: int, vote: Vote, domain: Domain = DOMAIN, key: int | None = None
 ) -> SignedVote:
     """Return a vote with a signature, of its own member if no other key is named."""
-    signer = signers()[client if key is None else key]
-    return SignedVote(ClientId(client), vote, sign(signer, domain, vote))
+    return OpenRound(domain, signers()).vote(vote, client, key)
 
 
 def published(client: int, scores: Scores, data: bytes, key: int | None = None) -> PublishedScores:
     """Return signed scores with these bytes."""
-    signer = signers()[client if key is None else key]
-    return PublishedScores(SignedScores(scores, sign(signer, DOMAIN, scores)), data)
+    signature = OpenRound(DOMAIN, signers()).sign(scores, client if key is None else key)
+    return PublishedScores(SignedScores(scores, signature), data)

@@ -22,8 +22,8 @@ from ledger.actors.journal import (
 )
 from ledger.protocol.errors import JournalError
 from ledger.protocol.types import Address, ClientId, Digest, Phase, Scores, Vote, VoteKind
-from tests.actors.support import DOMAIN
 from tests.io.test_home import full_disk
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

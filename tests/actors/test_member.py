@@ -33,7 +33,6 @@ from ledger.protocol.types import (
     Phase,
 )
 from tests.actors.support import (
-    DOMAIN,
     PARAMETERS,
     Network,
     PowerCutJournal,
@@ -52,6 +51,7 @@ from tests.actors.support import (
     signers,
     with_empty_seat,
 )
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from ledger.actors.view import RoundView

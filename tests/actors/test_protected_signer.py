@@ -26,7 +26,8 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-from tests.actors.support import DOMAIN, Network, published, signed_vote, signers
+from tests.actors.support import Network, published, signed_vote, signers
+from tests.support.keys import DOMAIN
 
 ME, ANOTHER = ClientId(4), ClientId(5)
 ONE, OTHER = Digest(b"1" * 32), Digest(b"2" * 32)

@@ -28,7 +28,6 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from tests.actors.support import (
-    DOMAIN,
     Network,
     PowerCutJournal,
     acts_of,
@@ -41,6 +40,7 @@ from tests.actors.support import (
     seen,
     signed_vote,
 )
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from ledger.actors.view import RoundView

@@ -32,7 +32,6 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from tests.actors.support import (
-    DOMAIN,
     Network,
     acts_of,
     answered,
@@ -46,6 +45,7 @@ from tests.actors.support import (
     update_of,
     with_empty_seat,
 )
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from ledger.actors.view import RoundView

@@ -12,7 +12,8 @@ from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import ClientId
-from tests.actors.support import DOMAIN, Network, signers
+from tests.actors.support import Network, signers
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from ledger.actors.view import ChainView

@@ -38,7 +38,6 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from tests.actors.support import (
-    DOMAIN,
     PARAMETERS,
     Network,
     answered,
@@ -49,6 +48,7 @@ from tests.actors.support import (
     signed_commitment,
     signed_vote,
 )
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

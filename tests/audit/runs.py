@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,11 @@ from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
 from ledger.protocol.closing import round_closing
-from ledger.protocol.consensus import Certificate, primary_seat
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.documents.vector import decode_vector, encode_vector
-from ledger.protocol.encoding import commitment_of, keccak256, set_digest, sha256, vector_bytes
+from ledger.protocol.encoding import commitment_of, set_digest, sha256, vector_bytes
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.inputs import Evidence, Inputs, Participants, participants_of
 from ledger.protocol.judgement import (
@@ -38,23 +37,19 @@ from ledger.protocol.judgement import (
     usable_clients,
 )
 from ledger.protocol.ledger_state import (
-    EquivocationReport,
     RoundDecided,
-    SignedStatement,
+    StatementKind,
     SubmittedDecision,
     submitted_certificate,
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
-from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
-    Commitment,
     Digest,
     Phase,
     RegisteredClient,
-    Scores,
     SignedCommitment,
     SignedScores,
     SignedVote,
@@ -62,6 +57,8 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from ledger.storage.blobs import MemoryBlobs
+from tests.support.keys import key_signers, registered
+from tests.support.rounds import OpenRound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +67,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.chain.contract.manifest import Manifest
+    from ledger.protocol.consensus import Certificate
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.documents.vector import ScoreVector
 
@@ -89,12 +87,7 @@ PARAMETERS = Parameters(
     deadline_blocks=7,
 )
 LAYOUT = (("weight", (2, 3)), ("bias", (2,)))
-SIGNERS = tuple(
-    sorted(
-        (KeySigner(keccak256(b"PUBLIC TEST KEY of player %d" % i)) for i in range(CLIENTS)),
-        key=lambda signer: signer.address,
-    )
-)
+SIGNERS = key_signers(CLIENTS, "player")
 INITIAL = np.linspace(-1, 1, DIMENSION, dtype=np.float32)
 
 
@@ -236,20 +229,29 @@ class OpenRun:
     def payload(self, client: ClientId) -> bytes:
         return vector_bytes(self.update(client))
 
+    @property
+    def open_round(self) -> OpenRound:
+        """Return the open round, to sign for."""
+        return OpenRound(
+            domain=self.manifest.domain(),
+            keys=SIGNERS,
+            round=self.round,
+            seed=self.seed,
+            committee=self.committee,
+            replies=self.parameters.replies,
+            banned=self.participants.banned,
+        )
+
     def vote(
         self, kind: VoteKind, phase: Phase, view: int, member: ClientId, what: tuple[Digest, ...]
     ) -> SignedVote:
-        base, set_of, result = what
-        vote = Vote(kind, self.round, phase, view, base, set_of, result)
-        return SignedVote(member, vote, sign(SIGNERS[member], self.manifest.domain(), vote))
+        return self.open_round.vote(Vote(kind, self.round, phase, view, *what), member)
 
     def primary(self, phase: Phase, view: int) -> ClientId:
-        return self.committee[primary_seat(self.seed, phase, view, len(self.committee))]
+        return self.open_round.primary(phase, view)
 
     def commitment(self, client: ClientId, word: Digest) -> SignedCommitment:
-        commitment = Commitment(self.round, client, word)
-        signature = sign(SIGNERS[client], self.manifest.domain(), commitment)
-        return SignedCommitment(commitment, signature)
+        return self.open_round.commitment(client, word)
 
     def commit(self, words: dict[ClientId, Digest]) -> None:
         signed = [self.commitment(client, word) for client, word in words.items()]
@@ -262,8 +264,8 @@ class OpenRun:
         """Return a member's claim of a vector for the usable updates of the record to be."""
         data = vector if isinstance(vector, bytes) else encode_vector(vector)
         clients = set_digest(usable_clients(self.inputs, self.evidence))
-        scores = Scores(self.round, member, self.inputs.closing.base, clients, self.blobs.put(data))
-        return SignedScores(scores, sign(SIGNERS[member], self.manifest.domain(), scores))
+        base = self.inputs.closing.base
+        return self.open_round.scores(member, base, clients, self.blobs.put(data))
 
     def scored(self, signed: SignedScores) -> ScoreVector:
         """Return the vector behind a claim."""
@@ -286,16 +288,11 @@ class OpenRun:
 
     def ban(self, client: ClientId, phase: int = 2) -> None:
         """Let a client sign two votes, or two score vectors (phase 0), and report it."""
-        words = (sha256(b"one"), sha256(b"other"))
-        first, second = (self._statement(client, phase, word) for word in words)
-        self.ledger.report_equivocation(EquivocationReport(client, first, second))
-
-    def _statement(self, client: ClientId, phase: int, word: Digest) -> SignedStatement:
-        statement: Vote | Scores = Scores(self.round, client, NO_DIGEST, NO_DIGEST, word)
         if phase:
-            slot = (VoteKind.REPLY, self.round, cast("Phase", phase), 0, NO_DIGEST)
-            statement = Vote(*slot, word, NO_DIGEST)
-        return SignedStatement(statement, sign(SIGNERS[client], self.manifest.domain(), statement))
+            report = self.open_round.equivocation(client, phase=phase)
+        else:
+            report = self.open_round.equivocation(client, StatementKind.SCORES)
+        self.ledger.report_equivocation(report)
 
 
 class Run(OpenRun):
@@ -378,8 +375,7 @@ class Run(OpenRun):
 
     def first_view(self, phase: int) -> int:
         """Return the first view whose primary's seat is not empty."""
-        banned = self.participants.banned
-        return next(v for v in range(64) if self.primary(Phase(phase), v) not in banned)
+        return self.open_round.first_view(Phase(phase))
 
     def decide(
         self,
@@ -391,17 +387,10 @@ class Run(OpenRun):
     ) -> None:
         """Send a decision; a record put in the place of the certified one is the sender's."""
         opening = judged.opening
-        decision = SubmittedDecision(
-            committee=self.committee,
-            ranking=judged.ranking.words,
-            base=base,
-            model=opening.model,
-            updates_root=opening.updates_root,
-            scores_root=opening.scores_root,
-            threshold_bits=opening.threshold_bits,
-            reveal=opening.reveal,
-            record=opening.record if record is None else record,
-            incidents=incidents,
+        if record is not None:
+            opening = replace(opening, record=record)
+        decision = SubmittedDecision.of(
+            opening, self.committee, judged.ranking.words, base, incidents
         )
         first, second = (
             submitted_certificate(self.certificate(judged, base, phase, view), self.committee)
@@ -410,12 +399,10 @@ class Run(OpenRun):
         self.ledger.decide(self.round, decision, (first, second))
 
     def certificate(self, judged: Judgement, base: Digest, phase: Phase, view: int) -> Certificate:
-        primary = self.primary(phase, view)
-        what = (base, judged.set_digest(phase), judged.result)
-        request = self.vote(VoteKind.REQUEST, phase, view, primary, what)
-        voters = [m for m in self.participants.members if m != primary][: self.parameters.replies]
-        replies = [self.vote(VoteKind.REPLY, phase, view, member, what) for member in voters]
-        return Certificate(request, tuple(replies))
+        request = self.open_round.request(
+            phase, view, base, judged.set_digest(phase), judged.result
+        )
+        return self.open_round.certificate(request)
 
     def abandon(self) -> None:
         opened = self.ledger.state().opened_block
@@ -437,7 +424,5 @@ class Run(OpenRun):
 
 
 def document_of(parameters: Parameters, initial: Digest) -> RunDocument:
-    registry = tuple(
-        RegisteredClient(signer.address, 10 + place) for place, signer in enumerate(SIGNERS)
-    )
+    registry = registered(SIGNERS)
     return RunDocument(parameters, registry, initial, LAYOUT, {"about": "a run of these tests"})

@@ -21,15 +21,14 @@ from ledger.protocol.errors import (
     SignatureError,
 )
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.signing import sign
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,
     ClientId,
-    Commitment,
     SignedCommitment,
 )
 from tests.actors.support import LAYOUT, PARAMETERS, registry_of, signers
+from tests.support.rounds import OpenRound
 
 DOCUMENT = RunDocument(PARAMETERS, registry_of(), sha256(b"first model"), LAYOUT, {})
 
@@ -37,9 +36,7 @@ DOCUMENT = RunDocument(PARAMETERS, registry_of(), sha256(b"first model"), LAYOUT
 def commitment(ledger: MemoryLedger, client: int, key: int | None = None) -> SignedCommitment:
     """Return a commitment with a signature, of its own client if no other key is named."""
     word = commitment_of(ClientId(client), sha256(b"an update"))
-    promise = Commitment(1, ClientId(client), word)
-    signer = signers()[client if key is None else key]
-    return SignedCommitment(promise, sign(signer, ledger.domain, promise))
+    return OpenRound(ledger.domain, signers()).commitment(client, word, key=key)
 
 
 def test_a_run_is_deployed_in_block_1_and_registered_in_the_next() -> None:

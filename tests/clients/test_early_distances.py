@@ -20,7 +20,8 @@ from ledger.protocol.rules.distance import (
 from ledger.protocol.rules.reference import DirectionWeight
 from ledger.protocol.types import ClientId
 from tests.distances.support import STEEP
-from tests.protocol.support import f32, ids
+from tests.protocol.support import f32
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, ledger_state
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
 from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import sample_trainers
-from ledger.protocol.signing import GROUP_ORDER, sign
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -19,17 +16,22 @@ from ledger.protocol.types import (
     Commitment,
     Digest,
     Phase,
-    Scores,
     SignedCommitment,
     Vote,
     VoteKind,
 )
 from tests.contracts.twins import Proposal, digest_of
+from tests.support.rounds import OpenRound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tests.contracts.twins import Outcome, Twins
+
+
+def open_round(twins: Twins) -> OpenRound:
+    """Return the open round of a contract, to sign for."""
+    return OpenRound.of(twins.state, twins.keys)
 
 
 def trainers_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
@@ -71,8 +73,8 @@ def signed_commitment(
     twins: Twins, promised: Commitment, key: int | None = None
 ) -> SignedCommitment:
     """Return a commitment with a signature, of its own client if no other key is named."""
-    signer = twins.keys[promised.client if key is None else key]
-    return SignedCommitment(promised, sign(signer, twins.state.domain, promised))
+    signature = open_round(twins).sign(promised, promised.client if key is None else key)
+    return SignedCommitment(promised, signature)
 
 
 def commit_all(twins: Twins, clients: Iterable[ClientId]) -> Outcome:
@@ -138,22 +140,10 @@ def certificate(
         repliers: places, ascending; by default the first that are enough, of members beside the
             primary who are not banned (fewer if there are not as many).
     """
-    committee, state = twins.state.committee, twins.state
-    place = primary_seat(state.seed, vote.phase, vote.view, len(committee))
-    if repliers is None:
-        others = [other for other in range(len(committee)) if other != place]
-        able = [other for other in others if can_vote(state, other)]
-        repliers = able[: state.deployment.replies]
-    reply = replace(vote, kind=VoteKind.REPLY)
-    return ledger_state.SubmittedCertificate(
-        view=vote.view,
-        set_digest=vote.set_digest,
-        request=sign(twins.keys[committee[place]], state.domain, vote),
-        signers=sum(1 << other for other in repliers),
-        replies=tuple(
-            sign(twins.keys[committee[other]], state.domain, reply) for other in repliers
-        ),
-    )
+    committee = twins.state.committee
+    chosen = None if repliers is None else [committee[seat] for seat in repliers]
+    made = open_round(twins).certificate(vote, chosen)
+    return ledger_state.submitted_certificate(made, committee)
 
 
 def can_vote(state: ledger_state.LedgerState, place: int) -> bool:
@@ -163,12 +153,7 @@ def can_vote(state: ledger_state.LedgerState, place: int) -> bool:
 
 def able_view(twins: Twins, phase: Phase) -> int:
     """Return the first view whose primary is not banned."""
-    state = twins.state
-    members = len(state.committee)
-    for view in range(10 * members):
-        if can_vote(state, primary_seat(state.seed, phase, view, members)):
-            return view
-    raise AssertionError("every primary is banned")
+    return open_round(twins).first_view(phase)
 
 
 def proposal(twins: Twins, ranking: tuple[int, ...], threshold_bits: int | None = None) -> Proposal:
@@ -215,22 +200,14 @@ def statement(
         number: which of them; another number has another set, or vector.
         fields: what else is different in it.
     """
-    state, base = twins.state, digest_of("base")
-    made: Vote | Scores
+    base, open_ = digest_of("base"), open_round(twins)
     if kind is StatementKind.SCORES:
-        made = Scores(state.round, client, base, digest_of("usable"), digest_of("vector", number))
+        usual = {"base": base, "clients": digest_of("usable")}
+        digest = digest_of("vector", number)
     else:
-        vote = VoteKind.REQUEST if kind is StatementKind.REQUEST else VoteKind.REPLY
-        chosen = digest_of("set", number)
-        made = Vote(vote, state.round, Phase.AGGREGATION, 0, base, chosen, digest_of("result"))
-    made = replace(made, **fields)  # type: ignore[arg-type]
-    return SignedStatement(made, sign(twins.keys[client], state.domain, made))
-
-
-def mirrored(signature: bytes) -> bytes:
-    """Return the other signature of the same digest and key, with s in the upper half."""
-    s = GROUP_ORDER - int.from_bytes(signature[32:64])
-    return signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])
+        usual = {"base": base, "result": digest_of("result")}
+        digest = digest_of("set", number)
+    return open_.statement(client, kind, digest, **usual | fields)
 
 
 def high_s(signature: bytes) -> bytes:

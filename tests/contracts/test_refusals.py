@@ -16,6 +16,7 @@ from ledger.protocol.ledger_state import EquivocationReport, StatementKind, regi
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Digest, Phase
 from tests.contracts import faults, support, test_deployment_guards, wrong_decisions
 from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of, signers
+from tests.support.keys import mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -244,9 +245,9 @@ def test_statements_that_are_not_for_one_place_are_no_report(
 def test_the_mirrored_signature_cannot_even_be_sent(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     signed = support.commitment(twins, ClientId(0))
-    mirrored = replace(signed, signature=support.mirrored(signed.signature))
+    twin = replace(signed, signature=mirrored(signed.signature))
     with pytest.raises(errors.SignatureError):
-        twins.ledger.commit_updates(1, [mirrored])
+        twins.ledger.commit_updates(1, [twin])
     assert isinstance(twins.commit(1, [signed]), tuple)
 
 

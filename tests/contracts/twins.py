@@ -23,7 +23,6 @@ from ledger.protocol.consensus import majority
 from ledger.protocol.errors import Refusal
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
-from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -35,11 +34,13 @@ from ledger.protocol.types import (
     SignedCommitment,
 )
 from tests.contracts.relay import RelayedLedger
+from tests.support.keys import key_signers, registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ledger.chain.ports import ChainWriter, Log, Receipt
+    from ledger.protocol.signing import KeySigner
 
 Outcome = tuple[ledger_state.Event, ...] | type[Refusal]
 """What a step came to: its events, or the refusal."""
@@ -52,15 +53,12 @@ MOST_COMPARED = 500
 @cache
 def signers(clients: int) -> tuple[KeySigner, ...]:
     """Return the clients' PUBLIC TEST KEYS, ascending by address as a registry must be."""
-    keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(clients))
-    return tuple(sorted(map(KeySigner, keys), key=lambda signer: signer.address))
+    return key_signers(clients)
 
 
 def registry_of(clients: int) -> tuple[RegisteredClient, ...]:
     """Return the registry: client i claims 10 + i samples."""
-    return tuple(
-        RegisteredClient(signer.address, 10 + i) for i, signer in enumerate(signers(clients))
-    )
+    return registered(signers(clients))
 
 
 def digest_of(*parts: object) -> Digest:

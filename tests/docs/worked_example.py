@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import bound_inputs, encoding, merkle
 from ledger.protocol.closing import MinedCommitment, round_closing
-from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
@@ -31,10 +30,7 @@ from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import sha256, u8, u32
 from ledger.protocol.inputs import Evidence, Inputs, participants_of
 from ledger.protocol.judgement import (
-    compose_record,
-    judge,
     score_leaves,
-    score_updates,
     update_leaves,
 )
 from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
@@ -48,14 +44,14 @@ from ledger.protocol.types import (
     Commitment,
     IncidentKind,
     Phase,
-    Scores,
     SignedCommitment,
-    SignedScores,
     SignedVote,
     Vote,
     VoteKind,
 )
-from tests.protocol.support import DOMAIN, f32, registry_of, signers
+from tests.protocol.support import f32, registry_of, signers
+from tests.support.keys import DOMAIN
+from tests.support.rounds import ClosedRound, OpenRound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,74 +143,50 @@ def example() -> Example:
     assert closing is not None
     inputs = Inputs(PARAMETERS, LAYOUT, domain, registry, 1, seed, seats, closing)
     published = {client: Payload.of(data) for client, data in payloads.items()}
-    evidence = Evidence(FIRST_MODEL, published, {})
-    clients = tuple(client for client in payloads if client != odd)
+    closed = ClosedRound(inputs, Evidence(FIRST_MODEL, published, {}), signers())
     vectors = {}
     for member in sorted(committee):
-        vector = score_updates(inputs, evidence, clients, member)
-        assert vector is not None
+        vector = closed.vector(member)
         if member == committee[2]:
             vector = replace(vector, distances=vector.distances * 2)
         vectors[member] = encode_vector(vector)
-    evidence = evidence.with_vectors({sha256(data): data for data in vectors.values()})
-    claims = [signed_scores(inputs, member, clients, data) for member, data in vectors.items()]
-    record = compose_record(inputs, evidence, claims)
-    judgement, violations = judge(inputs, record, evidence)
-    assert judgement is not None, violations
+        closed = closed.publish(member, vectors[member])
+    judgement = closed.judged()
     votes, replies, signed_by = voted(inputs, judgement)
     incidents = encode_incidents(went_wrong(inputs, judgement))
     return Example(run, inputs, payloads, vectors, judgement, votes, replies, incidents, signed_by)
 
 
-def signed_scores(
-    inputs: Inputs, member: ClientId, clients: tuple[ClientId, ...], vector: bytes
-) -> SignedScores:
-    """Return a member's claim of a vector for a set of usable updates."""
-    about = (inputs.closing.base, encoding.set_digest(clients), sha256(vector))
-    scores = Scores(inputs.round, member, *about)
-    return SignedScores(scores, sign(signers()[member], inputs.domain, scores))
-
-
-def primary(inputs: Inputs, phase: Phase, view: int) -> ClientId:
-    """Return who proposes in a view."""
-    committee = inputs.participants.committee
-    return committee[primary_seat(inputs.seed, phase, view, len(committee))]
+def open_round(inputs: Inputs) -> OpenRound:
+    """Return the round, to sign for."""
+    return ClosedRound(inputs, Evidence(FIRST_MODEL, {}, {}), signers()).open_round
 
 
 def voted(
     inputs: Inputs, judgement: Judgement
 ) -> tuple[tuple[SignedVote, SignedVote], tuple[SignedVote, ...], tuple[int, int]]:
     """Return both requests, the replies of the aggregation and both bitmaps of signers."""
-    requests, bitmaps = [], []
-    replies: tuple[SignedVote, ...] = ()
-    committee = inputs.participants.committee
-    accused = primary(inputs, Phase.AGGREGATION, 0)
-    second = next(v for v in range(1, 32) if primary(inputs, Phase.AGGREGATION, v) != accused)
+    signing_round, committee = open_round(inputs), inputs.participants.committee
+    accused = signing_round.primary(Phase.AGGREGATION, 0)
+    second = next(v for v in range(1, 32) if signing_round.primary(Phase.AGGREGATION, v) != accused)
+    certificates = []
     for phase, view in ((Phase.AGGREGATION, second), (Phase.ELECTION, 0)):
-        who = primary(inputs, phase, view)
-        where = (inputs.round, phase, view, inputs.closing.base)
-        vote = Vote(VoteKind.REQUEST, *where, judgement.set_digest(phase), judgement.result)
-        requests.append(cast(inputs, who, vote))
-        others = [member for member in committee if member != who]
-        bitmaps.append(sum(1 << committee.index(member) for member in others))
-        if phase is Phase.AGGREGATION:
-            reply = replace(vote, kind=VoteKind.REPLY)
-            replies = tuple(cast(inputs, member, reply) for member in others)
-    return (requests[0], requests[1]), replies, (bitmaps[0], bitmaps[1])
-
-
-def cast(inputs: Inputs, member: ClientId, vote: Vote) -> SignedVote:
-    """Return a member's signed vote."""
-    return SignedVote(member, vote, sign(signers()[member], inputs.domain, vote))
+        chosen, base = judgement.set_digest(phase), inputs.closing.base
+        request = signing_round.request(phase, view, base, chosen, judgement.result)
+        others = [m for m in committee if m != signing_round.primary(phase, view)]
+        certificates.append(signing_round.certificate(request, others))
+    first, last = certificates
+    bitmaps = (first.signers(committee), last.signers(committee))
+    return (first.request, last.request), first.replies, bitmaps
 
 
 def went_wrong(inputs: Inputs, judgement: Judgement) -> Incidents:
     """Return the incidents: two requests of the first primary."""
     where = (inputs.round, Phase.AGGREGATION, 0, inputs.closing.base)
-    accused = primary(inputs, Phase.AGGREGATION, 0)
+    accused = open_round(inputs).primary(Phase.AGGREGATION, 0)
     chosen = judgement.set_digest(Phase.AGGREGATION)
     pair = tuple(
-        cast(inputs, accused, Vote(VoteKind.REQUEST, *where, chosen, result))
+        open_round(inputs).vote(Vote(VoteKind.REQUEST, *where, chosen, result), accused)
         for result in sorted([judgement.result, sha256(b"another result")])
     )
     found = [Incident(Phase.AGGREGATION, 0, accused, IncidentKind.EQUIVOCATION, pair)]
@@ -322,7 +294,7 @@ def blocks() -> dict[str, str]:
                 ).hex(),
                 "seed_2": encoding.next_seed(inputs.seed, opening.reveal, NO_DIGEST).hex(),
                 "head_0 and a ban": encoding.head_after_ban(
-                    before.head, 1, primary(inputs, Phase.AGGREGATION, 0)
+                    before.head, 1, open_round(inputs).primary(Phase.AGGREGATION, 0)
                 ).hex(),
             }
         ),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ledger.protocol.closing import MinedCommitment, RoundClosing, round_closing
 from ledger.protocol.encoding import commitments_chain, sha256
 from ledger.protocol.types import ClientId
-from tests.protocol.support import ids
+from tests.support.keys import ids
 
 OPENED, WINDOW = 100, 4
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ledger.protocol.consensus import Certificate, majority, primary_seat, replies_needed
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.types import NO_DIGEST, Digest, Phase, Quorum, SignedVote, Vote, VoteKind
-from tests.protocol.support import BASE, SEED, digests, ids
+from tests.protocol.support import BASE, SEED, digests
+from tests.support.keys import ids
 
 committees = st.integers(3, 160)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ledger.protocol.election import elect
 from ledger.protocol.ranking import rank
 from ledger.protocol.types import ClientId
-from tests.protocol.support import ids
+from tests.support.keys import ids
 
 
 def ranking(trainers: int) -> tuple[int, ...]:

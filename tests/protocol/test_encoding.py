@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ledger.protocol import encoding
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
-from tests.protocol.support import client_ids, digests, distances, f32, ids
+from tests.protocol.support import client_ids, digests, distances, f32
+from tests.support.keys import ids
 
 A, B, C, D, E = (Digest(bytes([value]) * 32) for value in range(1, 6))
 

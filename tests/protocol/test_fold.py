@@ -39,8 +39,9 @@ from ledger.protocol.ranking import rank
 from ledger.protocol.signing import sign
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Phase, Vote, VoteKind
 from tests.faults import times
-from tests.protocol.support import DOMAIN, ids, registry_of, signers
+from tests.protocol.support import registry_of, signers
 from tests.protocol.test_rounds import DECISION, WORDS, certificates, fresh, signed
+from tests.support.keys import DOMAIN, ids
 
 if TYPE_CHECKING:
     from ledger.protocol.ledger_state import Event, Step

@@ -17,7 +17,8 @@ from ledger.protocol.inputs import (
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection
 from ledger.protocol.types import ClientId
-from tests.protocol.support import PENCIL, SEED, f32, ids, registry_of
+from tests.protocol.support import PENCIL, SEED, f32, registry_of
+from tests.support.keys import ids
 
 
 def test_members_and_trainers_are_active_and_the_banned_are_not_waited_for() -> None:

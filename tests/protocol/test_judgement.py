@@ -38,15 +38,8 @@ from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode
-from tests.protocol.support import (
-    PENCIL,
-    SmallRound,
-    digests,
-    f32,
-    ids,
-    malleated,
-    small_round,
-)
+from tests.protocol.support import PENCIL, digests, f32, small_round
+from tests.support.keys import ids, mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,12 +47,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Layout
+    from tests.support.rounds import ClosedRound
 
 # Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
 VALUES = {0: -1.0, 1: 0.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 3.0, 6: 4.0, 7: 5.0, 8: 60.0}
 
 
-def told(**changes: Any) -> SmallRound:
+def told(**changes: Any) -> ClosedRound:
     return small_round(VALUES, **changes).scored()
 
 
@@ -316,7 +310,7 @@ def few(clients: st.SearchStrategy[int]) -> st.SearchStrategy[set[int]]:
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> SmallRound:
+def rounds(draw: st.DrawFn) -> ClosedRound:
     """Return rounds with dropouts, liars and double vectors, under any rules."""
     small = small_round(
         {i: draw(plain_rows if i % 4 else rows) for i in range(9)},
@@ -360,7 +354,7 @@ EXPECTED = {
 
 @settings(max_examples=300)
 @given(small=rounds())
-def test_what_a_primary_composes_nobody_doubts(small: SmallRound) -> None:
+def test_what_a_primary_composes_nobody_doubts(small: ClosedRound) -> None:
     record = small.compose()
     assert decode_record(encode_record(record)) == record
     judgement, violations = small.judge(record)
@@ -389,7 +383,7 @@ def test_every_combination_of_rules_decides_a_plain_round(rules: dict[str, Any])
 
 
 @given(small=rounds(), order=st.randoms(use_true_random=False))
-def test_the_order_in_which_claims_arrive_changes_no_byte(small: SmallRound, order: Any) -> None:
+def test_the_order_in_which_claims_arrive_changes_no_byte(small: ClosedRound, order: Any) -> None:
     claims = list(small.claims)
     order.shuffle(claims)
     shuffled = replace(small, claims=tuple(claims))
@@ -407,7 +401,7 @@ CHANGED_RECORDS: dict[str, RoundRecord] = {
     "scores": replace(
         SMALL.compose(),
         scores=tuple(
-            replace(signed, signature=malleated(signed.signature))
+            replace(signed, signature=mirrored(signed.signature))
             for signed in SMALL.compose().scores
         ),
     ),
@@ -458,7 +452,7 @@ def test_stages_can_be_taken_one_by_one() -> None:
 
 def along(
     travel: float | None, other: Mapping[int, float] | None = None, **changes: Any
-) -> SmallRound:
+) -> ClosedRound:
     """Return a round whose members disagree: two go along with a travel of 5, and one against."""
     values = {0: 1.0, 1: 1.0, 2: -1.0, 3: 2.0, 4: -2.0, 5: 1.0, 6: -1.0, 7: 2.0, 8: 1.0}
     values |= other or {}

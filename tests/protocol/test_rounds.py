@@ -18,26 +18,25 @@ from ledger.protocol.ledger_state import (
     LedgerStage,
     LedgerState,
     SignedStatement,
+    StatementKind,
     SubmittedCertificate,
     SubmittedDecision,
+    submitted_certificate,
 )
 from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.signing import sign
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,
     ClientId,
-    Commitment,
     Digest,
     Phase,
     Quorum,
-    Scores,
     SignedCommitment,
-    Vote,
-    VoteKind,
 )
-from tests.protocol.support import BASE, DOMAIN, PENCIL, ids, malleated, registry_of, signers
+from tests.protocol.support import BASE, PENCIL, registry_of, signers
+from tests.support.keys import DOMAIN, ids, mirrored
+from tests.support.rounds import OpenRound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,10 +88,8 @@ def opened(parameters: Parameters = PENCIL) -> LedgerState:
 
 def signed(client: int, key: int | None = None, round_number: int = 1) -> SignedCommitment:
     """Return a client's signed commitment."""
-    payload = encoding.commitment_of(ClientId(client), encoding.sha256(b"update of %d" % client))
-    commitment = Commitment(round_number, ClientId(client), payload)
-    signer = signers()[client if key is None else key]
-    return SignedCommitment(commitment, sign(signer, DOMAIN, commitment))
+    word = encoding.commitment_of(ClientId(client), encoding.sha256(b"update of %d" % client))
+    return OpenRound(DOMAIN, signers(), round_number).commitment(client, word, key=key)
 
 
 def committed(clients: Iterable[int] = TRAINERS, parameters: Parameters = PENCIL) -> LedgerState:
@@ -117,21 +114,11 @@ def certificate(
     view: int = 0,
 ) -> SubmittedCertificate:
     """Return the certificate that all members sign."""
-    committee = state.committee
-    place = primary_seat(state.seed, phase, view, len(committee))
+    open_round = OpenRound.of(state, signers())
     result = encoding.aggregation_result(decision.opening())
-    where = (state.round, phase, view, decision.base)
-    vote = Vote(VoteKind.REQUEST, *where, set_digest, result)
-    reply = replace(vote, kind=VoteKind.REPLY)
-    others = [other for other in range(len(committee)) if other != place]
-    keys = [signers()[member] for member in committee]
-    return SubmittedCertificate(
-        view,
-        set_digest,
-        sign(keys[place], DOMAIN, vote),
-        sum(1 << other for other in others),
-        tuple(sign(keys[other], DOMAIN, reply) for other in others),
-    )
+    request = open_round.request(phase, view, decision.base, set_digest, result)
+    others = [m for m in state.committee if m != open_round.primary(phase, view)]
+    return submitted_certificate(open_round.certificate(request, others), state.committee)
 
 
 Pair = tuple[SubmittedCertificate, SubmittedCertificate]
@@ -294,7 +281,7 @@ def test_a_batch_with_a_commitment_that_does_not_hold_is_refused_whole() -> None
             errors.UnknownClientError,
             SignedCommitment(unknown, signature),
         ),
-        (errors.SignatureNotCanonicalError, SignedCommitment(three, malleated(signature))),
+        (errors.SignatureNotCanonicalError, SignedCommitment(three, mirrored(signature))),
         (errors.CommitmentNotSignedError, signed(3, key=4)),
         (errors.CommitmentNotSignedError, signed(3, round_number=2)),
         (
@@ -517,13 +504,13 @@ def test_a_certificate_that_does_not_hold_is_refused() -> None:
     cases: list[tuple[type[errors.Refusal], SubmittedCertificate]] = [
         (errors.RequestNotSignedError, replace(good, view=view)),
         (errors.RequestNotSignedError, replace(good, request=good.replies[0])),
-        (errors.SignatureNotCanonicalError, replace(good, request=malleated(good.request))),
+        (errors.SignatureNotCanonicalError, replace(good, request=mirrored(good.request))),
         (errors.SignersOutOfRangeError, replace(good, signers=good.signers | 0b1000)),
         (errors.PrimaryRepliesError, replace(good, signers=0b111)),
         (errors.QuorumNotReachedError, replace(good, replies=good.replies[:1])),
         (errors.ReplyNotSignedError, replace(good, replies=swapped)),
         (errors.ReplyNotSignedError, replace(good, replies=(good.request, good.replies[1]))),
-        (errors.SignatureNotCanonicalError, replace(good, replies=(malleated(swapped[0]),) * 2)),
+        (errors.SignatureNotCanonicalError, replace(good, replies=(mirrored(swapped[0]),) * 2)),
         (errors.SignatureCountError, replace(good, replies=(*good.replies, good.replies[0]))),
     ]
     for refusal, bad in cases:
@@ -630,31 +617,32 @@ def test_the_last_round_can_be_abandoned_too() -> None:
     assert (after.stage, after.round) == (LedgerStage.FINISHED, 1)
 
 
-def votes(client: int, kind: VoteKind = VoteKind.REPLY) -> list[SignedStatement]:
+def votes(client: int, kind: StatementKind = StatementKind.REPLY) -> list[SignedStatement]:
     """Return two different signed votes for one slot."""
-    where = (1, Phase.ELECTION, 3, BASE)
-    found = [Vote(kind, *where, encoding.sha256(text), NO_DIGEST) for text in (b"one", b"other")]
-    return [SignedStatement(vote, sign(signers()[client], DOMAIN, vote)) for vote in found]
+    open_round = OpenRound(DOMAIN, signers())
+    proof = open_round.equivocation(client, kind, phase=Phase.ELECTION, view=3, base=BASE)
+    return [proof.first, proof.second]
 
 
 def vectors(
     client: int, clients: tuple[bytes, bytes] = (b"same", b"same")
 ) -> list[SignedStatement]:
     """Return two different signed score claims."""
-    found = [
-        Scores(1, ClientId(client), BASE, encoding.sha256(about), encoding.sha256(text))
+    open_round = OpenRound(DOMAIN, signers())
+    claims = [
+        open_round.scores(client, BASE, encoding.sha256(about), encoding.sha256(text))
         for about, text in zip(clients, (b"one", b"other"), strict=True)
     ]
-    return [SignedStatement(scores, sign(signers()[client], DOMAIN, scores)) for scores in found]
+    return [SignedStatement(signed.scores, signed.signature) for signed in claims]
 
 
 def report(client: int) -> EquivocationReport:
     return EquivocationReport(ClientId(client), *votes(client))
 
 
-@pytest.mark.parametrize("kind", [*VoteKind, "scores"])
-def test_two_different_statements_ban_their_signer(kind: VoteKind | str) -> None:
-    statements = votes(3, kind) if isinstance(kind, VoteKind) else vectors(3)
+@pytest.mark.parametrize("kind", StatementKind)
+def test_two_different_statements_ban_their_signer(kind: StatementKind) -> None:
+    statements = vectors(3) if kind is StatementKind.SCORES else votes(3, kind)
     accusation = EquivocationReport(ClientId(3), *statements)
     before = committed()
     state, (event,) = rounds.report_equivocation(before, accusation, IN_TIME)
@@ -684,8 +672,8 @@ def test_an_elected_client_can_be_banned_and_its_seat_is_then_empty() -> None:
 def test_an_accusation_without_proof_is_refused() -> None:
     one, other = votes(0)
     state = opened()
-    malleable = replace(other, signature=malleated(other.signature))
-    early = replace(one, signature=malleated(one.signature))
+    malleable = replace(other, signature=mirrored(other.signature))
+    early = replace(one, signature=mirrored(one.signature))
     cases: list[tuple[type[errors.Refusal], LedgerState, int, list[SignedStatement]]] = [
         (errors.NotOpenedError, fresh(), 0, [one, other]),
         (errors.UnknownClientError, state, 9, [one, other]),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ledger.protocol import sampling
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.types import ClientId, Digest
-from tests.protocol.support import SEED, digests, ids
+from tests.protocol.support import SEED, digests
+from tests.support.keys import ids
 
 # SHAKE-256(32 zero bytes ‖ "sample"): the keys of clients 0 to 5 begin e9, 11, d1, 54, 7d, ae.
 

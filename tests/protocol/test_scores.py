@@ -20,19 +20,21 @@ from ledger.protocol.scores import (
     parse_vector,
 )
 from ledger.protocol.types import ClientId, RefusalReason
-from tests.protocol.support import BASE, SmallRound, ids, small_round
+from tests.protocol.support import BASE, small_round
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.protocol.inputs import Evidence
+    from tests.support.rounds import ClosedRound
 
 # Members 0, 1, 2 and trainers 3 to 8, each with its index as its update.
 ROUND = small_round({i: float(i + 1) for i in range(9)})
 DIRECTION = small_round({0: 0.0, **{i: float(i) for i in range(1, 9)}}, distance="direction")
 
 
-def table_of(told: SmallRound) -> DistanceTable:
+def table_of(told: ClosedRound) -> DistanceTable:
     return DistanceTable(told.inputs, usable(told.evidence))
 
 
@@ -41,7 +43,7 @@ def usable(evidence: Evidence) -> dict[ClientId, NDArray[np.float32]]:
 
 
 def fault(
-    told: SmallRound,
+    told: ClosedRound,
     vector: ScoreVector | bytes,
     member: int = 0,
     *,

@@ -25,7 +25,8 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-from tests.protocol.support import DOMAIN, client_ids, digests, malleated, signers
+from tests.protocol.support import client_ids, digests, signers
+from tests.support.keys import DOMAIN, mirrored
 
 DIGEST = Digest(bytes([7]) * 32)
 numbers = st.integers(0, 2**64 - 1)
@@ -114,7 +115,7 @@ def test_signatures_are_canonical(message: signing.Message) -> None:
 @given(message=messages)
 def test_the_malleated_twin_of_a_signature_is_refused(message: signing.Message) -> None:
     signer = signers()[0]
-    twin = malleated(sign(signer, DOMAIN, message))
+    twin = mirrored(sign(signer, DOMAIN, message))
     # It is a valid ECDSA signature of the same key: only the rule on s keeps it out.
     digest = signing.typed_digest(DOMAIN, message)
     raw = twin[:64] + bytes([twin[64] - 27])

@@ -24,12 +24,14 @@ from ledger.protocol.validation import (
     validate_scores,
     validate_updates,
 )
-from tests.protocol.support import SmallRound, ids, payload_of, small_round
+from tests.protocol.support import payload_of, small_round
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.protocol.documents.vector import ScoreVector
+    from tests.support.rounds import ClosedRound
 
 VALUES = {i: float(i + 1) for i in range(9)}
 PLAIN = small_round(VALUES).scored()
@@ -37,7 +39,7 @@ PLAIN = small_round(VALUES).scored()
 HOLED = small_round(VALUES | {5: b"odd"}, uncommitted=[3], unpublished=[4]).scored()
 
 
-def judged(told: SmallRound, record: RoundRecord) -> list[Violation]:
+def judged(told: ClosedRound, record: RoundRecord) -> list[Violation]:
     """Return the doubts of all stages together."""
     updates = {
         client: update
@@ -56,7 +58,7 @@ def raises(code: ViolationCode, *clients: int, reason: RefusalReason | None = No
     return Violation(code, ids(*clients), reason)
 
 
-def dropped(told: SmallRound, client: int, dropout: Dropout) -> RoundRecord:
+def dropped(told: ClosedRound, client: int, dropout: Dropout) -> RoundRecord:
     """Return the honest record with a usable update or dropout replaced by another dropout."""
     record = told.compose()
     others = [entry for entry in record.dropouts if entry.client != client]
@@ -67,7 +69,7 @@ def dropped(told: SmallRound, client: int, dropout: Dropout) -> RoundRecord:
     )
 
 
-def used(told: SmallRound, client: int, payload: Digest) -> RoundRecord:
+def used(told: ClosedRound, client: int, payload: Digest) -> RoundRecord:
     """Return the honest record with a dropout's update counted as usable."""
     record = told.compose()
     updates = [entry for entry in record.updates if entry.client != client]
@@ -79,12 +81,12 @@ def used(told: SmallRound, client: int, payload: Digest) -> RoundRecord:
     )
 
 
-def digest_of(told: SmallRound, client: int) -> Digest:
+def digest_of(told: ClosedRound, client: int) -> Digest:
     return encoding.sha256(payload_of(VALUES[client], 1))
 
 
 @pytest.mark.parametrize("told", [PLAIN, HOLED], ids=["plain", "holed"])
-def test_an_honest_record_raises_no_doubt(told: SmallRound) -> None:
+def test_an_honest_record_raises_no_doubt(told: ClosedRound) -> None:
     assert judged(told, told.compose()) == []
 
 
@@ -211,20 +213,20 @@ def bent(vector: ScoreVector, by: float) -> ScoreVector:
     return replace(vector, distances=distances)
 
 
-def told_with(lie: Callable[[ScoreVector], ScoreVector | bytes]) -> SmallRound:
+def told_with(lie: Callable[[ScoreVector], ScoreVector | bytes]) -> ClosedRound:
     """Return the round in which member 1 publishes something else than its true vector."""
     told = small_round(VALUES)
     return told.publish(1, lie(told.vector(1))).scored(0, 2)
 
 
-def counting(told: SmallRound) -> RoundRecord:
+def counting(told: ClosedRound) -> RoundRecord:
     """Return the record that counts what everybody published."""
     record = told.compose()
     scores = sorted(told.claims, key=lambda signed: signed.scores.member)
     return replace(record, scores=tuple(scores), refused=())
 
 
-def refusing(told: SmallRound, reason: RefusalReason, client: int = 0) -> RoundRecord:
+def refusing(told: ClosedRound, reason: RefusalReason, client: int = 0) -> RoundRecord:
     """Return the record that refuses member 1's vector."""
     record = counting(told)
     entry = RefusedScores(record.scores[1], reason, ClientId(client))

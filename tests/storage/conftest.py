@@ -14,9 +14,9 @@ from ledger.storage.http import HttpObjects, store_server
 from ledger.storage.memory import MemoryObjects
 from ledger.storage.opening import mail_objects_at
 from ledger.storage.replicated import ReplicatedObjects
-from tests.actors.support import DOMAIN
 from tests.api.store.conftest import contract_in, stored, uploads_of
 from tests.storage.s3 import ONE_SERVER, bucket, served_s3
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,9 +16,9 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.storage.mailbox import board_folder
 from ledger.storage.opening import mailbox_at, store_at
-from tests.actors.support import DOMAIN
 from tests.storage.s3 import ONE_SERVER
 from tests.storage.test_mailbox import envelope
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

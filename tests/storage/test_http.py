@@ -31,8 +31,8 @@ from ledger.storage.http import (
 from ledger.storage.mail_page import Page, encode_page
 from ledger.storage.mailbox import ObjectMailbox
 from ledger.storage.opening import reader_at
-from tests.actors.support import DOMAIN
 from tests.storage.test_mailbox import envelope
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

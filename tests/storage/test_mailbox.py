@@ -32,9 +32,9 @@ from ledger.storage import folder as folder_module
 from ledger.storage import objects
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import MemoryMailbox, ObjectMailbox, board_folder, remove_mail
-from tests.actors.support import DOMAIN
 from tests.faults import times
 from tests.io.test_home import full_disk
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Collection

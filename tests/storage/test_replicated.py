@@ -21,8 +21,8 @@ from ledger.storage.replicated import (
     CircuitBreaker,
     ReplicatedObjects,
 )
-from tests.actors.support import DOMAIN
 from tests.storage.test_mailbox import envelope
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from pathlib import Path

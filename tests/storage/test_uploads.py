@@ -9,7 +9,8 @@ from ledger.protocol.errors import SignatureError
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import ClientId, Upload
 from ledger.storage.uploads import UploadSigner, parse_authorization
-from tests.actors.support import DOMAIN, signers
+from tests.actors.support import signers
+from tests.support.keys import DOMAIN
 
 DIGEST = sha256(b"x")
 URL = "https://store.example/2d/2d71"

@@ -23,7 +23,6 @@ from ledger.protocol.encoding import set_digest
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.types import NO_DIGEST, Phase, VoteKind
 from tests.actors.support import (
-    DOMAIN,
     PARAMETERS,
     Network,
     acts_of,
@@ -36,6 +35,7 @@ from tests.actors.support import (
     signed_vote,
     with_empty_seat,
 )
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

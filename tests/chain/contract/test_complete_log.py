@@ -19,9 +19,10 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.fold import LedgerView, registry_with_bans
 from ledger.protocol.ledger_state import LedgerStage
 from tests.actors.branching import SHORT, BranchingLedger
-from tests.actors.support import DOMAIN, LAYOUT, registry_of
+from tests.actors.support import LAYOUT, registry_of
 from tests.audit.forged_chain import ForgedChain, forged
 from tests.audit.runs import Run
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ from clients.worker.round_training import MOST_FAILURES, RoundTraining, Training
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, Digest
-from tests.actors.support import DOMAIN
 from tests.clients.worker.together import QuickDisk
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,8 +22,8 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
-from tests.actors.support import DOMAIN
 from tests.clients.worker.together import ROOMY, Together, hosted_by
+from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -57,8 +57,9 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
-from tests.protocol.support import BASE, DOMAIN, ids
+from tests.protocol.support import BASE
 from tests.protocol.test_canonical import maps
+from tests.support.keys import DOMAIN, ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable

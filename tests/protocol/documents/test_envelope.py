@@ -11,7 +11,7 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
 from tests.protocol.documents.changes import ENVELOPES, KINDS, SIGNATURE, VECTOR_BYTES, filled
-from tests.protocol.support import DOMAIN
+from tests.support.keys import DOMAIN
 
 BODY = ("body",)
 

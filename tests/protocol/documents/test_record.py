@@ -20,7 +20,8 @@ from ledger.protocol.encoding import set_digest
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import ClientId, DropoutReason, RefusalReason, Scores, SignedScores
 from tests.protocol.documents.changes import KINDS, RECORD, SIGNATURE, claim, filled
-from tests.protocol.support import client_ids, digests, ids
+from tests.protocol.support import client_ids, digests
+from tests.support.keys import ids
 
 KIND = KINDS["record"]
 signatures = st.binary(min_size=65, max_size=65)

@@ -20,7 +20,8 @@ from ledger.protocol.encoding import client_list
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import ClientId
 from tests.protocol.documents.changes import KINDS, VECTOR, same
-from tests.protocol.support import client_ids, digests, ids
+from tests.protocol.support import client_ids, digests
+from tests.support.keys import ids
 
 KIND = KINDS["vector"]
 anything = st.floats(allow_nan=False)

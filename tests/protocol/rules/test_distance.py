@@ -23,7 +23,8 @@ from ledger.protocol.rules.distance import (
 from ledger.protocol.rules.reference import DirectionWeight
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
-from tests.protocol.support import f32, ids
+from tests.protocol.support import f32
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,7 +24,8 @@ from ledger.protocol.rules.distance import (
 from ledger.protocol.rules.reference import DirectionWeight, displacement
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES
 from ledger.protocol.types import ClientId
-from tests.protocol.support import PENCIL, f32, ids
+from tests.protocol.support import PENCIL, f32
+from tests.support.keys import ids
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "travel-v1.json").read_text("utf-8"))
 TRAVEL = DirectionWeight(window=20, slope=150.0, cap=3.0)

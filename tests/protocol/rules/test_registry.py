@@ -20,7 +20,7 @@ from ledger.protocol.rules.distance import DistanceRule, RelativeMeasure
 from ledger.protocol.rules.scoring import ScoringRule
 from ledger.protocol.rules.threshold import ThresholdRule
 from ledger.protocol.types import AcceptanceForm
-from tests.protocol.support import PENCIL, ids, registry_of, small_round
+from tests.protocol.support import PENCIL, registry_of, small_round
 from tests.protocol.test_rounds import (
     ACCEPTED,
     DECISION,
@@ -30,6 +30,7 @@ from tests.protocol.test_rounds import (
     committed,
     decided,
 )
+from tests.support.keys import ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,8 @@ from ledger.protocol.ranking import rank
 from ledger.protocol.rules.registry import SELECTIONS
 from ledger.protocol.rules.selection import farthest, nearest, within_threshold
 from ledger.protocol.types import AcceptanceForm, ClientId
-from tests.protocol.support import client_ids, distances, ids
+from tests.protocol.support import client_ids, distances
+from tests.support.keys import ids
 
 FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
 rankings = st.dictionaries(client_ids, distances, min_size=1, max_size=12)

@@ -1,0 +1,270 @@
+"""The one builder of rounds: what clients and members sign and publish, honest by default.
+
+`OpenRound` signs for a round; `ClosedRound` composes and judges what was published of one. Each
+deviation from the protocol is an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from ledger.protocol import encoding
+from ledger.protocol.consensus import Certificate, primary_seat
+from ledger.protocol.documents.vector import ScoreVector, encode_vector
+from ledger.protocol.judgement import compose_record, judge, score_updates, usable_clients
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
+from ledger.protocol.signing import sign
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Commitment,
+    Digest,
+    Phase,
+    Scores,
+    SignedCommitment,
+    SignedScores,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.inputs import Evidence, Inputs
+    from ledger.protocol.judgement import Judgement
+    from ledger.protocol.ledger_state import LedgerState
+    from ledger.protocol.signing import KeySigner, Message
+    from ledger.protocol.types import Domain
+    from ledger.protocol.validation import Violation
+
+
+@dataclass(frozen=True)
+class OpenRound:
+    """A round that is open, for which clients and members sign.
+
+    Attributes:
+        domain: of its contract.
+        keys: of all clients.
+        round: t.
+        seed: seed_t.
+        committee: S_c, by seats.
+        replies: equal replies that decide.
+        banned: members whose seat is vacant.
+    """
+
+    domain: Domain
+    keys: Sequence[KeySigner]
+    round: int = 1
+    seed: Digest = NO_DIGEST
+    committee: tuple[ClientId, ...] = ()
+    replies: int = 0
+    banned: frozenset[ClientId] = frozenset()
+
+    @classmethod
+    def of(cls, state: LedgerState, keys: Sequence[KeySigner]) -> Self:
+        """Return the open round of a ledger."""
+        banned = (m for m in state.committee if state.registry[m].is_banned_in(state.round))
+        return cls(
+            domain=state.domain,
+            keys=keys,
+            round=state.round,
+            seed=state.seed,
+            committee=state.committee,
+            replies=state.deployment.replies,
+            banned=frozenset(banned),
+        )
+
+    def sign(self, message: Message, client: int) -> bytes:
+        """Return the signature of a client's key."""
+        return sign(self.keys[client], self.domain, message)
+
+    def commitment(
+        self, client: int, word: Digest, *, round_number: int | None = None, key: int | None = None
+    ) -> SignedCommitment:
+        """Return a client's signed commitment.
+
+        Args:
+            client: who commits.
+            word: to what; see `encoding.commitment_of`.
+            round_number: another round to sign for.
+            key: another client's key to sign with.
+        """
+        number = self.round if round_number is None else round_number
+        commitment = Commitment(number, ClientId(client), word)
+        return SignedCommitment(commitment, self.sign(commitment, client if key is None else key))
+
+    def scores(
+        self, member: int, base: Digest, clients: Digest, digest: Digest, key: int | None = None
+    ) -> SignedScores:
+        """Return a member's signed claim of a score vector.
+
+        Args:
+            member: who claims it.
+            base: which inputs it is for.
+            clients: set digest of the updates that it is for.
+            digest: of the vector's bytes.
+            key: another client's key to sign with.
+        """
+        scores = Scores(self.round, ClientId(member), base, clients, digest)
+        return SignedScores(scores, self.sign(scores, member if key is None else key))
+
+    def primary(self, phase: Phase, view: int) -> ClientId:
+        """Return who proposes in a view."""
+        return self.committee[primary_seat(self.seed, phase, view, len(self.committee))]
+
+    def first_view(self, phase: Phase) -> int:
+        """Return the first view whose primary is not banned."""
+        return next(v for v in range(1000) if self.primary(phase, v) not in self.banned)
+
+    def request(
+        self, phase: Phase, view: int, base: Digest, set_digest: Digest, result: Digest
+    ) -> Vote:
+        """Return the request of a view."""
+        return Vote(VoteKind.REQUEST, self.round, phase, view, base, set_digest, result)
+
+    def vote(self, vote: Vote, member: int, key: int | None = None) -> SignedVote:
+        """Return a member's signed vote."""
+        signature = self.sign(vote, member if key is None else key)
+        return SignedVote(ClientId(member), vote, signature)
+
+    def certificate(self, request: Vote, repliers: Sequence[ClientId] | None = None) -> Certificate:
+        """Return the certificate of a request.
+
+        Args:
+            request: signed by the primary of its view.
+            repliers: who replies; by default the first that are enough of the other members with
+                a seat, by seats.
+        """
+        primary = self.primary(request.phase, request.view)
+        if repliers is None:
+            others = [m for m in self.committee if m != primary and m not in self.banned]
+            repliers = others[: self.replies]
+        reply = replace(request, kind=VoteKind.REPLY)
+        return Certificate(
+            self.vote(request, primary), tuple(self.vote(reply, member) for member in repliers)
+        )
+
+    def equivocation(
+        self,
+        client: int,
+        kind: StatementKind = StatementKind.REPLY,
+        statements: tuple[Digest, Digest] = (
+            encoding.sha256(b"one"),
+            encoding.sha256(b"other"),
+        ),
+        **fields: object,
+    ) -> EquivocationReport:
+        """Return the proof that a client signed two statements for one slot.
+
+        Args:
+            client: the accused.
+            kind: what it signed twice.
+            statements: the sets, or the vectors, in which the two differ.
+            fields: what else is different in both; by default they are of the open round.
+        """
+        first, second = (self.statement(client, kind, other, **fields) for other in statements)
+        return EquivocationReport(ClientId(client), first, second)
+
+    def statement(
+        self, client: int, kind: StatementKind, digest: Digest, **fields: object
+    ) -> SignedStatement:
+        """Return one signed statement with this set, or this vector; see `equivocation`."""
+        statement: Vote | Scores
+        if kind is StatementKind.SCORES:
+            statement = Scores(self.round, ClientId(client), NO_DIGEST, NO_DIGEST, digest)
+        else:
+            vote = VoteKind.REQUEST if kind is StatementKind.REQUEST else VoteKind.REPLY
+            slot = (vote, self.round, Phase.AGGREGATION, 0, NO_DIGEST)
+            statement = Vote(*slot, digest, NO_DIGEST)
+        statement = replace(statement, **cast("Any", fields))
+        return SignedStatement(statement, self.sign(statement, client))
+
+
+@dataclass(frozen=True)
+class ClosedRound:
+    """A round whose inputs are closed, and what was published of it so far.
+
+    Attributes:
+        inputs: of the round.
+        evidence: payloads and vectors.
+        keys: of all clients.
+        claims: the signed vectors.
+    """
+
+    inputs: Inputs
+    evidence: Evidence
+    keys: Sequence[KeySigner]
+    claims: tuple[SignedScores, ...] = ()
+
+    @property
+    def members(self) -> tuple[ClientId, ...]:
+        """The members who have a seat."""
+        return self.inputs.participants.members
+
+    @property
+    def usable(self) -> tuple[ClientId, ...]:
+        """The clients with a usable update, ascending."""
+        return usable_clients(self.inputs, self.evidence)
+
+    @property
+    def open_round(self) -> OpenRound:
+        """The same round, to sign for."""
+        inputs, participants = self.inputs, self.inputs.participants
+        return OpenRound(
+            domain=inputs.domain,
+            keys=self.keys,
+            round=inputs.round,
+            seed=inputs.seed,
+            committee=participants.committee,
+            replies=inputs.parameters.replies,
+            banned=participants.banned,
+        )
+
+    def vector(self, member: int, clients: Sequence[ClientId] | None = None) -> ScoreVector:
+        """Return the true score vector of a member."""
+        scored = self.usable if clients is None else clients
+        vector = score_updates(self.inputs, self.evidence, scored, ClientId(member))
+        assert vector is not None
+        return vector
+
+    def claim(self, member: int, data: bytes, key: int | None = None) -> SignedScores:
+        """Return the member's signed claim of a vector for all usable updates."""
+        clients, base = encoding.set_digest(self.usable), self.inputs.closing.base
+        return self.open_round.scores(member, base, clients, encoding.sha256(data), key)
+
+    def publish(self, member: int, vector: ScoreVector | bytes) -> Self:
+        """Return the round with one more signed vector."""
+        data = vector if isinstance(vector, bytes) else encode_vector(vector)
+        claim = self.claim(member, data)
+        vectors = dict(self.evidence.vectors) | {claim.scores.digest: data}
+        evidence = self.evidence.with_vectors(vectors)
+        return replace(self, evidence=evidence, claims=(*self.claims, claim))
+
+    def scored(self, *members: int) -> Self:
+        """Return the round with true vectors of these members; of all that can without one."""
+        scored = self
+        for member in members or self.members:
+            vector = score_updates(self.inputs, self.evidence, self.usable, ClientId(member))
+            if vector is not None:
+                scored = scored.publish(member, vector)
+        return scored
+
+    def compose(self) -> RoundRecord:
+        """Return the record that a primary makes of everything that was published."""
+        return compose_record(self.inputs, self.evidence, self.claims)
+
+    def judge(
+        self, record: RoundRecord | None = None
+    ) -> tuple[Judgement | None, tuple[Violation, ...]]:
+        """Return what follows from a record, by default from the one that a primary makes."""
+        return judge(self.inputs, record or self.compose(), self.evidence)
+
+    def judged(self) -> Judgement:
+        """Return what follows from everything that was published."""
+        judgement, violations = self.judge()
+        assert not violations
+        assert judgement is not None
+        return judgement
