@@ -23,8 +23,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from clients.configuration.loading import load
-from clients.processes import in_processes
 from clients.runs.open_run import open_memory_run
+from ledger.io.processes import task_pool
 from ledger.protocol.encoding import word_client
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
@@ -85,9 +85,9 @@ def main() -> None:
         for travel in travels
     ]
     console = Console()
-    with Progress(console=console) as bar:
+    with Progress(console=console) as bar, task_pool(arguments.jobs) as pool:
         task = bar.add_task("runs", total=len(cells))
-        results = in_processes(play, cells, arguments.jobs, lambda _name: bar.advance(task))
+        results = pool.run(play, cells, lambda _name: bar.advance(task))
     by_name: dict[tuple[str, str], list[TravelResult]] = defaultdict(list)
     for cell, result in zip(cells, results, strict=True):
         by_name[cell.attack, cell.name].append(result)

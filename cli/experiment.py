@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from clients.experiments.execution.runner import ExperimentProgress
     from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import CellRow, ExperimentRows
-    from clients.processes import Workers
+    from ledger.io.processes import TaskPool
 
 ALL = "all"
 CELL_COLUMNS = ("cell", "final", "head", "current")
@@ -124,7 +124,7 @@ def run(
     not be run. 3: an audit was incomplete.
     """
     from clients.experiments.execution.runner import require_data
-    from clients.processes import workers
+    from ledger.io.processes import task_pool
 
     names = _runnable(data) if name == ALL else [name]
     plans = [_planned(experiment, seeds, data, is_quick=quick) for experiment in names]
@@ -134,7 +134,7 @@ def run(
         require_data(plan, store.rows_of(plan))
     results = []
     try:
-        with workers(jobs) as processes:
+        with task_pool(jobs) as processes:
             for number, (plan, store) in enumerate(zip(plans, stores, strict=True), start=1):
                 place = f"{number} of {len(plans)}: {plan.experiment}"
                 results.append(_run(plan, store, processes, place, quiet=json))
@@ -314,7 +314,7 @@ def _cell(plan: ExperimentPlan, name: str, row: CellRow | None) -> dict[str, Any
 
 
 def _run(
-    plan: ExperimentPlan, store: RowStore, processes: Workers, place: str, *, quiet: bool
+    plan: ExperimentPlan, store: RowStore, processes: TaskPool, place: str, *, quiet: bool
 ) -> dict[str, Any]:
     """Run one experiment with a progress bar, and return its results."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from api.schemas.verifications import Verdict, VerificationProgress, VerificationState, WhyNoVerdict
 from api.verifications.worker import Exit, Message, run_task
 from ledger.audit.earlier_report import MAX_REPORT_BYTES
+from ledger.io.processes import start_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,22 +81,13 @@ def run_in_process(
         OSError: there can be no process.
         ValueError: a message is none of ours.
     """
-    context = multiprocessing.get_context("spawn")
-    messages, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=target, args=(task, theirs), daemon=True)
-    with messages:
-        process.start()
-        theirs.close()
-        ended = None
-        try:
-            ended = _watched(messages, time.monotonic() + seconds, stopped, tell)
-        finally:
-            if ended is None:  # it has hung up, and its exit code is to come
-                process.join(LEAVE_SECONDS)
-            if process.is_alive():
-                process.kill()
-            process.join()
-        return ended or _without_verdict(process.exitcode)
+    child = start_child(target, task)
+    try:
+        ended = _watched(child.connection, time.monotonic() + seconds, stopped, tell)
+        # It has closed the connection, and its exit code is to come.
+        return ended or _without_verdict(child.exit_code(LEAVE_SECONDS))
+    finally:
+        child.close()
 
 
 def _watched(

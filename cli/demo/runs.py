@@ -145,7 +145,7 @@ def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
     """Run and audit everything with a progress bar, one process for each seed."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from clients.processes import in_processes
+    from ledger.io.processes import task_pool
 
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn())
     with progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
@@ -156,7 +156,8 @@ def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
             bar.update(tasks[done.step], advance=1, said=done.run)
 
         processes = min(len(jobs), os.cpu_count() or 1)
-        return in_processes(play_seed, jobs, processes, on_progress)
+        with task_pool(processes) as pool:
+            return pool.run(play_seed, jobs, on_progress)
 
 
 def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:

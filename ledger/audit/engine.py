@@ -87,7 +87,7 @@ def audit(
     Raises:
         EarlierReportError: the earlier audit is not one of this run that can be built on.
         AuditCancelledError: the caller cancelled the audit.
-        WorkerEndedError: a process ended before its work: there is no verdict.
+        ChildEndedError: a process ended before its work: there is no verdict.
     """
     if earlier is not None:
         earlier.require_of(ledger, strict=strict)

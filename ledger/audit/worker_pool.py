@@ -75,7 +75,7 @@ def parallel_checks(
         What puts in the place of each decided round what was found of it.
 
     Raises:
-        WorkerEndedError: a process ended before its work: nothing is known of its rounds.
+        ChildEndedError: a process ended before its work: nothing is known of its rounds.
     """
     with worker_pool(workers.processes, _Worker.begin, (workers.blobs, distances)) as pool:
         yield _InOrder(pool, workers, here, fresh).told

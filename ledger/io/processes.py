@@ -1,55 +1,72 @@
-"""Processes that work for this one and end with it."""
+"""Child processes that compute for this one and end with it: pools, and single children.
+
+They are spawned, not forked: threads of this process cannot leave locks behind in them, and some
+need environment variables from their first instruction on.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import queue
 import signal
 import threading
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import wait as wait_for_futures
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+    from multiprocessing.queues import Queue
+    from multiprocessing.synchronize import Event
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Report = TypeVar("Report")
+
+_SPAWN = multiprocessing.get_context("spawn")
+_POLL_SECONDS = 0.1
 
 
-class WorkerEndedError(CmflError):
-    """A process ended before its work was done: killed, or out of memory."""
+class ChildEndedError(CmflError):
+    """A child process ended before its work was done."""
 
-
-@contextmanager
-def worker_pool(
-    processes: int, begin: Callable[..., None], arguments: tuple[object, ...]
-) -> Iterator[ProcessPoolExecutor]:
-    """Open processes, fresh ones, that take work; all end with the context.
-
-    Args:
-        processes: how many.
-        begin: a function of a module that each of them calls first.
-        arguments: its arguments.
-
-    Yields:
-        The pool; what it is given was made here, and what comes back by this project's own code.
-
-    Raises:
-        WorkerEndedError: one of them ended before its work.
-    """
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, context, _begun, (begin, arguments))
-    try:
-        yield pool
-    except BrokenExecutor as error:
-        raise WorkerEndedError(
+    def __init__(self) -> None:
+        super().__init__(
             "a process ended before its work was done: it was killed, or the machine ran out of "
             "memory"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+        )
+
+
+class StoppedError(Exception):
+    """The caller was interrupted; raised inside a task by its next report."""
+
+
+def follow_parent() -> None:
+    """End this process with its parent, and leave interrupts to the parent."""
+    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Locks that libraries make (tqdm, for torch.fx) have no name that way: a killed process would
+    # leave it behind, and the resource tracker complain.
+    multiprocessing.set_start_method("fork", force=True)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    # A pool's workers wait for ever on a queue that they keep open themselves, so that a parent
+    # killed outright would leave them behind.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 @contextmanager
@@ -66,22 +83,196 @@ def interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def follow_parent() -> None:
-    """Let this process live no longer than its parent, which alone minds interrupts."""
-    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+@dataclass(frozen=True, slots=True, eq=False)
+class Child:
+    """A child process and the connection to it.
+
+    Attributes:
+        process: the process.
+        connection: this end of the pipe; the child has the other one.
+    """
+
+    process: SpawnProcess
+    connection: Connection[Any, Any]
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self.process.pid is not None, "it was started"
+        return self.process.pid
+
+    def exit_code(self, seconds: float) -> int | None:
+        """Wait for its end; return its exit code, None if it is still alive."""
+        self.process.join(seconds)
+        return self.process.exitcode
+
+    def close(self, grace_seconds: float = 0.0) -> None:
+        """Terminate it, kill it after the grace period, and release what it holds here."""
+        if grace_seconds:
+            self.process.terminate()
+            self.process.join(grace_seconds)
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.connection.close()
 
 
-def _begun(begin: Callable[..., None], arguments: tuple[object, ...]) -> None:
+def start_child(
+    target: Callable[..., None], *arguments: object, environment: Mapping[str, str] | None = None
+) -> Child:
+    """Start a process.
+
+    Args:
+        target: function of a module; called with the arguments and the child's connection. It
+            should call `follow_parent` first.
+        arguments: anything that can be pickled.
+        environment: variables that it starts with, where the user has not set them.
+
+    Raises:
+        OSError: there can be no process.
+    """
+    added = {name: value for name, value in (environment or {}).items() if name not in os.environ}
+    ours, theirs = _SPAWN.Pipe()
+    os.environ.update(added)
+    try:
+        with theirs, interrupts_blocked():  # the child alone holds its end, which tells of its end
+            process = _SPAWN.Process(target=target, args=(*arguments, theirs), daemon=True)
+            process.start()
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        for name in added:
+            del os.environ[name]
+    return Child(process, ours)
+
+
+@contextmanager
+def worker_pool(
+    processes: int, initializer: Callable[..., None], arguments: tuple[object, ...] = ()
+) -> Iterator[ProcessPoolExecutor]:
+    """Open a pool of fresh processes that ends with the context.
+
+    Args:
+        processes: how many.
+        initializer: function of a module that each process calls first.
+        arguments: of the initializer.
+
+    Raises:
+        ChildEndedError: a process ended before its work was done.
+    """
+    pool = ProcessPoolExecutor(processes, _SPAWN, _initialize, (initializer, arguments))
+    try:
+        yield pool
+    except BrokenExecutor as error:
+        raise ChildEndedError from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _initialize(initializer: Callable[..., None], arguments: tuple[object, ...]) -> None:
     follow_parent()
-    begin(*arguments)
+    initializer(*arguments)
 
 
-def _end_with_parent() -> None:
-    # A pool's workers wait for ever on a queue that they keep open themselves: a parent killed
-    # outright would leave them behind.
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+class TaskPool:
+    """Takes one list of tasks after another, in this process or in a pool."""
+
+    def __init__(
+        self, pool: ProcessPoolExecutor | None = None, reports: Queue[Any] | None = None
+    ) -> None:
+        self._pool = pool
+        self._reports = reports
+
+    def run(
+        self,
+        task: Callable[[Item, Callable[[Report], None]], Result],
+        items: Sequence[Item],
+        on_report: Callable[[Report], None],
+    ) -> list[Result]:
+        """Return the result of each item, in the order of the items.
+
+        Args:
+            task: function of a module; called with an item and a function for reports, which
+                raises `StoppedError` where the caller was interrupted.
+            items: anything that can be pickled.
+            on_report: called in this process with each report.
+        """
+        if self._pool is None or self._reports is None:
+            return [task(item, on_report) for item in items]
+        futures = [self._pool.submit(_Worker.run, task, item) for item in items]
+        waiting, missing = set(futures), 0
+        while waiting or missing > 0:
+            done, waiting = wait_for_futures(waiting, 0, FIRST_COMPLETED)
+            missing += sum(future.result().reports for future in done)
+            missing -= _deliver(self._reports, on_report)
+        return [future.result().result for future in futures]
+
+
+def _deliver(reports: Queue[Any], on_report: Callable[[Any], None]) -> int:
+    """Deliver the reports that are there, or come within a moment; return how many."""
+    delivered, timeout = 0, _POLL_SECONDS
+    while True:
+        try:
+            report = reports.get(timeout=timeout)
+        except queue.Empty:
+            return delivered
+        on_report(report)
+        delivered, timeout = delivered + 1, 0.0
+
+
+@contextmanager
+def task_pool(processes: int) -> Iterator[TaskPool]:
+    """Open processes for tasks that report as they go on; all end with the context.
+
+    Args:
+        processes: how many items are done at once; 1 does all in this process. A script that asks
+            for more must guard its main part by `if __name__ == "__main__"`.
+
+    Raises:
+        ChildEndedError: a process ended before its task was done.
+    """
+    if processes == 1:
+        yield TaskPool()
+        return
+    reports, stop = _SPAWN.Queue(), _SPAWN.Event()
+    with worker_pool(processes, _Worker.start, (reports, stop)) as pool:
+        try:
+            yield TaskPool(pool, reports)
+        finally:
+            stop.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskResult(Generic[Result]):
+    """The result of a task, and how many reports it sent."""
+
+    result: Result
+    reports: int
+
+
+class _Worker:
+    """State of one process between tasks."""
+
+    reports: ClassVar[Queue[Any]]
+    stop: ClassVar[Event]
+    sent: ClassVar[int] = 0
+
+    @classmethod
+    def start(cls, reports: Queue[Any], stop: Event) -> None:
+        cls.reports, cls.stop = reports, stop
+
+    @classmethod
+    def run(
+        cls, task: Callable[[Item, Callable[[Report], None]], Result], item: Item
+    ) -> _TaskResult[Result]:
+        cls.sent = 0
+        return _TaskResult(task(item, cls.report), cls.sent)
+
+    @classmethod
+    def report(cls, report: object) -> None:
+        if cls.stop.is_set():
+            raise StoppedError
+        cls.reports.put(report)
+        cls.sent += 1

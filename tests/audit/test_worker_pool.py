@@ -21,7 +21,7 @@ from ledger.audit.checks.completeness import PAYLOAD_APPEARED
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
-from ledger.io.processes import WorkerEndedError
+from ledger.io.processes import ChildEndedError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import DropoutReason
 from ledger.storage.blobs import FolderBlobs
@@ -118,7 +118,7 @@ def killed(_folder: Path) -> BlobReader:
 
 def test_a_killed_process_is_an_error_and_no_verdict(honest: Run, tmp_path: Path) -> None:
     workers = AuditWorkers(1, partial(killed, tmp_path), start_after_bytes=0)
-    with pytest.raises(WorkerEndedError, match="a process ended before its work was done"):
+    with pytest.raises(ChildEndedError, match="a process ended before its work was done"):
         audit(honest.ledger, honest.blobs, AuditOptions(workers=workers))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clients.experiments.execution.row_store import RowStore
     from clients.experiments.plan import ExperimentPlan
     from clients.experiments.rows import CellRow, ExperimentRows, TrialRow
-    from clients.processes import Workers
+    from ledger.io.processes import TaskPool
 
 Job: TypeAlias = CellJob | Trial
 
@@ -127,7 +127,7 @@ def remaining_cells(plan: ExperimentPlan, rows: ExperimentRows) -> list[Cell]:
 def run_experiment(
     plan: ExperimentPlan,
     store: RowStore,
-    processes: Workers,
+    processes: TaskPool,
     on_progress: Callable[[ExperimentProgress], None],
 ) -> ExperimentProgress:
     """Run everything without a row: trials, choices of learning rates, cells.
@@ -144,7 +144,7 @@ def run_experiment(
     Raises:
         ConfigurationError: the rows that are there are of another version of the experiment, or
             somebody else adds to them.
-        ProcessError: a process ended before its work was done.
+        ChildEndedError: a process ended before its work was done.
         OSError: rows cannot be written.
     """
     store.rows_of(plan)  # refused before anything is made
@@ -156,14 +156,14 @@ def run_experiment(
         cells = remaining_cells(plan, rows)
         progress.rounds = sum(job.rounds for job in trials) + sum(job.rounds for job in cells)
         keep = partial(_keep, store, progress, on_progress)
-        processes.carry_out(run_job, trials, keep)
+        processes.run(run_job, trials, keep)
         rates = _rates(plan, store)
         left = [
             CellJob(cell, rates[cell.method.name], store.folder, plan.data)
             for cell in cells
             if cell.method.name in rates
         ]
-        processes.carry_out(run_job, left, keep)
+        processes.run(run_job, left, keep)
     return progress
 
 

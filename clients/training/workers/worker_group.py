@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
 from clients.training.port import TrainingError
 from clients.training.workers.worker_process import FailureReply, StartTask, work
+from ledger.io.processes import start_child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
 
     from clients.training.workers.worker_process import Reply, SharedState, Task
+    from ledger.io.processes import Child
 
 _EXIT_SECONDS = 5.0
 
@@ -37,32 +35,24 @@ _ENVIRONMENT = {
 """A worker's environment, where the user has not set it."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class WorkerHandle:
-    """A worker process and its tasks.
+    """A worker process and its unanswered tasks, oldest first."""
 
-    Attributes:
-        process: the process.
-        connection: the pipe to it.
-        tasks: unanswered ones, oldest first.
-    """
-
-    process: SpawnProcess
-    connection: Connection[Task, Reply]
+    child: Child
     tasks: deque[Task]
 
     @property
     def pid(self) -> int:
         """Process id."""
-        assert self.process.pid is not None, "it was started"
-        return self.process.pid
+        return self.child.pid
 
     def hand(self, task: Task) -> None:
         """Send a task, to be done after all earlier ones."""
         self.tasks.append(task)
         # If the worker has ended, `answers` reports its last answer or its exit code.
         with suppress(OSError):
-            self.connection.send(task)
+            self.child.connection.send(task)
 
 
 class WorkerGroup:
@@ -76,9 +66,9 @@ class WorkerGroup:
     def __init__(self, shared: SharedState, count: int) -> None:
         self.workers: list[WorkerHandle] = []
         try:
-            with _started_quietly():
-                for _ in range(count):
-                    self.workers.append(_started(shared))
+            for _ in range(count):
+                child = start_child(work, shared, environment=_ENVIRONMENT)
+                self.workers.append(WorkerHandle(child, deque([StartTask()])))
         except BaseException:
             self.close()
             raise
@@ -89,11 +79,11 @@ class WorkerGroup:
         Raises:
             TrainingError: a worker has ended, or could not do its task.
         """
-        by_connection = {worker.connection: worker for worker in self.workers}
+        by_connection = {worker.child.connection: worker for worker in self.workers}
         for ready in wait(list(by_connection)):
             worker = by_connection[ready]  # type: ignore[index]  # only these were waited for
             try:
-                reply = worker.connection.recv()
+                reply = worker.child.connection.recv()
             except (EOFError, OSError) as error:
                 raise TrainingError(_exit_message(worker)) from error
             if isinstance(reply, FailureReply):
@@ -103,45 +93,14 @@ class WorkerGroup:
     def close(self) -> None:
         """End the workers, whatever they are doing, and wait for them."""
         for worker in self.workers:
-            worker.process.terminate()
+            worker.child.process.terminate()
         for worker in self.workers:
-            worker.process.join(_EXIT_SECONDS)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
-            worker.process.close()
-            worker.connection.close()
+            worker.child.close(_EXIT_SECONDS)
         self.workers = []
 
 
-def _started(shared: SharedState) -> WorkerHandle:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    with theirs:  # only the worker may hold this end, so that its exit is noticed
-        process = context.Process(target=work, args=(theirs, shared), daemon=True)
-        process.start()
-    return WorkerHandle(process, ours, deque([StartTask()]))
-
-
-@contextmanager
-def _started_quietly() -> Iterator[None]:
-    """Start processes that terminal interrupts do not reach, with their own environment."""
-    added = {name: value for name, value in _ENVIRONMENT.items() if name not in os.environ}
-    # Blocked, not ignored: an interrupt is delivered to this process later, and the workers, which
-    # inherit the mask, are protected while they import.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _exit_message(worker: WorkerHandle) -> str:
-    worker.process.join(_EXIT_SECONDS)
-    code = worker.process.exitcode
+    code = worker.child.exit_code(_EXIT_SECONDS)
     how = f"with exit code {code}"
     if code is not None and code < 0:
         how = f"by signal {-code}"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clients.datasets.federated_data import Samples
-from clients.processes import follow_parent
 from clients.training.evaluation_blocks import Evaluator
 from clients.training.model_failures import as_training_error
 from clients.training.update_matrix import payload_of
 from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, share
+from ledger.io.processes import follow_parent
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class SharedState:
         self.updates.close()
 
 
-def work(connection: Connection[Reply, Task], shared: SharedState) -> None:
+def work(shared: SharedState, connection: Connection[Reply, Task]) -> None:
     """Do tasks until the parent closes the pipe or ends."""
     follow_parent()
     torch.set_num_threads(1)

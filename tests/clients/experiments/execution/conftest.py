@@ -9,7 +9,7 @@ import pytest
 
 from clients.experiments.execution.row_store import RowStore
 from clients.experiments.execution.runner import ExperimentProgress, run_experiment
-from clients.processes import workers
+from ledger.io.processes import task_pool
 from tests.clients.experiments.minis import plan_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run_here(
     on_progress: Callable[[ExperimentProgress], None] = lambda _: None,
 ) -> ExperimentProgress:
     """Run what is left of an experiment, in this process."""
-    with workers(1) as here:
+    with task_pool(1) as here:
         return run_experiment(plan, store, here, on_progress)
 
 
