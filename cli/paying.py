@@ -142,7 +142,7 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[Payment]:
     Raises:
         ConfigurationError: the sender is among them, or cannot pay all; nothing was sent.
         PaymentsBrokenOffError: only some could be paid; names them.
-        ChainError: the chain accepts no payment; nobody was paid.
+        ChainError: the chain accepts no payment; none was made.
         InterruptedCommand: Ctrl-C after payments had been sent.
     """
     from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -1,6 +1,6 @@
 """Standard output and standard error that never make a command fail.
 
-A command's result is its exit code. It is kept when nobody reads to the end (`cmfl audit | head
+A command's result is its exit code. It is kept when the reader closes the pipe (`cmfl audit | head
 -1`), when there is no standard output, and when a terminal cannot show a character.
 """
 

@@ -167,7 +167,7 @@ def _pool(records: Records, options: Sent140Options, rng: np.random.Generator) -
 def _prepared(texts: NDArray[Any], glove: Path, *, lower: bool) -> tuple[DataForm, Inputs]:
     """Return tokens of the texts, and the vectors of the known words that occur.
 
-    Token 0 stands for padding and unknown words; the others are words in ascending order.
+    Token 0 is padding and unknown words; the others are words in ascending order.
     """
     rows = [_TOKEN.findall(text.lower() if lower else text)[:TOKENS] for text in texts]
     vectors = read_glove(glove, {word for row in rows for word in row})

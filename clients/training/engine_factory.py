@@ -51,29 +51,23 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
     rows: int,
     cluster: str | None = None,
 ) -> Engine:
-    """Return an engine; the updates are the same whatever the number of workers.
+    """Return an engine; the updates are the same for any number of workers.
 
     Args:
         model: the model.
-        data: whose clients train.
-        training: how each client trains.
-        device: "cpu", "cuda" or "auto". What is done on CUDA is the same code as on the CPU, but
-            nobody has run it on a GPU yet.
-        workers: 1 does everything in this process; more in as many spawned processes, which keep
-            the data and live until `close`. A script that asks for more must guard its main part
-            by `if __name__ == "__main__"`.
-        path: by which trainer.
-        sets: samples to evaluate on, by name.
-        rows: how many clients one call trains at most: the memory for their updates is asked for
-            once. More can be trained, but take memory again.
-        cluster: address of a Ray cluster whose actors are the workers, "local" for one of its
-            own; None for this machine without Ray.
-
-    Returns:
-        The engine, which is a context manager; workers may still be starting.
+        data: the divided data.
+        training: settings of the local training.
+        device: "cpu", "cuda" or "auto"; the code for CUDA has never run on a GPU.
+        workers: 1 for this process; more for as many spawned processes, which live until `close`. A
+            script that asks for more must guard its main part by `if __name__ == "__main__"`.
+        path: "plain" or "lockstep".
+        sets: sample sets for evaluation, by name.
+        rows: expected number of jobs per call.
+        cluster: address of a Ray cluster; None for this machine without Ray.
 
     Raises:
-        ConfigurationError: a number of workers out of range, or a device that is not there.
+        ConfigurationError: unknown or missing device, too many workers, more than one worker on
+            CUDA, a cluster with CUDA, or no cluster at the address.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")

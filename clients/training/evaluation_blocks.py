@@ -66,7 +66,7 @@ class FinishedEvaluation:
 
 
 class Evaluator:
-    """Evaluates in this process, with a module of its own.
+    """Evaluates in this process, with a separate module.
 
     Args:
         workload: with model and sample sets.

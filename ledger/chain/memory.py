@@ -215,7 +215,7 @@ class MemoryHistory:
 class MemoryLedger(MemoryHistory):
     """A deployed ledger that accepts transactions.
 
-    Every transaction returns its events and takes a block of its own, also if it is refused. It
+    Every transaction returns its events and takes a separate block, also if it is refused. It
     raises the contract's Refusal, or a SignatureError, without a block, for a signature without
     compact form, which could not be sent to a contract.
     """
@@ -301,7 +301,7 @@ def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) ->
 
     Args:
         document: the run's configuration.
-        chain_id: of the embedded chain that it stands for; the contract has the address of the
+        chain_id: of the embedded chain that it replaces; the contract has the address of the
             first one there.
 
     Raises:

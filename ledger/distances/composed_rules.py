@@ -186,7 +186,7 @@ def _ends(layout: Layout) -> list[int]:
 
 
 def _fits(layout: Layout, dimension: int) -> bool:
-    """Say whether the tensors lie one after the other in so many numbers, and fill them."""
+    """Return whether the tensors are contiguous and fill a vector of this length."""
     ends = _ends(layout)
     return ends[-1] == dimension and ends == sorted(ends)
 

@@ -48,7 +48,7 @@ class LayerMethod(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """How a chain is computed.
+    """The computation of a chain.
 
     Attributes:
         kinds: method of each layer.

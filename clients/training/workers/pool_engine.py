@@ -210,7 +210,7 @@ class RunningEvaluation:
 def shares(blocks: Sequence[EvaluationBlock], workers: int) -> list[slice]:
     """Return a slice of the blocks for each worker, with about the same number of samples.
 
-    They are assigned in advance, as nobody distributes work during an evaluation.
+    They are assigned in advance, as the parent distributes no work during an evaluation.
     """
     sizes = [block.rows.stop - block.rows.start for block in blocks]
     middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]

@@ -1,10 +1,10 @@
 """A contract's log, verified to be complete: it folds to the contract's own state.
 
 A node may leave logs out: a load balancer with one node behind the others, a pruned or damaged
-index, a lie. Conclusions from the absence of a log (the round is open, a client has not committed,
-no client was banned) are therefore drawn here: from all logs up to one block, checked against
-`state()` after the same block. Later answers come from these logs and cannot differ. A caller that
-polls keeps one `CompleteLog`, which reads new blocks only.
+index, or a false answer. Conclusions from the absence of a log (the round is open, a client has not
+committed, no client was banned) are therefore drawn here: from all logs up to one block, checked
+against `state()` after the same block. Later answers come from these logs and cannot differ. A
+caller that polls keeps one `CompleteLog`, which reads new blocks only.
 """
 
 from __future__ import annotations

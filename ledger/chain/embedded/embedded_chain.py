@@ -196,7 +196,7 @@ class EmbeddedChain(EmbeddedReader):
     def send(
         self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None, value: int = 0
     ) -> Receipt:
-        """Sign a transaction and mine it in a block of its own, durably; see `ChainWriter.send`."""
+        """Sign a transaction and mine it in a separate block, durably; see `ChainWriter.send`."""
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
             [computation] = self._seal([signed])
@@ -208,7 +208,7 @@ class EmbeddedChain(EmbeddedReader):
         return receipt
 
     def submit(self, raw: bytes) -> bytes:
-        """Mine a signed transaction in a block of its own, and return its hash.
+        """Mine a signed transaction in a separate block, and return its hash.
 
         A revert shows in its receipt only, as with any node.
 

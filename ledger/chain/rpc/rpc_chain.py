@@ -84,8 +84,8 @@ class RpcChain(SendingNode):
     ) -> InFlightTransaction:
         """Send an EIP-1559 transaction without waiting for it.
 
-        Several may be in flight. The caller polls the result; after the receipt time-out nobody
-        does, and a later transaction may take the nonce.
+        Several may be in flight. The caller polls the result; after the receipt time-out it
+        stops, and a later transaction may take the nonce.
 
         Args:
             to: the contract; None creates one.

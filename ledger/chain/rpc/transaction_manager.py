@@ -1,7 +1,7 @@
 """The transaction manager: an account's in-flight transactions and its next nonce.
 
 Nodes mine an account's transactions in nonce order. A stuck transaction therefore blocks all later
-ones. Once its time-out has passed nobody raises its fees any more; the next transaction then takes
+ones. Once its time-out has passed its fees are no longer raised; the next transaction then takes
 its nonce and pays more, instead of waiting behind it. One transaction per nonce is mined.
 """
 
@@ -73,7 +73,7 @@ class TransactionManager:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._in_flight: dict[int, InFlightTransaction] = {}
-        self._abandoned: dict[int, Fees] = {}  # fees of pending transactions that nobody polls
+        self._abandoned: dict[int, Fees] = {}  # fees of pending transactions without a caller
 
     def submit(self, to: str | None, data: bytes, gas: int, value: int) -> InFlightTransaction:
         """Send a transaction with the next nonce.

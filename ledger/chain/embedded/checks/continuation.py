@@ -1,9 +1,9 @@
 """Verification of the data that the next block needs.
 
-Beside the blocks py-evm stores a score for each block, the numbers that are missing, and hashes by
-number. Readers of the ledger never look at these; altered ones would make a writer fail inside the
-library. The state of the newest block is walked completely, as the next transaction may touch any
-of it.
+In addition to the blocks py-evm stores a score for each block, the numbers that are missing, and
+hashes by number. Readers of the ledger never look at these; altered ones would make a writer fail
+inside the library. The state of the newest block is walked completely, as the next transaction may
+touch any of it.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def verify_chain(
 
     Args:
         store: the chain file.
-        database: an overlay of its own over the store; it is never committed.
+        database: a separate overlay over the store, never committed.
         chain: the EVM over that overlay.
         genesis_hash: recorded in the file's meta table.
         execute: also execute every transaction again and compare the state roots.

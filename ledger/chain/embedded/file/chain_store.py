@@ -255,7 +255,7 @@ def _write(
 
 
 def require_one_name(path: Path) -> None:
-    """Reject a file with hard links: each name would have a lock of its own.
+    """Reject a file with hard links: each name would have its own lock.
 
     Raises:
         ChainLockedError: it has several names.

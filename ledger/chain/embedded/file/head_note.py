@@ -1,4 +1,4 @@
-"""The note of the newest acknowledged block, in `<file>.head` beside the chain.
+"""The note of the newest acknowledged block, in `<file>.head` next to the chain.
 
 A damaged write-ahead log and a restored backup both look like a shorter, valid chain: SQLite drops
 what does not fit, and a truncated hash chain is consistent. The note reveals the difference.
@@ -102,7 +102,7 @@ class HeadNote:
 
 
 def note_path(chain: Path) -> Path:
-    """Return the path of a chain file's note, beside the file that a link leads to."""
+    """Return the path of a chain file's note, next to the file that a link leads to."""
     whole = chain.resolve()
     return whole.with_name(f"{whole.name}.head")
 

@@ -1,4 +1,4 @@
-"""A chain file as a SQLite database: for writing, for reading beside a writer, for reading only.
+"""A chain file as a SQLite database: for writing, for reading during writes, for reading only.
 
 In write-ahead mode a reader shares memory with the writer in `<file>-shm`. Where that file cannot
 be made (a read-only mount, another user's folder), a file without write-ahead log is opened as
@@ -86,7 +86,7 @@ class SqliteFile:
             is_snapshot: whether it shows one state until it is closed.
 
         Raises:
-            ChainError: it cannot be read, or only by writing beside it.
+            ChainError: it cannot be read, or only with write access to its folder.
         """
         connection, mark = _reading(path)
         if is_snapshot:
@@ -200,7 +200,7 @@ def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
     """Return a read-only connection, and a mark if the file is opened as immutable.
 
     Raises:
-        ChainError: this user may not read it, or only by writing beside it.
+        ChainError: this user may not read it, or only with write access to its folder.
     """
     with translated(path):
         if (shared := _connected(path, "mode=ro")) is not None:
@@ -245,7 +245,7 @@ def size_of(path: Path, suffix: str) -> int:
     """Return the size of a SQLite side file, "-wal" or "-journal"; 0 if there is none.
 
     Args:
-        path: the database itself, not a link: SQLite puts its files beside the former.
+        path: the database itself, not a link: SQLite puts its files next to the former.
         suffix: "-wal" or "-journal".
     """
     try:

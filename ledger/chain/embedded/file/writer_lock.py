@@ -1,7 +1,7 @@
 """The exclusive lock of a chain file's writer.
 
 The lock is on a side file, as locking the SQLite file itself would interfere with SQLite's locks.
-The operating system releases it when the process ends, so a stale lock file blocks nobody.
+The operating system releases it when the process ends, so a stale lock file has no effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WriterLock:
     def acquire(cls, chain: Path) -> Self:
         """Return the lock of a chain file without waiting.
 
-        The lock file is `<chain>.lock`, beside the file that a link leads to.
+        The lock file is `<chain>.lock`, next to the file that a link leads to.
 
         Raises:
             ChainLockedError: another writer has it; names the process if known.

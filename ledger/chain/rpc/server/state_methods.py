@@ -26,7 +26,7 @@ _MAX_CACHED_BYTES = 4096
 class StateMethods:
     """Methods about the state after a block.
 
-    A call may take as long as a full block's gas. It runs in a snapshot of its own, so other
+    A call may take as long as a full block's gas. It runs in a separate snapshot, so other
     requests do not wait. Small answers are cached: a block's state never changes.
 
     Args:
