@@ -44,7 +44,7 @@ def run_with(path: Path, *lines: dict[str, Any] | bytes) -> RunPaths:
     return RunPaths(path)
 
 
-def test_a_run_comes_to_its_last_measured_accuracy_and_to_all_that_was_accepted(
+def test_a_run_result_is_last_accuracy_and_accepted_updates(
     tmp_path: Path,
 ) -> None:
     # 3 + 1 accepted, 1 + 1 of them from attackers; the third round was abandoned, unmeasured.
@@ -97,13 +97,13 @@ def test_what_is_no_row_is_refused_by_its_line(
     assert str(tmp_path / "metrics.jsonl") in str(refused.value)
 
 
-def test_a_pipe_in_the_place_of_the_rows_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_the_rows_blocks_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "metrics.jsonl")
     with pytest.raises(OSError, match="is no file, but a folder, a pipe or a device"):
         claimed_run(RunPaths(tmp_path))
 
 
-def test_an_answer_has_only_rows_that_are_asked_for_and_no_file_without_an_end(
+def test_an_answer_has_only_requested_rows_and_bounded_files(
     tmp_path: Path,
 ) -> None:
     later = ROW | {"round": 7, "accuracy": 0.25}

@@ -9,7 +9,7 @@ from tests.actors.chaos import Chaos, ChaosThenCalm
 from tests.faults import times
 
 
-def test_an_honest_key_signs_one_vote_a_slot_and_is_never_banned() -> None:
+def test_honest_key_signs_one_vote_per_slot_and_stays_unbanned() -> None:
     examples = times(30, 400)
     run_state_machine_as_test(
         Chaos, settings=settings(max_examples=examples, stateful_step_count=50)

@@ -75,7 +75,7 @@ def test_the_same_final_block_is_not_asked_about_again(reader: Reader) -> None:
     assert reader.node.asked == []
 
 
-def test_a_block_in_which_nothing_was_recorded_costs_one_look_at_the_state(
+def test_a_block_without_events_costs_one_state_query(
     ledger: BranchingLedger, reader: Reader
 ) -> None:
     before = reader.read()
@@ -86,7 +86,7 @@ def test_a_block_in_which_nothing_was_recorded_costs_one_look_at_the_state(
     assert after.final_block == before.final_block + 1
 
 
-def test_of_several_blocks_one_more_is_looked_at_and_only_their_own_logs(
+def test_of_several_blocks_only_their_own_logs_are_queried(
     ledger: BranchingLedger, reader: Reader
 ) -> None:
     ledger.mine(1)
@@ -116,7 +116,7 @@ def test_the_next_round_begins_without_commitments_and_with_all_bans(
 
 
 @pytest.mark.parametrize("what", ["commitment", "ban", "end"])
-def test_a_node_that_has_the_state_and_not_yet_the_log_is_not_believed(
+def test_a_node_with_newer_state_than_logs_is_not_believed(
     ledger: BranchingLedger, reader: Reader, what: str
 ) -> None:
     before = ledger.newest_block().number
@@ -153,7 +153,7 @@ def test_a_newcomer_misses_a_ban_that_the_logs_lack(
 
 @pytest.mark.parametrize("what", ["commitment", "ban", "end"])
 @pytest.mark.parametrize("rounds", [0, 1, 2])
-def test_a_newcomer_believes_no_log_that_lacks_one_event_of_an_earlier_round(
+def test_a_new_follower_rejects_a_log_that_lacks_an_event(
     ledger: BranchingLedger, reader: Reader, what: str, rounds: int
 ) -> None:
     """The head that a round opened with commits to it, but only together with all the rest."""
@@ -188,7 +188,7 @@ def test_one_answer_of_another_branch_does_not_stay_for_good(
     assert reader.read() == reader.afresh()
 
 
-def test_a_head_that_stands_on_another_block_has_everything_read_afresh(
+def test_a_head_on_another_block_triggers_a_full_reread(
     ledger: BranchingLedger, reader: Reader
 ) -> None:
     other = ledger.branch()
@@ -205,7 +205,7 @@ def test_a_head_that_stands_on_another_block_has_everything_read_afresh(
     assert [one.client for one in found.open_round.mined] == [4]
 
 
-def test_a_node_that_takes_its_word_for_what_is_final_back_is_read_afresh(
+def test_a_node_that_retracts_finality_triggers_a_full_reread(
     ledger: BranchingLedger, reader: Reader
 ) -> None:
     ledger.commit(3, salt=1)

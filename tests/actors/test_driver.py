@@ -123,7 +123,7 @@ def test_the_journal_is_synced_before_anything_leaves(deployed: Deployed) -> Non
     assert log.happened == ["synced", "stored", "durable", "posted"]
 
 
-def test_all_blobs_are_made_durable_at_once_before_the_first_of_all_that_leaves(
+def test_all_blobs_are_synced_once_before_anything_leaves(
     deployed: Deployed,
 ) -> None:
     driver, log = logged(deployed)
@@ -135,7 +135,7 @@ def test_all_blobs_are_made_durable_at_once_before_the_first_of_all_that_leaves(
     assert log.happened == ["synced", *["stored"] * 3, "durable", *["posted"] * 3]
 
 
-def test_mail_within_the_process_waits_for_no_disk_but_a_transaction_does(
+def test_local_mail_waits_for_no_disk_but_a_transaction_does(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver, log = logged(deployed, is_shared=False)
@@ -186,7 +186,7 @@ def test_nothing_leaves_if_the_journal_cannot_be_synced(deployed: Deployed) -> N
     assert head_of(deployed) == before
 
 
-def test_a_blob_that_cannot_be_stored_keeps_what_rests_on_it_back(
+def test_a_blob_that_cannot_be_stored_holds_back_its_dependents(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver, log = logged(deployed)
@@ -208,7 +208,7 @@ def test_a_blob_is_stored_once(deployed: Deployed) -> None:
     assert log.happened.count("stored") == 1
 
 
-def test_a_blob_that_was_removed_after_an_abandoned_round_is_stored_again(
+def test_a_blob_removed_after_an_abandoned_round_is_stored_again(
     deployed: Deployed,
 ) -> None:
     payload = Payload.of(b"the same in every round")
@@ -308,7 +308,7 @@ def test_a_decision_is_brought_and_a_second_one_refused(deployed: Deployed) -> N
     assert deployed.context.ledger.state().round == 2
 
 
-def test_a_refused_decision_is_no_error_and_the_next_one_counts(deployed: Deployed) -> None:
+def test_a_refused_decision_is_no_error_and_the_next_counts(deployed: Deployed) -> None:
     _, decision = settled(deployed)
     wrong = replace(decision, decision=replace(decision.decision, record=NO_DIGEST))
     assert not deployed.driver.apply([wrong])
@@ -317,7 +317,7 @@ def test_a_refused_decision_is_no_error_and_the_next_one_counts(deployed: Deploy
     assert deployed.decided(1) is not None
 
 
-def test_a_decision_with_dropouts_waits_until_nobody_is_late_any_more(deployed: Deployed) -> None:
+def test_a_decision_with_dropouts_waits_until_the_window_has_passed(deployed: Deployed) -> None:
     # All commit in one block, so that the window is still open, and one publishes nothing.
     chain = deployed.chain_view()
     silent = chain.participants().trainers[0]
@@ -337,7 +337,7 @@ def test_a_decision_of_all_does_not_wait(deployed: Deployed) -> None:
     assert head_of(deployed) == before + 1
 
 
-def test_a_decision_that_comes_second_leaves_the_next_round_its_window(deployed: Deployed) -> None:
+def test_a_late_second_decision_keeps_the_next_round_its_window(deployed: Deployed) -> None:
     chain = deployed.chain_view()
     silent = chain.participants().trainers[0]
     deployed.payloads[silent] = b"malformed"
@@ -386,7 +386,7 @@ def shared(deployed: Deployed) -> Driver:
     return Driver(deployed.context, mines=False)
 
 
-def test_on_a_shared_chain_a_decision_with_dropouts_waits_for_the_window(
+def test_on_shared_chain_decisions_with_dropouts_wait_for_the_window(
     deployed: Deployed,
 ) -> None:
     absent = min(deployed.chain_view().participants().trainers)
@@ -405,7 +405,7 @@ def test_on_a_shared_chain_a_decision_with_dropouts_waits_for_the_window(
     assert ledger.newest_block() == before
 
 
-def test_on_a_shared_chain_a_round_is_abandoned_at_its_deadline_and_once(
+def test_on_shared_chain_round_is_abandoned_once_at_its_deadline(
     deployed: Deployed,
 ) -> None:
     chain, ledger, driver = deployed.observer.chain(), deployed.context.ledger, shared(deployed)
@@ -419,7 +419,7 @@ def test_on_a_shared_chain_a_round_is_abandoned_at_its_deadline_and_once(
     assert ledger.newest_block() == before
 
 
-def test_on_a_shared_chain_what_the_contract_has_is_not_sent_again(deployed: Deployed) -> None:
+def test_on_a_shared_chain_recorded_transactions_are_not_sent_again(deployed: Deployed) -> None:
     chain, ledger, driver = deployed.observer.chain(), deployed.context.ledger, shared(deployed)
     assert chain is not None
     able = sorted(chain.participants().expected)

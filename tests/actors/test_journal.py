@@ -76,7 +76,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VoteJournal
             yield found
 
 
-def test_keeps_the_first_statement_of_a_place_and_returns_it_for_ever(kept: VoteJournal) -> None:
+def test_keeps_and_returns_the_first_statement_of_a_slot(kept: VoteJournal) -> None:
     assert kept.say(b"place", b"first") == b"first"
     assert kept.say(b"place", b"second") == b"first"
     kept.sync()
@@ -109,7 +109,7 @@ def test_what_was_not_synced_is_not_said_by_closing_either(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("end", "stands"), [("sync", b"first"), ("kill", b"second")])
-def test_a_second_process_waits_for_the_first_and_finds_what_it_said(
+def test_second_process_waits_and_finds_the_statement_of_the_first(
     tmp_path: Path, end: str, stands: bytes
 ) -> None:
     path = tmp_path / "journal.sqlite"
@@ -131,7 +131,7 @@ def test_a_second_process_waits_for_the_first_and_finds_what_it_said(
         assert found.say(b"place", b"third") == stands
 
 
-def test_a_journal_that_another_process_holds_for_too_long_is_an_error(
+def test_journal_locked_by_another_process_for_too_long_is_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "BUSY_SECONDS", 0.05)
@@ -145,7 +145,7 @@ def test_a_journal_that_another_process_holds_for_too_long_is_an_error(
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "overwritten"])
-def test_a_damaged_file_is_an_error_and_not_an_empty_journal(tmp_path: Path, damage: str) -> None:
+def test_damaged_file_is_an_error_and_not_an_empty_journal(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "journal.sqlite"
     speak(path, "first", "sync")
     data = path.read_bytes()
@@ -160,9 +160,7 @@ def test_a_damaged_file_is_an_error_and_not_an_empty_journal(tmp_path: Path, dam
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_file_that_lacks_statements_is_an_error_and_not_a_shorter_journal(
-    tmp_path: Path, left: int
-) -> None:
+def test_a_file_with_missing_statements_is_an_error(tmp_path: Path, left: int) -> None:
     path = tmp_path / "journal.sqlite"
     with opened(path) as found:
         for place in (b"place", b"elsewhere"):
@@ -230,7 +228,7 @@ def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
         found.sync()
 
 
-def test_a_full_disk_is_an_error_that_names_the_file_and_nothing_was_said(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_nothing_is_signed(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
 
     def say_too_much() -> None:
@@ -275,7 +273,7 @@ def test_every_part_of_a_slot_makes_another_place() -> None:
     assert len(places) == 17
 
 
-def test_set_and_result_of_a_vote_and_bytes_of_a_vector_stand_at_one_place() -> None:
+def test_vote_contents_and_vector_bytes_share_one_slot() -> None:
     for other in (replace(VOTE, set_digest=OTHER), replace(VOTE, result=OTHER)):
         assert vote_key(DOMAIN, ClientId(4), other) == vote_key(DOMAIN, ClientId(4), VOTE)
     assert scores_key(DOMAIN, replace(SCORES, digest=OTHER)) == scores_key(DOMAIN, SCORES)

@@ -90,7 +90,7 @@ def test_bytes_that_are_no_record_are_one_doubt(view: RoundView) -> None:
     assert judge.read(view, record_in(view)) is not None
 
 
-def test_a_record_whose_payload_is_missing_is_judged_again_when_it_comes(
+def test_record_with_missing_payload_is_judged_again_when_it_arrives(
     network: Network, view: RoundView
 ) -> None:
     judge, opened = JudgementCache(), network.opened()
@@ -103,14 +103,14 @@ def test_a_record_whose_payload_is_missing_is_judged_again_when_it_comes(
     assert judge.judge(view, record_in(view))[0] is not None
 
 
-def test_a_doubt_is_certain_if_nothing_that_arrives_can_clear_it_up() -> None:
+def test_a_violation_is_certain_if_no_arrival_can_clear_it() -> None:
     missing = Violation(ViolationCode.VECTOR_MISSING)
     assert is_certain([missing, Violation(ViolationCode.CLAIM_NOT_SIGNED)])
     assert not is_certain([missing, Violation(ViolationCode.MODEL_UNKNOWN)])
     assert not is_certain([])
 
 
-def test_nothing_is_remembered_of_a_round_that_the_chain_has_changed(view: RoundView) -> None:
+def test_nothing_is_cached_of_a_reorganised_round(view: RoundView) -> None:
     # A reorganisation can leave the base as it was and change who takes part, or the model.
     judge, inputs = JudgementCache(), view.inputs
     assert judge.judge(view, record_in(view))[0] is not None

@@ -97,7 +97,7 @@ def test_who_is_no_member_does_nothing() -> None:
     assert member(trainer).step(view, begin_of(view)) == []
 
 
-def test_the_view_of_an_empty_seat_is_passed_over_at_once() -> None:
+def test_the_view_of_a_vacant_slot_is_skipped_at_once() -> None:
     network = with_empty_seat()
     view = scored(network)
     banned, _ = places_of(view)
@@ -122,7 +122,7 @@ def test_a_banned_member_does_nothing() -> None:
 # Before view 0.
 
 
-def test_scores_at_once_when_all_payloads_are_there_and_else_at_half_time() -> None:
+def test_scores_when_all_payloads_are_present_or_at_half_time() -> None:
     network = Network()
     view = network.close()
     me = view.inputs.participants.members[0]
@@ -134,7 +134,7 @@ def test_scores_at_once_when_all_payloads_are_there_and_else_at_half_time() -> N
     assert len(envelopes_in(member(me).step(missing, view.closed_at + SECONDS / 2))) == 1
 
 
-def test_its_next_times_are_those_at_which_it_has_something_to_do() -> None:
+def test_next_times_are_those_with_something_to_do() -> None:
     network = Network()
     view = network.close()
     someone, start = member(view.inputs.participants.members[0]), view.closed_at
@@ -161,7 +161,7 @@ def test_a_primary_that_misses_nothing_makes_its_record_at_once() -> None:
     assert member(others[0]).step(view, begin_of(view)) == []
 
 
-def test_a_primary_that_waits_scores_at_a_quarter_and_makes_its_record_at_half_time() -> None:
+def test_waiting_primary_scores_at_a_quarter_and_proposes_at_half() -> None:
     network = Network()
     members = network.chain.state.committee
     view = network.close()
@@ -194,7 +194,7 @@ def test_a_primary_without_enough_vectors_lets_its_view_pass() -> None:
     assert EnvelopeKind.REQUEST not in {e.kind for e in envelopes_in(actions)}
 
 
-def test_a_primary_whose_vectors_do_not_count_lets_its_view_pass() -> None:
+def test_a_primary_whose_vectors_do_not_count_proposes_nothing() -> None:
     # Three vectors are a majority of five, and one of the three is false.
     network = Network()
     primary, (liar, *others) = places_of(network.close())
@@ -225,7 +225,7 @@ def partly_scored(network: Network) -> tuple[RoundView, tuple[ClientId, ...]]:
     return seen(network, acts_of(places_of(view)[0]).publish_scores(view, fewer)), fewer
 
 
-def test_signs_for_the_set_of_the_primary_once_in_its_view() -> None:
+def test_signs_for_the_primarys_set_once_in_its_view() -> None:
     network = Network()
     view, fewer = partly_scored(network)
     primary, (me, *_) = places_of(view)
@@ -238,7 +238,7 @@ def test_signs_for_the_set_of_the_primary_once_in_its_view() -> None:
     assert follower.step(view, begin_of(view) + 1) == []
 
 
-def test_does_not_sign_for_a_set_that_it_does_not_hold() -> None:
+def test_does_not_sign_for_a_set_it_does_not_hold() -> None:
     network = Network()
     view, fewer = partly_scored(network)
     me = places_of(view)[1][0]
@@ -248,7 +248,7 @@ def test_does_not_sign_for_a_set_that_it_does_not_hold() -> None:
     assert envelopes_in(member(me).step(lacking, begin_of(view))) == []
 
 
-def test_follows_the_largest_set_of_the_primary_in_whatever_order_its_vectors_come() -> None:
+def test_follows_the_primarys_largest_set_in_any_order_of_arrival() -> None:
     # A primary that has scored all before, and then followed another's smaller set, says nothing
     # new: its vector for all must not be hidden by the younger one.
     network = Network()
@@ -270,7 +270,7 @@ def test_follows_the_largest_set_of_the_primary_in_whatever_order_its_vectors_co
     assert decode_record(proposal.record or b"").dropouts == ()
 
 
-def test_nobody_can_hide_a_vector_by_sending_an_old_one_again() -> None:
+def test_a_repeated_old_vector_hides_no_newer_one() -> None:
     network = Network()
     view, fewer = partly_scored(network)
     primary, (me, *_) = places_of(view)
@@ -285,7 +285,7 @@ def test_nobody_can_hide_a_vector_by_sending_an_old_one_again() -> None:
     assert fewer != view.usable
 
 
-def test_a_primary_goes_back_to_an_older_set_that_enough_have_signed() -> None:
+def test_a_primary_returns_to_an_older_set_with_enough_signatures() -> None:
     # All have signed for the set that it held when the view began; then one more payload came to
     # it, and in this view nobody signs a second time.
     network = Network()
@@ -302,7 +302,7 @@ def test_a_primary_goes_back_to_an_older_set_that_enough_have_signed() -> None:
     assert [d.reason for d in record.dropouts] == [DropoutReason.PAYLOAD_MISSING]
 
 
-def test_a_member_that_signs_one_vector_for_many_sets_stops_nobody() -> None:
+def test_a_member_signing_one_vector_for_many_sets_blocks_nobody() -> None:
     network = Network()
     view = scored(network)
     primary, (me, *_) = places_of(view)
@@ -364,7 +364,7 @@ def test_two_requests_in_one_view_get_no_reply() -> None:
         assert kinds(member(me).step(both, begin_of(view))) == set()
 
 
-def test_what_it_held_when_the_view_began_may_not_be_left_out() -> None:
+def test_a_record_may_not_omit_what_was_held_in_time() -> None:
     network = Network()
     seats = network.chain.state.committee
     view = scored(network, *seats[:4])
@@ -420,7 +420,7 @@ def test_the_primary_of_phase_2_asks_once() -> None:
     assert kinds(member(primary).step(view, 50.0)) == set()
 
 
-def test_a_primary_of_phase_2_that_cannot_judge_lets_its_view_pass() -> None:
+def test_a_phase_2_primary_without_a_judgement_proposes_nothing() -> None:
     network = Network()
     full, opened = elected(network), network.opened()
     assert opened is not None
@@ -550,7 +550,7 @@ def test_who_cannot_read_the_mailbox_sits_the_round_out() -> None:
     assert process.next_time() is None
 
 
-def test_a_member_turns_to_a_new_round_with_nothing_left_of_the_old() -> None:
+def test_a_member_starts_a_new_round_without_old_state() -> None:
     network = Network()
     network.close()
     play(network, committee_of(network).values())
@@ -581,7 +581,7 @@ def test_a_member_follows_anew_after_a_reorganisation() -> None:
     assert followed == [True, True]
 
 
-def test_the_votes_of_who_has_banned_itself_in_this_round_still_count() -> None:
+def test_votes_of_a_member_banned_in_this_round_still_count() -> None:
     network = Network()
     network.close()
     members = committee_of(network)
@@ -594,7 +594,7 @@ def test_the_votes_of_who_has_banned_itself_in_this_round_still_count() -> None:
 
 
 @pytest.mark.parametrize("lost", [EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES])
-def test_what_reaches_one_member_only_keeps_no_round_from_its_end(lost: EnvelopeKind) -> None:
+def test_mail_that_reaches_one_member_only_blocks_no_round(lost: EnvelopeKind) -> None:
     network = Network()
     network.close()
     members = list(committee_of(network).values())

@@ -68,7 +68,7 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
     assert chain.inputs() is not None
 
 
-def test_takes_the_chains_own_word_for_what_is_final_where_no_depth_is_given(
+def test_uses_the_chains_own_finality_where_no_depth_is_given(
     deployed: Deployed,
 ) -> None:
     context = replace(deployed.context, finality_blocks=None)
@@ -78,7 +78,7 @@ def test_takes_the_chains_own_word_for_what_is_final_where_no_depth_is_given(
     assert chain.final_block == deployed.context.ledger.newest_block().number
 
 
-def test_of_a_node_a_look_asks_once_a_new_block_twice_and_news_four_times(
+def test_the_number_of_queries_per_poll_is_bounded(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -129,7 +129,7 @@ def test_opens_a_view_at_the_time_of_the_closing_block(deployed: Deployed) -> No
     assert np.array_equal(view.evidence.model, initial_model())
 
 
-def test_sees_envelopes_as_they_come_and_payloads_when_they_are_there(deployed: Deployed) -> None:
+def test_sees_envelopes_on_arrival_and_payloads_when_stored(deployed: Deployed) -> None:
     view = deployed.closed()
     assert deployed.observer.look(view) is view
     client = view.inputs.participants.trainers[0]
@@ -143,7 +143,7 @@ def test_sees_envelopes_as_they_come_and_payloads_when_they_are_there(deployed: 
     assert deployed.observer.look(announced).usable == (client,)
 
 
-def test_mail_that_was_read_before_the_mailbox_failed_is_not_lost(
+def test_mail_read_before_the_mailbox_failed_is_not_lost(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = deployed.closed()
@@ -173,7 +173,7 @@ def test_a_view_that_is_opened_again_sees_everything_again(deployed: Deployed) -
     assert deployed.observer.look(again).usable == first.usable
 
 
-def test_a_payload_that_is_damaged_or_far_too_large_is_not_held(deployed: Deployed) -> None:
+def test_a_damaged_or_oversized_payload_is_not_held(deployed: Deployed) -> None:
     trainers = deployed.chain_view().participants().trainers
     deployed.payloads[trainers[0]] = bytes(OVERSIZED_BYTES + 1)
     deployed.payloads[trainers[1]] = bytes(OVERSIZED_BYTES)
@@ -188,7 +188,7 @@ def test_a_payload_that_is_damaged_or_far_too_large_is_not_held(deployed: Deploy
     assert set(trainers[3:]) <= set(seen.usable)
 
 
-def test_a_store_that_is_silent_is_waited_for_once_a_look_and_one_blob_holds_up_no_other(
+def test_silent_store_is_awaited_once_and_blocks_no_other_blob(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = deployed.closed()
@@ -222,7 +222,7 @@ def test_returns_what_one_client_has_said(deployed: Deployed) -> None:
     assert deployed.observer.said(view, ClientId(99)) == []
 
 
-def test_what_a_client_has_said_is_found_behind_any_amount_of_mail(
+def test_the_envelopes_of_a_client_are_found_behind_other_mail(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = deployed.closed()
@@ -239,7 +239,7 @@ def test_what_a_client_has_said_is_found_behind_any_amount_of_mail(
         assert len(deployed.observer.said(view, client)) == 1
 
 
-def test_a_round_is_open_until_it_is_decided_and_nothing_after_the_last(
+def test_round_is_open_until_decided_and_none_after_the_last(
     deployed: Deployed,
 ) -> None:
     for number in (1, 2, 3):
@@ -270,7 +270,7 @@ def test_a_model_of_another_size_is_an_error(deployed: Deployed) -> None:
 
 
 @pytest.mark.parametrize("kind", [ClientsRegistered, LedgerOpened])
-def test_a_log_that_lacks_a_registration_or_the_opening_is_not_believed_and_not_kept(
+def test_a_log_without_a_registration_or_opening_is_not_believed(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, kind: type
 ) -> None:
     ledger = deployed.context.ledger

@@ -59,7 +59,7 @@ def test_as_many_rounds_keep_them_as_are_asked_for(deployed: Deployed) -> None:
     assert [len(gone_of(deployed, decided)) for decided in rounds] == [12, 0, 0]
 
 
-def test_whoever_takes_a_run_up_finds_what_a_killed_one_has_left(deployed: Deployed) -> None:
+def test_a_resumed_run_removes_what_a_killed_one_left(deployed: Deployed) -> None:
     first, second = play(deployed), play(deployed)
     third = play(deployed)
     left = next(iter(payloads_of(deployed, first).values()))
@@ -70,7 +70,7 @@ def test_whoever_takes_a_run_up_finds_what_a_killed_one_has_left(deployed: Deplo
     assert gone_of(deployed, third) == set()
 
 
-def test_a_payload_that_a_kept_round_has_too_stays_until_that_is_old(deployed: Deployed) -> None:
+def test_a_payload_shared_with_a_retained_round_stays(deployed: Deployed) -> None:
     trainers = deployed.chain_view().participants().active
     shared = deployed.payload(trainers[0])
     old = PayloadRemover(deployed.context, 1)
@@ -88,7 +88,7 @@ def test_a_payload_that_a_kept_round_has_too_stays_until_that_is_old(deployed: D
     assert not deployed.blobs.has(sha256(shared))
 
 
-def test_a_client_cannot_have_a_document_removed_by_publishing_a_copy(deployed: Deployed) -> None:
+def test_publishing_a_copy_of_a_document_does_not_remove_it(deployed: Deployed) -> None:
     chain = deployed.chain_view()
     primary = primary_seat(chain.seed, Phase.AGGREGATION, 0, len(chain.committee))
     first = play(deployed, {primary: MemberFault.WRONG_PROPOSAL})
@@ -123,7 +123,7 @@ def test_what_another_run_in_the_store_names_stays(deployed: Deployed) -> None:
     assert gone_of(deployed, second) == payloads_of(deployed, second).keys()
 
 
-def test_a_round_without_a_decision_loses_what_this_process_had_published(
+def test_an_abandoned_round_loses_the_payloads_published_here(
     deployed: Deployed,
 ) -> None:
     view = deployed.closed()

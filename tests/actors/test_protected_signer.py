@@ -110,6 +110,6 @@ def test_keeps_when_it_first_saw_a_certificate() -> None:
     assert ProtectedSigner(ME, signers()[ME], journal).first_certificate_time(inputs, 99.0) == 12.5
 
 
-def test_a_claim_of_another_member_under_its_name_is_not_its_own() -> None:
+def test_a_claim_of_another_member_is_not_its_own() -> None:
     claim = SignedScores(SCORES, published(ME, SCORES, VECTOR).signed.signature)
     assert claim == published(ME, SCORES, VECTOR).signed

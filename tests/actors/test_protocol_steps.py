@@ -88,7 +88,7 @@ def test_does_not_score_without_an_own_update() -> None:
     assert acts_of(me).publish_scores(view, view.usable) == []
 
 
-def test_does_not_sign_another_vector_for_a_set_than_its_journal_has() -> None:
+def test_does_not_sign_a_vector_other_than_the_journalled_one() -> None:
     network = Network()
     network.close()
     view, journal = seen(network, ()), PowerCutJournal()
@@ -115,7 +115,7 @@ def test_publishes_payloads_as_their_clients_have() -> None:
 # Phase 1.
 
 
-def test_a_request_rests_on_a_record_of_all_and_is_stored_before_it_is_posted() -> None:
+def test_a_request_covers_a_full_record_stored_before_posting() -> None:
     network = Network()
     view = scored(network)
     primary = view.primary(AGGREGATION, 0)
@@ -180,7 +180,7 @@ def test_a_second_request_in_a_view_is_not_signed() -> None:
     assert primary.propose(view, 1, view.usable) != []
 
 
-def test_replies_to_a_true_record_and_has_stored_what_it_rests_on() -> None:
+def test_replies_to_a_true_record_after_storing_its_evidence() -> None:
     network = Network()
     view = requested(network)
     me = others_of(view)[0]
@@ -205,7 +205,7 @@ def test_does_not_reply_to_what_does_not_follow() -> None:
         assert acts_of(me).answer(view, replace(proposal, record=record), Holdings()) == []
 
 
-def test_does_not_reply_while_it_does_not_hold_what_the_record_rests_on() -> None:
+def test_does_not_reply_without_the_evidence_of_the_record() -> None:
     network = Network()
     full = requested(network)
     me, opened = others_of(full)[0], network.opened()
@@ -228,7 +228,7 @@ def test_does_not_reply_twice_otherwise_in_a_view() -> None:
     assert acts.answer(view, proposal_in(view), Holdings()) == []
 
 
-def test_who_misses_a_vector_in_the_record_posts_it_first_and_does_not_reply() -> None:
+def test_a_member_posts_a_missing_vector_instead_of_replying() -> None:
     network = Network()
     members = network.chain.state.committee
     late = members[4]
@@ -289,7 +289,7 @@ def test_does_not_request_an_election_of_what_it_cannot_judge() -> None:
     assert acts_of(me).propose_election(without_payloads, 0, certificate) == []
 
 
-def test_a_second_request_of_phase_2_in_a_view_is_not_signed() -> None:
+def test_second_phase_2_request_in_a_view_is_not_signed() -> None:
     network, journal = Network(), PowerCutJournal()
     view = replied(network)
     me = view.primary(ELECTION, 0)

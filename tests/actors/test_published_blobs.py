@@ -66,7 +66,7 @@ class LyingBlobs(MemoryBlobs):
         return b"other bytes"
 
 
-def test_what_a_process_has_stored_is_seen_where_it_lies_and_not_read_back(
+def test_blobs_stored_by_this_process_are_not_read_back(
     deployed: Deployed,
 ) -> None:
     blobs = UnreadBlobs(deployed.blobs)
@@ -83,7 +83,7 @@ def test_what_a_process_has_stored_is_seen_where_it_lies_and_not_read_back(
     assert blobs.read == [seen.evidence.payloads[one].digest]
 
 
-def test_the_model_of_this_process_is_not_read_back_and_another_is_once(
+def test_only_another_processs_model_is_read_back(
     deployed: Deployed,
 ) -> None:
     blobs = UnreadBlobs(deployed.blobs)
@@ -119,7 +119,7 @@ def test_a_payload_that_another_announces_as_its_own_is_nobodys(deployed: Deploy
     assert seen.evidence.payloads.keys() == seen.announced.keys() == {honest}
 
 
-def test_a_digest_that_opens_the_commitment_stands_for_its_own_bytes_only(
+def test_a_digest_that_opens_the_commitment_stands_for_its_bytes(
     deployed: Deployed,
 ) -> None:
     # Other bytes of the same process, published under their own digest, do not take its place.
@@ -139,7 +139,7 @@ def test_a_digest_that_opens_the_commitment_stands_for_its_own_bytes_only(
     assert process.observer.look(announced).usable == (client,)
 
 
-def test_a_payload_that_is_too_large_is_not_held_by_who_published_it_either(
+def test_an_oversized_payload_is_not_held_by_its_publisher_either(
     deployed: Deployed,
 ) -> None:
     chain = deployed.chain_view()
@@ -150,7 +150,7 @@ def test_a_payload_that_is_too_large_is_not_held_by_who_published_it_either(
     assert process.observer.look(view).evidence.payloads.keys() == {fitting}
 
 
-def test_payloads_in_memory_that_is_written_to_again_are_stored_as_they_were(
+def test_payloads_in_reused_memory_are_stored_as_they_were(
     deployed: Deployed,
 ) -> None:
     process, view = Process(deployed, deployed.blobs), deployed.closed()
@@ -175,7 +175,7 @@ def test_nothing_is_found_of_what_was_not_published_here() -> None:
     assert published.find(sha256(b"mine")) is None
 
 
-def test_a_damaged_model_is_an_error_for_who_did_not_make_it(deployed: Deployed) -> None:
+def test_a_damaged_model_is_an_error_unless_computed_here(deployed: Deployed) -> None:
     deployed.blobs.put_payload(Payload(b"damaged", deployed.context.ledger.state().model))
     with pytest.raises(BlobError, match="damaged"):
         Process(deployed, deployed.blobs).observer.model()

@@ -67,7 +67,7 @@ def test_all_is_written_unless_less_is_asked_for(deployed: Deployed) -> None:
     assert blobs.has(decided.model)
 
 
-def test_of_the_payloads_only_the_accepted_are_written_and_before_the_decision_leaves(
+def test_only_accepted_payloads_are_written_before_the_decision_leaves(
     deployed: Deployed,
 ) -> None:
     blobs, decided = played(deployed, RetentionPolicy(StoredBlobs.ACCEPTED))
@@ -83,12 +83,12 @@ def test_of_the_payloads_only_the_accepted_are_written_and_before_the_decision_l
     assert not any(payloads & synced for synced in earlier)
 
 
-def test_nothing_is_written_for_a_ledger_that_ends_with_its_process(deployed: Deployed) -> None:
+def test_nothing_is_written_for_a_ledger_in_memory(deployed: Deployed) -> None:
     blobs, _ = played(deployed, RETAIN_NOTHING)
     assert list(blobs.digests()) == [sha256(vector_bytes(initial_model()))]
 
 
-def test_what_others_read_the_mail_of_is_not_kept_from_them(deployed: Deployed) -> None:
+def test_shared_mail_requires_every_blob_to_be_stored(deployed: Deployed) -> None:
     mailbox = deployed.context.mailbox
     mailbox.is_shared = True
     Driver(deployed.context, keep=RetentionPolicy(rounds=1))

@@ -96,7 +96,7 @@ def test_members_follow_the_way_from_so_many_rounds_before(along: Deployed) -> N
         assert np.array_equal(found, again)  # type: ignore[arg-type]
 
 
-def test_the_model_of_a_round_is_the_one_before_it_that_was_decided(along: Deployed) -> None:
+def test_the_model_of_round_is_the_last_decided_before_it(along: Deployed) -> None:
     first = along.context.ledger.deployment().model
     assert model_of_round(along.context.ledger, 1) == first
     for _ in range(3):

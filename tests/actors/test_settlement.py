@@ -222,7 +222,7 @@ def test_a_right_request_that_was_not_decided_had_no_quorum(phase: Phase) -> Non
     assert incident == Incident(phase, 0, view.primary(phase, 0), IncidentKind.NO_QUORUM)
 
 
-def test_a_request_for_a_set_that_does_not_follow_is_a_wrong_proposal() -> None:
+def test_a_request_for_a_wrong_set_is_a_wrong_proposal() -> None:
     network = Network()
     view = scored(network)
     right, primary = honest_request(view, 0), view.primary(AGGREGATION, 0)
@@ -251,7 +251,7 @@ def test_a_request_for_another_committee_is_a_wrong_proposal() -> None:
     assert incident == Incident(ELECTION, 0, primary, kind, (wrong,), opening)
 
 
-def test_a_request_for_an_unknown_result_in_phase_2_had_no_quorum() -> None:
+def test_phase_2_request_for_an_unknown_result_had_no_quorum() -> None:
     network = Network()
     view = replied(network)
     (certificate,) = view.certificates(AGGREGATION)
@@ -273,7 +273,7 @@ def test_a_request_that_came_without_its_record_had_no_quorum() -> None:
     assert incidents_in(view)[0].kind is IncidentKind.NO_QUORUM
 
 
-def test_nobody_is_accused_by_who_does_not_hold_what_the_request_rests_on() -> None:
+def test_nobody_is_accused_without_the_evidence_of_the_request() -> None:
     # The primary of view 0 had one payload more than the settling member ever gets.
     network = Network()
     view = scored(network)
@@ -296,7 +296,7 @@ def test_nobody_is_accused_by_who_does_not_hold_what_the_request_rests_on() -> N
         assert incident == Incident(AGGREGATION, 0, first, IncidentKind.NO_QUORUM)
 
 
-def test_two_votes_in_one_slot_are_one_incident_with_both_as_proof() -> None:
+def test_two_votes_in_one_slot_are_one_incident_with_proof() -> None:
     network = Network()
     view = elected(network)
     guilty = view.inputs.participants.members[0]

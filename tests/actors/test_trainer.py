@@ -42,7 +42,7 @@ def test_commits_its_payload_bound_to_itself() -> None:
     assert is_signed_by(signers()[ME].address, DOMAIN, commitment, action.signed.signature)
 
 
-def test_commits_again_while_it_has_not_been_taken_and_not_after() -> None:
+def test_commits_again_until_the_commitment_is_recorded() -> None:
     network = Network()
     actions = trainer().commit(chain_of(network), PAYLOAD)
     assert trainer().commit(chain_of(network), PAYLOAD) == actions

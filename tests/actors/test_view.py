@@ -136,9 +136,7 @@ def test_a_banned_member_is_no_participant_of_the_round_after(full: RoundView) -
 # Payloads.
 
 
-def test_a_payload_is_announced_by_whoever_knows_what_opens_the_commitment(
-    network: Network, empty: RoundView
-) -> None:
+def test_a_payload_is_announced_by_anyone_who_holds_it(network: Network, empty: RoundView) -> None:
     envelope = of_kind(network, EnvelopeKind.PAYLOAD)
     view = empty.with_envelopes([envelope])
     assert list(view.announced) == [envelope.client]
@@ -255,7 +253,7 @@ def two_vectors(network: Network, count: int = 2) -> list[Envelope]:
     return envelopes
 
 
-def test_of_many_vectors_for_one_set_the_two_smallest_are_kept_in_any_order(
+def test_of_many_vectors_for_a_set_the_two_smallest_remain(
     network: Network, empty: RoundView
 ) -> None:
     envelopes = two_vectors(network, 5)
@@ -288,7 +286,7 @@ def test_a_vector_over_the_limit_is_passed_over(network: Network, empty: RoundVi
         assert bool(view.claims) == bool(view.evidence.vectors) == is_taken
 
 
-def test_one_vector_signed_for_two_sets_stays_while_one_of_them_has_it(
+def test_one_vector_signed_for_two_sets_stays_while_either_counts(
     network: Network, empty: RoundView
 ) -> None:
     envelopes = two_vectors(network, 6)
@@ -360,7 +358,7 @@ def test_a_request_of_another_than_the_primary_is_passed_over(
         assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, forged.member, body)]))
 
 
-def test_a_request_whose_opening_or_record_is_another_is_a_vote_and_no_proposal(
+def test_a_request_with_another_preimage_or_record_is_no_proposal(
     network: Network, empty: RoundView
 ) -> None:
     proposal = request_of(network)
@@ -389,7 +387,7 @@ def test_a_request_whose_opening_or_record_is_another_is_a_vote_and_no_proposal(
         assert len(view.proposals[AGGREGATION, 0]) == 1
 
 
-def test_a_request_of_phase_2_without_a_certificate_is_no_proposal(
+def test_a_phase_2_request_without_a_certificate_is_no_proposal(
     network: Network, empty: RoundView
 ) -> None:
     proposal = replace(request_of(network, ELECTION), certificate=None)
@@ -397,9 +395,7 @@ def test_a_request_of_phase_2_without_a_certificate_is_no_proposal(
     assert not empty.with_envelopes([envelope]).proposals
 
 
-def test_of_many_requests_of_a_view_two_are_kept_and_prove_it(
-    network: Network, empty: RoundView
-) -> None:
+def test_two_requests_of_a_view_are_retained_as_proof(network: Network, empty: RoundView) -> None:
     proposal = request_of(network)
     member = proposal.request.member
     view = empty
@@ -437,9 +433,7 @@ def test_a_reply_of_another_kind_or_signer_is_passed_over(
         assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, forged.member, Reply(forged))]))
 
 
-def test_of_many_replies_in_one_slot_two_are_kept_and_prove_it(
-    network: Network, empty: RoundView
-) -> None:
+def test_two_replies_in_one_slot_are_retained_as_proof(network: Network, empty: RoundView) -> None:
     envelope = of_kind(network, EnvelopeKind.REPLY)
     assert isinstance(envelope.body, Reply)
     reply = envelope.body.reply
@@ -455,7 +449,7 @@ def test_nothing_honest_proves_an_equivocation(full: RoundView) -> None:
     assert full.equivocations() == []
 
 
-def test_a_certificate_is_a_request_with_enough_equal_replies_and_none_too_many(
+def test_certificate_is_a_request_with_a_quorum_of_equal_replies(
     full: RoundView,
 ) -> None:
     for phase in Phase:
@@ -474,7 +468,7 @@ def test_too_few_replies_are_no_certificate() -> None:
     assert answered(network, 0, others[2:3]).certificates(AGGREGATION) != []
 
 
-def test_a_reply_of_the_primary_and_replies_to_something_else_do_not_count() -> None:
+def test_replies_of_primary_or_to_other_requests_do_not_count() -> None:
     network = Network()
     view = requested(network)
     primary = view.primary(AGGREGATION, 0)
@@ -490,7 +484,7 @@ def test_a_reply_of_the_primary_and_replies_to_something_else_do_not_count() -> 
     assert view.certificates(AGGREGATION) == []
 
 
-def test_a_request_of_phase_2_brings_the_votes_of_its_certificate(
+def test_a_phase_2_request_carries_the_votes_of_its_certificate(
     network: Network, empty: RoundView
 ) -> None:
     envelope = of_kind(network, EnvelopeKind.REQUEST, ELECTION)
@@ -521,7 +515,7 @@ def test_a_certificate_with_forged_votes_brings_only_the_genuine_ones(
         assert len(view.certificates(AGGREGATION)) == 1
 
 
-def test_a_certificate_full_of_forged_replies_costs_no_more_than_one_of_the_members(
+def test_forged_replies_in_a_certificate_cost_no_extra_verification(
     network: Network, empty: RoundView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proposal, members = request_of(network, ELECTION), empty.inputs.participants.members

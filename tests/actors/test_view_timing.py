@@ -30,7 +30,7 @@ def test_there_is_no_view_before_the_first_begins(inputs: Inputs) -> None:
     assert first == ViewSpan(0, BEGIN, SECONDS)
 
 
-def test_each_view_lasts_twice_as_long_and_begins_where_the_last_ends(inputs: Inputs) -> None:
+def test_each_view_lasts_twice_as_long_as_the_previous_one(inputs: Inputs) -> None:
     begin, seconds = BEGIN, SECONDS
     for number in range(5):
         span = ViewSpan(number, begin, seconds)
@@ -64,7 +64,7 @@ def test_the_view_of_an_empty_seat_takes_no_time(inputs: Inputs) -> None:
     assert after == ViewSpan(taken[1], found.end, SECONDS * 2 ** taken[1])
 
 
-def test_a_restarted_member_is_in_the_same_view_of_both_phases() -> None:
+def test_restarted_member_is_in_the_same_view_of_both_phases() -> None:
     network = Network()
     view = network.close()
     member = RunningMember(network, view.inputs.participants.members[0])

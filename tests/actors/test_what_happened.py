@@ -76,7 +76,7 @@ def banned(network: Network) -> set[ClientId]:
 # 1: a trainer that has committed bans itself before `decide`.
 
 
-def test_1_a_self_ban_before_the_decision_does_not_keep_the_round_from_it() -> None:
+def test_1_self_ban_before_the_decision_does_not_block_it() -> None:
     network = Network()
     view = network.close()
     guilty = view.inputs.participants.trainers[2]
@@ -89,7 +89,7 @@ def test_1_a_self_ban_before_the_decision_does_not_keep_the_round_from_it() -> N
     assert banned(network) == {guilty}
 
 
-def test_1_a_self_ban_between_the_votes_and_the_decision_ends_no_run(deployed: Deployed) -> None:
+def test_1_self_ban_before_the_decision_transaction_ends_no_run(deployed: Deployed) -> None:
     guilty = deployed.chain_view().participants().trainers[0]
     assert deployed.ban(guilty)
     assert deployed.play() is not None
@@ -97,7 +97,7 @@ def test_1_a_self_ban_between_the_votes_and_the_decision_ends_no_run(deployed: D
     assert deployed.play() is not None
 
 
-def test_1_a_member_that_bans_itself_leaves_an_empty_seat_only_in_later_rounds() -> None:
+def test_1_self_ban_vacates_the_slot_only_in_later_rounds() -> None:
     network = Network()
     network.close()
     guilty = network.chain.state.committee[0]
@@ -113,7 +113,7 @@ def test_1_a_member_that_bans_itself_leaves_an_empty_seat_only_in_later_rounds()
 # 2: restarted members sign second votes.
 
 
-def test_2_a_stray_commitment_after_the_votes_moves_nobody_to_a_second_one() -> None:
+def test_2_stray_commitment_after_the_votes_causes_no_second_vote() -> None:
     network = Network()
     chain = network.chain.view()
     assert chain is not None
@@ -159,7 +159,7 @@ def test_2_a_restored_backup_makes_nobody_sign_twice(seat: int) -> None:
     assert banned(network) == set()
 
 
-def test_2_a_reorganisation_of_the_closing_block_makes_nobody_sign_twice() -> None:
+def test_2_reorganising_the_closing_block_makes_nobody_sign_twice() -> None:
     network = Network()
     view = requested(network)
     members = committee_of(network)
@@ -211,7 +211,7 @@ def test_3_a_sender_that_drops_who_was_refused_is_refused() -> None:
     ]
 
 
-def test_3_a_primary_that_drops_who_was_refused_gets_no_quorum() -> None:
+def test_3_a_primary_that_hides_refused_members_gets_no_quorum() -> None:
     network = Network()
     view = network.close()
     committee = view.inputs.participants.committee
@@ -228,7 +228,7 @@ def test_3_a_primary_that_drops_who_was_refused_gets_no_quorum() -> None:
 # 4: a silent trainer commits once `decide` is in sight.
 
 
-def test_4_a_late_commitment_is_in_no_record_and_moves_no_base() -> None:
+def test_4_a_late_commitment_is_in_no_record_or_base() -> None:
     # All others have committed in time; one more waits until the window is nearly over.
     network = Network()
     chain = network.chain.view()
@@ -254,7 +254,7 @@ def test_4_a_late_commitment_is_in_no_record_and_moves_no_base() -> None:
     assert (dropout.client, dropout.reason) == (late, DropoutReason.NO_COMMITMENT)
 
 
-def test_4_a_commitment_after_the_closing_block_counts_for_nothing_though_it_is_taken() -> None:
+def test_4_a_commitment_after_the_closing_block_does_not_count() -> None:
     network = Network()
     chain = network.chain.view()
     assert chain is not None
@@ -277,7 +277,7 @@ def test_4_a_commitment_after_the_closing_block_counts_for_nothing_though_it_is_
 # 6: who publishes last picks the next seed.
 
 
-def test_6_a_member_that_publishes_last_cannot_move_the_next_seed() -> None:
+def test_6_a_last_publisher_cannot_influence_the_next_seed() -> None:
     seeds, distances = set(), set()
     for fault in (None, MemberFault.GRINDING):
         network = Network()
@@ -317,7 +317,7 @@ def test_9_a_request_of_a_later_view_smears_nobody() -> None:
     assert banned(network) == set()
 
 
-def test_9_what_is_certified_in_a_later_view_tells_the_views_before_as_they_were() -> None:
+def test_9_certificate_of_a_later_view_reports_earlier_views_truly() -> None:
     # The primary of view 0 is down and comes back: it was silent, and nobody else is accused.
     network = Network()
     view = network.close()
@@ -349,7 +349,7 @@ def accepted_with(scoring: str, factor: float) -> tuple[ClientId, ...]:
     return tuple(sorted(decided.accepted))
 
 
-def test_10_one_false_reference_decides_the_ranking_under_the_mean_and_not_the_median() -> None:
+def test_10_one_false_reference_decides_under_the_mean_only() -> None:
     # Who lies along the wild update is near to it, and who lies against it is far: under the
     # mean that is all that counts. Under the median it is one distance too large, either way.
     assert accepted_with("mean", 100.0) != accepted_with("mean", -100.0)

@@ -103,7 +103,7 @@ def test_settings_that_would_open_the_door_are_refused(home: Path, settings: obj
         Settings(home=home, **settings)  # type: ignore[arg-type]
 
 
-def test_metrics_have_a_label_for_an_endpoint_and_none_for_a_path(home: Path) -> None:
+def test_metrics_are_labelled_by_endpoint_and_not_by_path(home: Path) -> None:
     with serving(Settings(home=home)) as client:
         root = deployments(client)[0]["links"]["self"]
         for number in (1, 2, 1, 1, 999):
@@ -121,7 +121,7 @@ def test_metrics_have_a_label_for_an_endpoint_and_none_for_a_path(home: Path) ->
     assert "cmfl_request_seconds_bucket" in text
 
 
-def test_a_request_has_one_line_without_its_query_and_its_token(
+def test_a_request_is_logged_without_its_query_and_token(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with serving(Settings(home=home, logs_requests=True, tokens=(TOKEN,))) as client:

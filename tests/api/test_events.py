@@ -82,7 +82,7 @@ def test_head_of_a_stream_ends(client: httpx.Client, root: str) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-def test_what_is_no_position_and_one_stream_too_many_are_refused(
+def test_invalid_positions_and_excess_streams_are_refused(
     client: httpx.Client, root: str, home: Path
 ) -> None:
     for text in ("x", "-1", "1e3", "9" * 11, "01"):
@@ -120,7 +120,7 @@ def test_streams_asked_for_at_once_pass_no_bound(home: Path, tmp_path: Path, par
             assert sorted(statuses) == [200] * 3 + [503] * 21
 
 
-def test_a_stream_that_is_refused_or_over_gives_its_place_back(home: Path) -> None:
+def test_a_refused_or_ended_stream_frees_its_slot(home: Path) -> None:
     with serving(Settings(home=home, most_streams=1)) as other:
         deployment = deployments(other)[0]["links"]["self"]
         unknown = f"{deployment.rpartition('/')[0]}/0x{'11' * 20}/events"
@@ -139,7 +139,7 @@ def begins(client: httpx.Client, method: str, path: str) -> bool:
         return answer.status_code == 200
 
 
-def test_a_round_that_is_taken_back_is_said_and_told_again(
+def test_a_reorganised_round_is_reported_and_sent_again(
     truth: Truth,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -189,7 +189,7 @@ def test_a_federation_whose_configuration_is_not_here_is_refused(
     histories.close()
 
 
-def test_mail_that_cannot_be_read_is_said_and_makes_nobody_late(
+def test_unreadable_mail_is_reported_and_makes_nobody_late(
     closed: Closed, looking: Looking
 ) -> None:
     looking.mailbox.write_text("no folder")
@@ -205,9 +205,7 @@ def test_mail_that_cannot_be_read_is_said_and_makes_nobody_late(
     assert told["open"]["late"] == list(closed.view.inputs.participants.active)
 
 
-def test_mail_that_is_only_in_a_place_that_is_away_makes_nobody_late(
-    closed: Closed, tmp_path: Path
-) -> None:
+def test_mail_in_an_offline_mailbox_makes_nobody_late(closed: Closed, tmp_path: Path) -> None:
     here, away = tmp_path / "here", tmp_path / "away"
     kept, *_ = closed.deliver(away)
     copy = here / kept.relative_to(away)
@@ -234,16 +232,14 @@ def test_mail_that_is_only_in_a_place_that_is_away_makes_nobody_late(
         looking.histories.close()
 
 
-def test_a_clock_that_is_ahead_of_the_chain_makes_nobody_late(
-    closed: Closed, looking: Looking
-) -> None:
+def test_a_clock_ahead_of_the_chain_makes_nobody_late(closed: Closed, looking: Looking) -> None:
     looking.now += 1.9 * SECONDS
     told = looking.look()
     assert told["now"] == closed.view.closed_at
     assert told["open"]["late"] == []
 
 
-def test_time_goes_on_between_blocks_and_follows_a_chain_that_falls_behind() -> None:
+def test_time_advances_between_blocks_and_follows_a_slow_chain() -> None:
     time, hours = ChainTime(), 3_600.0
     first, second = (
         Block(number=number, hash=bytes([number]) * 32, parent_hash=bytes(32), timestamp=stamp)
@@ -270,7 +266,7 @@ def test_the_time_does_not_go_back_along_a_chain() -> None:
     assert time.now(second, 22.0) == 1_006
 
 
-def test_a_time_stamp_of_the_far_future_is_forgotten_with_its_block() -> None:
+def test_a_future_timestamp_is_forgotten_with_its_block() -> None:
     time = ChainTime()
     mistaken, after = (
         Block(number=9, hash=bytes([fork]) * 32, parent_hash=bytes(32), timestamp=stamp)
@@ -291,7 +287,7 @@ def test_what_no_client_has_signed_is_told_of_nobody(closed: Closed, looking: Lo
     assert "<img" not in json.dumps(told)
 
 
-def test_more_mail_than_one_look_checks_is_left_for_the_next(
+def test_excess_mail_of_one_poll_is_left_for_the_next(
     closed: Closed, looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.federation.mail.BATCH_SIZE", 5)
@@ -347,7 +343,7 @@ def one_hanging_look(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> Itera
     slow.join()
 
 
-def test_a_mailbox_that_hangs_holds_up_nobody_who_has_seen_something(
+def test_a_hanging_mailbox_delays_nobody_with_earlier_results(
     looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = looking.look()
@@ -356,7 +352,7 @@ def test_a_mailbox_that_hangs_holds_up_nobody_who_has_seen_something(
         assert looking.look() is first
 
 
-def test_whose_first_look_another_holds_up_is_told_to_come_again(
+def test_client_behind_a_slow_first_poll_is_asked_to_retry(
     looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.federation.monitor.FIRST_SNAPSHOT_SECONDS", 0.01)

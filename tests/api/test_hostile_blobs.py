@@ -67,7 +67,7 @@ def test_what_is_no_vector_is_null(data: bytes) -> None:
     assert score_vector(MemoryBlobs(), blobs.put(data)) == (None, False)
 
 
-def test_a_decision_that_an_account_with_code_carried_has_no_votes_to_show(
+def test_a_decision_through_a_contract_account_shows_no_votes(
     client: httpx.Client, home: Path, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = rounds_that_are(client, root, "decided")[0]

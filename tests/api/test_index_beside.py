@@ -182,7 +182,7 @@ def missing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [damaged, altered, of_an_older_program, text, missing])
-def test_an_index_that_fails_is_left_alone_and_the_chain_tells(
+def test_a_failing_index_is_skipped_and_the_chain_answers(
     home: Path, index_file: Path, tmp_path: Path, spoil: Spoil, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))

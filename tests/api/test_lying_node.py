@@ -54,7 +54,7 @@ def paths(root: str) -> list[str]:
 @example(told=[Lie("ClientBanned", "topic", value=2**200)])
 @example(told=[Lie("eth_getLogs", "hide")])
 @example(told=[Lie("eth_call", "word", place=6, value=77)])
-def test_whatever_a_node_says_nothing_is_a_fault_of_the_service(
+def test_no_answer_of_a_node_is_a_service_error(
     chosen: Settings, node: LyingNode, root: str, told: list[Lie]
 ) -> None:
     node.lies = told

@@ -30,7 +30,7 @@ def kept(client: httpx.Client, root: str) -> TrustedHead:
     return TrustedHead(Digest(bytes.fromhex(read(client, root)["state"]["head"][2:])))
 
 
-def test_every_clients_part_in_a_round_is_proven_by_the_head_alone(
+def test_every_participation_is_proven_by_the_head_alone(
     client: httpx.Client, root: str, kept: TrustedHead
 ) -> None:
     number = rounds_that_are(client, root, "decided")[0]
@@ -48,7 +48,7 @@ def test_every_clients_part_in_a_round_is_proven_by_the_head_alone(
         assert (told["verdict"] == "used") == (who in accepted), told
 
 
-def test_a_proof_of_another_client_or_with_another_rank_does_not_hold(
+def test_a_proof_of_another_client_or_rank_does_not_hold(
     client: httpx.Client, root: str, kept: TrustedHead
 ) -> None:
     number = rounds_that_are(client, root, "decided")[0]

@@ -225,7 +225,7 @@ def test_round_numbers_out_of_bounds_are_refused(
     assert told["errors"][0]["place"] == "path"
 
 
-def test_what_is_no_address_is_refused_and_an_unknown_one_not_found(
+def test_an_invalid_address_is_refused_and_an_unknown_not_found(
     client: httpx.Client, root: str
 ) -> None:
     deployments = root.rpartition("/")[0]

@@ -121,7 +121,7 @@ def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[dict[str, A
     return summary_of(report)["verdict"], missing
 
 
-def test_a_reorganisation_while_it_is_audited_leaves_a_run_open_and_not_contradicted(
+def test_a_reorganisation_during_an_audit_leaves_the_run_open(
     forked: tuple[Path, Path, int],
 ) -> None:
     home, _, _ = forked

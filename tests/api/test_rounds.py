@@ -375,7 +375,7 @@ def test_every_link_leads_somewhere(client: httpx.Client, root: str) -> None:
                 read(client, link)
 
 
-def test_an_address_may_be_written_in_one_case_but_not_with_a_wrong_checksum(
+def test_an_address_needs_one_case_or_a_correct_checksum(
     client: httpx.Client, root: str, address: str
 ) -> None:
     deployments = root.rpartition("/")[0]

@@ -78,7 +78,7 @@ def a_device(metrics: Path) -> None:
     metrics.symlink_to("/dev/zero")
 
 
-def test_a_long_run_is_told_by_every_so_many_th_round_and_the_last() -> None:
+def test_long_run_is_sampled_and_ends_with_the_last_round() -> None:
     assert chart_points(0) == []
     assert chart_points(MAX_POINTS) == list(range(1, MAX_POINTS + 1))
     assert chart_points(2 * MAX_POINTS + 1)[-3:] == [3_997, 4_000, 4_001]

@@ -268,7 +268,7 @@ def test_settings_name_the_nodes_chain(tmp_path: Path) -> None:
         settings.home = tmp_path  # type: ignore[misc]
 
 
-def test_it_refuses_to_start_without_a_home_or_on_a_taken_port(tmp_path: Path) -> None:
+def test_refuses_to_start_without_home_or_on_a_used_port(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is no home at"):
         serve(Settings(home=tmp_path / "none"), "127.0.0.1", 0)
     with (

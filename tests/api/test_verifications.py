@@ -82,7 +82,7 @@ def test_who_comes_back_is_told_what_is_new(client: httpx.Client, verified: dict
     assert (answer.status_code, answer.content) == (204, b"")
 
 
-def test_what_is_over_is_not_cancelled_and_what_is_not_there_not_found(
+def test_finished_verification_is_not_cancelled_and_an_unknown_not_found(
     client: httpx.Client, verified: dict[str, Any]
 ) -> None:
     path = verified["links"]["self"]
@@ -118,9 +118,7 @@ def test_what_is_no_request_for_one_is_refused(
     refused(answer, 422, name)
 
 
-def test_a_body_is_bounded_by_what_it_says_and_by_what_comes(
-    client: httpx.Client, root: str
-) -> None:
+def test_a_body_is_bounded_by_header_and_by_length(client: httpx.Client, root: str) -> None:
     headers = {"Content-Type": "application/json"}
     path, large = f"{root}/verifications", b" " * 20_000
     refused(client.post(path, content=large, headers=headers), 413, "body-too-large")
@@ -239,7 +237,7 @@ def process_of(folder: Path) -> int:
     return int(text)
 
 
-def test_one_runs_some_wait_and_none_of_them_has_a_verdict(tmp_path: Path) -> None:
+def test_one_verification_runs_and_others_wait_without_a_verdict(tmp_path: Path) -> None:
     reports, bounds = tmp_path / "reports", VerificationBounds(waiting=1, kept=2)
     verifications = Verifications(reports, bounds, verifying.sleep)
     first, second, third = (
@@ -304,9 +302,7 @@ def test_a_service_that_is_killed_leaves_an_interrupted_one(
     reader.close()
 
 
-def test_a_report_that_is_not_the_one_that_was_kept_is_not_given(
-    tmp_path: Path, verified: dict[str, Any]
-) -> None:
+def test_a_replaced_report_is_not_served(tmp_path: Path, verified: dict[str, Any]) -> None:
     reports, entry = ReportFolder(tmp_path, 9), Verification.model_validate(verified)
     reports.own()
     assert reports.report(entry) is None
@@ -330,7 +326,7 @@ def test_reports_that_cannot_be_kept_begin_no_audit(tmp_path: Path) -> None:
     assert verifications.all() == ([], 0)
 
 
-def test_an_earlier_one_must_have_passed_and_be_of_this_deployment(
+def test_an_earlier_report_must_have_passed_for_this_deployment(
     client: httpx.Client, root: str, verified: dict[str, Any], kept_reports: Path
 ) -> None:
     path = kept_reports / f"{verified['verification']}.json"
@@ -376,7 +372,7 @@ def test_a_corrupt_payload_fails_and_names_whose_it_is(honest: Run, honest_task:
     assert told[-1] == summary["verdict"]["rounds"] == summary["progress"]["done"]
 
 
-def test_a_chain_that_was_reorganised_since_the_earlier_report_is_no_pass(
+def test_a_chain_reorganised_since_the_earlier_report_fails(
     honest_task: AuditTask,
 ) -> None:
     report = json.loads(report_bytes(run_audit(honest_task, lambda _: None)))
@@ -391,7 +387,7 @@ def test_a_chain_that_was_reorganised_since_the_earlier_report_is_no_pass(
         run_audit(of_another, lambda _: None)
 
 
-def test_a_service_ends_in_order_while_one_runs_and_is_followed(home: Path, tmp_path: Path) -> None:
+def test_a_service_stops_cleanly_during_a_followed_verification(home: Path, tmp_path: Path) -> None:
     with running(Settings(home=home, reports=tmp_path)) as (client, server):
         root = deployments(client)[0]["links"]["self"]
         links = client.post(f"{root}/verifications", json={}).json()["links"]

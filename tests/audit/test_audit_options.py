@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_step_that_failed_is_told_at_once_and_none_is_told_to_have_passed(
+def test_failed_step_is_reported_at_once_and_never_as_passed(
     tmp_path: Path,
 ) -> None:
     run = Run.opened(tmp_path)
@@ -45,7 +45,7 @@ def test_progress_is_plain_data(honest: Run) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_a_cancelled_audit_ends_after_the_round_and_has_no_report(honest: Run, rounds: int) -> None:
+def test_a_cancelled_audit_ends_after_the_round_without_a_report(honest: Run, rounds: int) -> None:
     seen: list[AuditProgress] = []
     conduct = AuditOptions(progress=seen.append, is_cancelled=lambda: len(seen) >= rounds)
     with pytest.raises(AuditCancelledError, match="it has come to no verdict"):
@@ -53,7 +53,7 @@ def test_a_cancelled_audit_ends_after_the_round_and_has_no_report(honest: Run, r
     assert len(seen) == rounds
 
 
-def test_a_chain_file_is_not_checked_to_its_end_for_nobody(honest: Run) -> None:
+def test_a_chain_file_is_not_checked_after_cancellation(honest: Run) -> None:
     asked = 0
 
     def is_cancelled() -> bool:

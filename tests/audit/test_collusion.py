@@ -307,7 +307,7 @@ def test_a_decision_before_its_inputs_closed_is_found(tmp_path: Path) -> None:
     assert contradiction.fact == INPUTS_OPEN
 
 
-def test_a_decision_in_a_view_that_no_member_counts_to_is_right(tmp_path: Path) -> None:
+def test_a_decision_in_a_very_late_view_is_valid(tmp_path: Path) -> None:
     """Members stop at view 31; the contract takes any, and so does an audit."""
     run = Run.opened(tmp_path)
     with run.chain:
@@ -350,7 +350,7 @@ def test_two_signatures_prove_two_vectors_of_any_length(tmp_path: Path) -> None:
     assert (finding.clients, finding.proven) == ((member,), True)
 
 
-def test_a_refusal_in_the_zone_of_doubt_names_nobody_as_proven(tmp_path: Path) -> None:
+def test_a_refusal_in_the_tolerance_zone_proves_nobody_guilty(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         run.play(Deviation(vectors=dev.scaled(1 + 1.7e-9)))
@@ -416,7 +416,7 @@ def test_a_model_that_is_not_finite_is_found(tmp_path: Path) -> None:
     assert contradiction.fact == MODEL_NOT_FINITE
 
 
-def test_false_scores_are_named_even_if_the_run_does_not_check_them(tmp_path: Path) -> None:
+def test_false_scores_are_named_even_if_members_do_not_check(tmp_path: Path) -> None:
     run = Run.opened(tmp_path, replace(PARAMETERS, scores_checked=False))
     with run.chain:
         run.play()

@@ -94,7 +94,7 @@ def test_a_configuration_that_is_none_fails(tmp_path: Path) -> None:
     assert contradiction.fact == CONFIGURATION_MALFORMED
 
 
-def test_a_registration_that_was_not_sent_to_the_ledger_is_believed_as_far_as_it_follows(
+def test_a_registration_not_sent_to_the_ledger_is_partly_believed(
     tmp_path: Path,
 ) -> None:
     """Registering needs no signature: a first batch from elsewhere is no want of evidence."""

@@ -119,7 +119,7 @@ def test_an_honest_run_passes_whoever_computes_and_whatever_befalls_it(run: Run)
     assert SILENT_MEMBER.code not in compiled.finding_counts
 
 
-def test_a_false_distance_along_the_travel_that_counts_is_a_contradiction(run: Run) -> None:
+def test_a_counted_false_distance_along_the_displacement_is_a_contradiction(run: Run) -> None:
     run.play()
     liar = min(run.participants.members)
     run.play(Deviation(vectors=by_own_updates, record=dev.lies_count))
@@ -133,7 +133,7 @@ def test_a_false_distance_along_the_travel_that_counts_is_a_contradiction(run: R
     assert "a distance is false" in contradiction.sentence
 
 
-def test_a_vector_of_a_member_that_sent_zeros_must_not_count(run: Run) -> None:
+def test_vector_of_a_member_that_sent_zeros_must_not_count(run: Run) -> None:
     run.play()
     run.play(Deviation(payloads=first_sends_zeros, vectors=zeros_score, record=dev.lies_count))
     report = audit(run.ledger, run.blobs)
@@ -159,7 +159,7 @@ def test_without_one_of_two_models_distances_cannot_be_checked(run: Run) -> None
         assert all("two models" in one.sentence for one in step.missing)
 
 
-def test_a_refusal_for_a_false_distance_is_not_proven_without_the_models(run: Run) -> None:
+def test_without_the_models_a_refused_false_distance_is_unproven(run: Run) -> None:
     run.play()
     run.play(Deviation(vectors=by_own_updates))
     assert audit(run.ledger, run.blobs).outcome is AuditOutcome.PASSED
@@ -180,7 +180,7 @@ def test_whoever_proposed_something_else_is_accused_only_with_the_models(run: Ru
         assert len(found) == proven, readable(report)
 
 
-def test_a_first_model_that_is_none_leaves_no_travel_to_check_by(
+def test_an_invalid_first_model_leaves_no_displacement_to_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(registry.REFERENCES, "short", SHORT)

@@ -99,7 +99,7 @@ def copied(folder: Path, to: Path) -> Path:
     return to
 
 
-def test_only_later_rounds_are_checked_and_the_report_says_whom_it_trusts(grown: Grown) -> None:
+def test_only_later_rounds_are_checked_and_the_report_says_so(grown: Grown) -> None:
     found, whole = grown.since(grown.report), audit(grown.run.ledger, grown.run.blobs)
     assert found.outcome is AuditOutcome.PASSED, readable(found)
     assert (found.rounds, whole.rounds) == (ENDED, ENDED)
@@ -133,7 +133,7 @@ def test_it_is_never_taken_for_a_whole_audit(grown: Grown) -> None:
     assert "all ten steps hold for all 4 rounds" in readable(whole)[-1]
 
 
-def test_blobs_of_trusted_rounds_are_not_asked_for_and_those_of_later_ones_are(
+def test_only_blobs_of_later_rounds_are_requested(
     grown: Grown,
 ) -> None:
     records = kinds(grown.run)[BlobKind.RECORD]
@@ -144,7 +144,7 @@ def test_blobs_of_trusted_rounds_are_not_asked_for_and_those_of_later_ones_are(
         assert found.step(AuditStep.BLOBS).outcome is StepOutcome.NOT_CHECKABLE
 
 
-def test_a_model_that_the_later_rounds_begin_with_must_be_there(grown: Grown) -> None:
+def test_the_model_that_later_rounds_begin_with_must_exist(grown: Grown) -> None:
     gone = frozenset({kinds(grown.run)[BlobKind.MODEL][TRUSTED - 1]})
     found = grown.since(grown.report, gone)
     assert found.outcome is AuditOutcome.INCOMPLETE
@@ -163,9 +163,7 @@ def test_a_report_may_build_on_one_that_builds_on_another(grown: Grown) -> None:
 
 
 @pytest.mark.parametrize("copy", ["old", "older"])
-def test_an_older_copy_of_the_chain_does_not_reach_the_head_of_the_report(
-    grown: Grown, copy: str
-) -> None:
+def test_an_older_chain_copy_misses_the_head_of_the_report(grown: Grown, copy: str) -> None:
     """A copy from then is the run as it was; one from before, which lacks its block, is not."""
     with EmbeddedReader.open(getattr(grown, copy)) as chain:
         ledger = connect(chain, grown.run.manifest)
@@ -280,7 +278,7 @@ def more_rounds(report: dict[str, Any]) -> None:
         (field("built_on", to={"found": True}), "built_on, audits is missing"),
     ],
 )
-def test_a_report_that_cannot_be_built_on_is_refused_by_its_value_and_the_rule(
+def test_an_unusable_earlier_report_is_refused_by_value_and_rule(
     grown: Grown, change: Callable[[dict[str, Any]], None], rule: str
 ) -> None:
     with pytest.raises(EarlierReportError) as refused:
@@ -320,7 +318,7 @@ def test_a_strict_audit_builds_on_no_report_with_remarks(grown: Grown) -> None:
 
 @settings(max_examples=times(25, 1000))
 @given(st.data())
-def test_a_report_with_one_changed_value_never_passes_for_more_rounds(
+def test_a_report_with_one_changed_value_never_passes_more_rounds(
     grown: Grown, data: st.DataObject
 ) -> None:
     """Whatever one value is put in the place of another, no later round goes unchecked."""

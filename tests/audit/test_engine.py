@@ -116,7 +116,7 @@ def test_reports_its_progress_and_the_head(honest: Run) -> None:
     assert report.deployment["head"] == f"0x{honest.ledger.state().head.hex()}"
 
 
-def test_reports_its_progress_even_if_the_contract_does_not_say_where_it_stands(
+def test_reports_progress_even_if_the_contract_state_is_unavailable(
     honest: Run,
 ) -> None:
     seen: list[AuditProgress] = []
@@ -189,7 +189,7 @@ def test_an_honest_run_passes_under_every_rule(tmp_path: Path, settings: dict[st
     assert report.counts[ROUNDS_DECIDED] == 4
 
 
-def test_a_run_that_goes_on_is_audited_up_to_its_last_ended_round(tmp_path: Path) -> None:
+def test_running_run_is_audited_up_to_its_last_ended_round(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         report = audit(run.ledger, run.blobs)
@@ -218,7 +218,7 @@ def test_equal_runs_have_equal_heads(honest: Run, tmp_path: Path) -> None:
         assert run.ledger.state().head == honest.ledger.state().head
 
 
-def test_a_client_that_bans_itself_in_the_round_changes_nothing_in_it(tmp_path: Path) -> None:
+def test_a_self_ban_in_the_round_changes_nothing_in_it(tmp_path: Path) -> None:
     """Nobody voids what is certified: it is ranked, accepted and elected all the same."""
     run = Run.opened(tmp_path)
     with run.chain:
@@ -263,7 +263,7 @@ def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
     assert ban.sentence == f"it was banned for {says[phase]}"
 
 
-def test_a_transaction_that_a_relay_carries_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_relayed_transaction_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         direct, run.ledger = run.ledger, RelayedLedger(run.chain, run.ledger)
@@ -275,7 +275,7 @@ def test_a_transaction_that_a_relay_carries_is_refused_and_leaves_no_trace(tmp_p
     assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
-def test_a_sender_cannot_put_a_whitewashed_record_in_the_place_of_the_certified(
+def test_a_sender_cannot_replace_the_certified_record(
     tmp_path: Path,
 ) -> None:
     run = Run.opened(tmp_path)

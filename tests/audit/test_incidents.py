@@ -241,9 +241,7 @@ def test_an_incident_that_the_accused_s_signature_proves_is_proven(
 
 
 @pytest.mark.parametrize("name", UNPROVEN)
-def test_an_incident_without_evidence_is_a_finding_that_is_not_proven(
-    tmp_path: Path, name: str
-) -> None:
+def test_an_incident_without_evidence_is_an_unproven_finding(tmp_path: Path, name: str) -> None:
     accuse, kind = UNPROVEN[name]
     _, accused, report = accused_of(tmp_path, accuse)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
@@ -277,7 +275,7 @@ def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> No
     assert readable(strictly)[-1].startswith("INCOMPLETE: strictly, 1 remark")
 
 
-def test_without_the_model_before_a_right_proposal_still_is_no_wrong_one(tmp_path: Path) -> None:
+def test_without_the_previous_model_a_right_proposal_stays_right(tmp_path: Path) -> None:
     _, _, report = accused_of(tmp_path, right_proposal, without_model=True)
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     assert not report.findings
@@ -307,7 +305,7 @@ def test_a_bogus_incidents_document_changes_nothing(
     assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
-def test_a_missing_incidents_document_is_a_remark_and_a_damaged_one_fails(tmp_path: Path) -> None:
+def test_missing_incidents_document_is_remarked_and_a_damaged_one_fails(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         run.play(Deviation(incidents=lambda j, r: (silent(j, r),), views=(1, 0)))
@@ -322,7 +320,7 @@ def test_a_missing_incidents_document_is_a_remark_and_a_damaged_one_fails(tmp_pa
     assert (contradiction.fact, contradiction.subject) == (BLOB_DAMAGED, BlobKind.INCIDENTS)
 
 
-def test_a_sender_that_names_a_far_too_large_incidents_document_changes_nothing(
+def test_an_oversized_incidents_document_changes_nothing(
     tmp_path: Path,
 ) -> None:
     run = Run.opened(tmp_path)
@@ -368,7 +366,7 @@ def test_only_so_many_proposals_are_judged(tmp_path: Path) -> None:
     assert report.counts[IGNORED_INCIDENTS] == 8 - len(run.committee)
 
 
-def test_a_proposal_that_counts_other_payloads_is_judged_by_its_own(tmp_path: Path) -> None:
+def test_a_proposal_with_other_payloads_is_judged_by_its_own(tmp_path: Path) -> None:
     """The auditor reads what the accused's record names, not what the decision rests on."""
 
     def proposes(judged: Judgement, run: Run) -> Incident:

@@ -110,7 +110,7 @@ def copies(tmp_path: Path) -> Copies:
     return Copies(run, tmp_path / "backup", head)
 
 
-def test_a_backup_of_a_whole_home_passes_unless_its_head_was_kept(copies: Copies) -> None:
+def test_backup_of_a_home_passes_unless_its_head_was_kept(copies: Copies) -> None:
     """Nothing in an older copy says that it is old: that is what the head is kept for."""
     report = copies.audited(copies.backup)
     assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 1), readable(report)
@@ -156,7 +156,7 @@ def with_note(
     return audit(ledger, run.blobs)
 
 
-def test_a_noted_block_must_be_in_the_chain_with_its_hash(honest: Run) -> None:
+def test_noted_block_must_be_in_the_chain_with_its_hash(honest: Run) -> None:
     head = honest.chain.head()
     for block in (head, honest.chain.block(3)):
         assert with_note(honest, (block.number, block.hash)).outcome is AuditOutcome.PASSED
@@ -176,7 +176,7 @@ def test_a_damaged_note_says_nothing_of_the_chain(honest: Run) -> None:
     assert "the note is damaged" in missing.sentence
 
 
-def test_a_run_that_grows_during_its_audit_is_audited_as_of_its_first_head(tmp_path: Path) -> None:
+def test_a_growing_run_is_audited_as_of_its_first_head(tmp_path: Path) -> None:
     """The writer goes on between two rounds; what it writes is not in the snapshot."""
     run = Run.opened(tmp_path)
     with run.chain:
@@ -197,7 +197,7 @@ def test_a_run_that_grows_during_its_audit_is_audited_as_of_its_first_head(tmp_p
     assert report.deployment["head"] == f"0x{ledger_head.hex()}"
 
 
-def test_every_report_says_what_it_is_as_of_and_prints_the_line_to_keep(honest: Run) -> None:
+def test_every_report_says_its_block_and_prints_line_to_keep(honest: Run) -> None:
     wrong = replace(honest.chain.head(), parent_hash=bytes(32))
     reports = [
         audit(honest.ledger, honest.blobs),

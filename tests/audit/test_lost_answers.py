@@ -103,7 +103,7 @@ def test_a_chain_that_contradicts_itself_about_what_is_final_fails(run: Run) -> 
 
 
 @pytest.mark.parametrize("function", ["deployment", "state"])
-def test_a_node_that_is_away_when_its_empty_answer_is_doubted_has_said_nothing(
+def test_a_node_offline_at_the_second_question_has_answered_nothing(
     run: Run, function: str
 ) -> None:
     """An empty answer is held against the code; where that is not to be had, nothing is said."""
@@ -120,7 +120,7 @@ def test_a_node_that_is_away_when_its_empty_answer_is_doubted_has_said_nothing(
         assert CHAIN_UNAVAILABLE in needs(report), (number, readable(report))
 
 
-def test_an_audit_that_builds_on_another_misses_the_chain_where_a_block_is_lost(run: Run) -> None:
+def test_follow_up_audit_misses_a_chain_that_lost_a_block(run: Run) -> None:
     earlier = read_report(report_bytes(audit(run.ledger, run.blobs)))
     node = OnceAway(run.chain)
     assert audited(run, node, earlier).outcome is AuditOutcome.PASSED
@@ -133,7 +133,7 @@ def test_an_audit_that_builds_on_another_misses_the_chain_where_a_block_is_lost(
     assert (AuditOutcome.INCOMPLETE, True) in outcomes
 
 
-def test_a_chain_that_did_not_say_what_is_final_has_promised_nothing(honest: Run) -> None:
+def test_a_chain_without_finality_has_promised_nothing(honest: Run) -> None:
     node = OnceAway(honest.ledger.chain, "finalized", 1)
     silent = ChainAnchor.read(node)
     assert (silent.final, silent.final_number) == (None, -1)

@@ -81,7 +81,7 @@ def test_what_is_missing_is_said_with_and_without_its_reason() -> None:
     )
 
 
-def test_a_report_s_data_holds_no_more_of_others_text_than_its_sentences() -> None:
+def test_report_data_quotes_no_more_foreign_text_than_its_messages() -> None:
     long = "x" * (2 * MAX_CHARACTERS)
     for data in (
         Contradiction(CHAIN_FILE_DAMAGED, None, (), long, long, long).as_dict(),

@@ -398,7 +398,7 @@ def rewritten(closed: ClosedRun, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
-def test_a_consistent_other_home_is_unseen_without_a_kept_head_and_named_with_it(
+def test_consistent_other_home_is_named_only_with_a_kept_head(
     closed: ClosedRun, rewritten: Path
 ) -> None:
     """A majority of all keys, or a backup: every rule holds, and yet it is not what was."""
@@ -407,7 +407,7 @@ def test_a_consistent_other_home_is_unseen_without_a_kept_head_and_named_with_it
     assert closed.verdict(closed.folder, head=closed.head) is UNSEEN
 
 
-def test_another_chain_beside_the_note_of_the_true_one_is_named(
+def test_another_chain_is_named_by_note_of_the_true_one(
     closed: ClosedRun, rewritten: Path, tmp_path: Path
 ) -> None:
     home = closed.changed(tmp_path / "copy")

@@ -63,7 +63,7 @@ def failing(report: AuditReport) -> set[int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_changed_blob_of_any_kind_fails_step_5_and_is_named(honest: Run, kind: str) -> None:
+def test_changed_blob_of_any_kind_fails_step_5_by_name(honest: Run, kind: str) -> None:
     digests = kinds(honest)[kind]
     assert digests
     for number, digest in enumerate(digests[:MOST_TRIED]):
@@ -82,21 +82,19 @@ def test_a_changed_blob_of_any_kind_fails_step_5_and_is_named(honest: Run, kind:
 @pytest.mark.parametrize(
     "kind", [BlobKind.MODEL, BlobKind.RECORD, BlobKind.PAYLOAD, BlobKind.VECTOR]
 )
-def test_a_blob_in_the_place_of_another_of_its_kind_fails_step_5(honest: Run, kind: str) -> None:
+def test_blob_swapped_with_another_of_its_kind_fails_step_5(honest: Run, kind: str) -> None:
     one, other = kinds(honest)[kind][:2]
     assert failing(with_blob(honest, one, honest.blobs.get(other))) == {5}
 
 
-def test_another_configuration_in_the_place_of_the_true_one_fails_step_5(honest: Run) -> None:
+def test_a_swapped_configuration_fails_step_5(honest: Run) -> None:
     parameters = replace(honest.document.parameters, server_rate=2.0)
     other = encode_run(replace(honest.document, parameters=parameters))
     assert failing(with_blob(honest, honest.ledger.deployment().config, other)) == {5}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_deleted_blob_of_any_kind_makes_the_audit_incomplete_and_is_named(
-    honest: Run, kind: str
-) -> None:
+def test_a_deleted_blob_of_any_kind_makes_the_audit_incomplete(honest: Run, kind: str) -> None:
     for digest in kinds(honest)[kind][-MOST_TRIED:]:
         report = with_blob(honest, digest, None)
         assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
@@ -133,7 +131,7 @@ def test_a_store_that_does_not_answer_contradicts_nothing(honest: Run, kind: str
     )
 
 
-def test_no_blob_at_all_is_incomplete_though_no_round_has_ended(tmp_path: Path) -> None:
+def test_without_any_blob_an_audit_of_no_rounds_is_incomplete(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         report = audit(run.ledger, MemoryBlobs())
@@ -146,7 +144,7 @@ def test_no_blob_at_all_is_incomplete_though_no_round_has_ended(tmp_path: Path) 
     )
 
 
-def test_a_payload_recorded_as_missing_that_is_there_is_a_remark(tmp_path: Path) -> None:
+def test_a_present_payload_recorded_as_missing_is_a_remark(tmp_path: Path) -> None:
     """Nobody can know since when: only strictly is something left open."""
     run = Run.opened(tmp_path)
     with run.chain:
@@ -195,7 +193,7 @@ def test_a_false_distance_is_named_though_another_payload_is_missing(tmp_path: P
     assert report.step(AuditStep.DISTANCES).missing
 
 
-def test_without_a_member_s_payload_its_distances_are_not_named_false(tmp_path: Path) -> None:
+def test_without_the_members_payload_its_distances_are_not_called_false(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         liar = dev.first_member(run)

@@ -231,7 +231,7 @@ def test_a_wrong_topic_of_an_event_contradicts_its_transaction(honest: Run) -> N
         require_failure(with_log(honest, replace(log, topics=log.topics[:-1])), ANY)
 
 
-def test_a_log_with_other_bytes_of_the_same_meaning_is_not_the_contract_s(honest: Run) -> None:
+def test_a_log_reencoded_with_the_same_meaning_is_refused(honest: Run) -> None:
     log = logs_of(honest)[-1]
     require_failure(with_log(honest, replace(log, data=log.data + bytes(32))), CERTIFICATES)
 
@@ -305,7 +305,7 @@ def test_two_swapped_rounds_are_found(honest: Run) -> None:
 
 
 @pytest.mark.parametrize(("function", "place"), CALL_ARGUMENTS)
-def test_a_wrong_argument_in_call_data_is_refused_or_contradicts_the_event(
+def test_a_wrong_call_argument_is_refused_or_contradicts_the_event(
     honest: Run, function: str, place: int
 ) -> None:
     types = input_types(function)
@@ -365,7 +365,7 @@ def test_call_data_that_call_nothing_leave_signatures_open(honest: Run, data: by
             assert report.outcome is AuditOutcome.PASSED, readable(report)
 
 
-def test_transactions_that_were_not_sent_to_the_ledger_leave_signatures_open(honest: Run) -> None:
+def test_transactions_not_sent_to_the_ledger_leave_signatures_open(honest: Run) -> None:
     """An account with code of its own can call the ledger from a transaction to itself."""
 
     def relayed(transaction: Transaction) -> Transaction:
@@ -497,7 +497,7 @@ def test_an_event_forged_together_with_its_transaction_is_found_too(
         require_failure(report, ANY)
 
 
-def test_a_log_of_the_largest_numbers_and_a_log_of_nothing_are_found(honest: Run) -> None:
+def test_logs_of_largest_numbers_and_of_zeros_are_found(honest: Run) -> None:
     for log in logs_of(honest):
         types = field_types(named(log))
         wildest = encode(types, list(map(_largest, types, decode(types, log.data))))
@@ -565,7 +565,7 @@ def test_a_whitewashed_record_does_not_belong_to_the_result(honest: Run) -> None
     require_failure(audit(without_call, store), HEAD)
 
 
-def test_a_seed_that_does_not_follow_from_the_reveal_is_found(honest: Run) -> None:
+def test_seed_that_does_not_follow_from_the_reveal_is_found(honest: Run) -> None:
     """Not in the log alone, and not if the signatures cannot be checked either."""
     log = next(log for log in logs_of(honest) if named(log) == "RoundDecided")
     event = decode_log(log).event
@@ -576,7 +576,7 @@ def test_a_seed_that_does_not_follow_from_the_reveal_is_found(honest: Run) -> No
         require_failure(_forged_together(honest, replace(log, topics=topics, data=data)), HEAD)
 
 
-def test_a_ban_of_a_client_that_does_not_exist_is_found(honest: Run) -> None:
+def test_a_ban_of_an_unknown_client_is_found(honest: Run) -> None:
     log = next(log for log in logs_of(honest) if named(log) == "ClientBanned")
     topics = (*log.topics[:2], bytes([0]) * 30 + b"\xff\xff")
     require_failure(_forged_together(honest, replace(log, topics=topics)), COMPLETENESS)

@@ -118,9 +118,7 @@ def test_an_honest_run_never_fails(branches: Branches, seed: int, **rates: float
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_an_honest_run_never_fails_though_its_node_moves_at_every_call(
-    branches: Branches, seed: int
-) -> None:
+def test_an_honest_run_never_fails_though_its_node_advances(branches: Branches, seed: int) -> None:
     report = branches.audited(branches.node(seed, moving=1.0))
     assert report.outcome is not AuditOutcome.FAILED, readable(report)
 
@@ -172,15 +170,13 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_tampered_run_fails_through_a_node_that_does_its_work(
-    branches: Branches, name: str
-) -> None:
+def test_a_tampered_run_fails_through_a_working_node(branches: Branches, name: str) -> None:
     report = branches.audited(replace(branches.node(), lie=LIES[name](branches)))
     assert report.outcome is AuditOutcome.FAILED, readable(report)
 
 
 @pytest.mark.parametrize("is_manifest_there", [True, False])
-def test_a_log_that_a_node_leaves_out_contradicts_nothing_and_is_named(
+def test_log_omitted_by_a_node_is_named_and_contradicts_nothing(
     branches: Branches, *, is_manifest_there: bool
 ) -> None:
     """Neither in a block that is final nor in one that may be taken back."""
@@ -211,7 +207,7 @@ def audited_by_address(branches: Branches, node: UnreliableNode) -> AuditReport:
     return audit(CommitteeLedger(node, branches.one.ledger.address), branches.one.blobs)
 
 
-def test_a_contract_that_may_be_taken_back_never_fails_for_want_of_it(
+def test_an_unconfirmed_contract_never_fails_when_missing(
     branches: Branches, tmp_path: Path
 ) -> None:
     """Nobody says which block created it, and on the other branch it does not exist."""
@@ -236,9 +232,7 @@ def test_a_tampered_run_fails_without_a_manifest_too(branches: Branches, name: s
 
 
 @pytest.mark.parametrize("function", ["deployment", "state"])
-def test_a_view_that_cannot_fail_contradicts_only_where_there_is_other_code(
-    branches: Branches, function: str
-) -> None:
+def test_a_failing_view_contradicts_only_with_other_code(branches: Branches, function: str) -> None:
     """A node that lags behind, or has lost state, answers as if there were no contract."""
 
     def empty(name: str, data: bytes) -> bytes:
@@ -345,7 +339,7 @@ def test_a_chain_that_is_reorganised_during_the_audit_is_named(branches: Branche
     assert "the node's chain was reorganised during the audit" in str(readable(report))
 
 
-def test_a_node_that_takes_back_what_it_called_final_proves_nothing(branches: Branches) -> None:
+def test_a_node_that_retracts_finality_proves_nothing(branches: Branches) -> None:
     """A node without finality calls its head final: no contradiction of its stays then."""
     head = branches.one.chain.head().number
     lie = a_wrong_log(branches)
@@ -361,9 +355,7 @@ def test_a_node_that_takes_back_what_it_called_final_proves_nothing(branches: Br
 
 
 @pytest.mark.parametrize("call", ["head", "finalized", "call", "code", "logs", "block"])
-def test_each_kind_of_call_that_is_not_served_leaves_something_open(
-    branches: Branches, call: str
-) -> None:
+def test_each_unserved_call_leaves_something_open(branches: Branches, call: str) -> None:
     def fails(name: str, answer: Any) -> Any:
         if name == call:
             raise TimeoutError("it takes too long")

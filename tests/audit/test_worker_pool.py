@@ -129,7 +129,7 @@ def test_a_short_run_begins_no_process(honest: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_workers_get_more_rounds_while_they_check_and_not_all_of_them(
+def test_workers_get_further_rounds_while_they_check(
     honest: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of two has one round waiting; only with a third under way is the first waited for."""
@@ -160,7 +160,7 @@ def test_the_report_does_not_depend_on_when_processes_begin(
 @pytest.mark.usefixtures("here")
 @settings(max_examples=times(8, 400))
 @given(st.data())
-def test_the_report_is_the_same_whatever_blobs_are_gone_or_changed(
+def test_the_report_is_equal_whatever_blobs_are_missing_or_changed(
     honest: Run, data: st.DataObject
 ) -> None:
     """Gone models above all: one process knows them from the rounds before."""
@@ -180,7 +180,7 @@ def test_the_report_is_the_same_whatever_blobs_are_gone_or_changed(
 
 
 @pytest.mark.usefixtures("here")
-def test_a_model_that_only_the_rounds_before_lead_to_is_followed(honest: Run) -> None:
+def test_a_model_reached_only_through_earlier_rounds_is_followed(honest: Run) -> None:
     models = kinds(honest)[BlobKind.MODEL]
     report = in_two_ways(honest, ChangedBlobs(honest.blobs, dict.fromkeys(models)))[1]
     assert report.step(AuditStep.MODEL).outcome == "passed", readable(report)
@@ -188,7 +188,7 @@ def test_a_model_that_only_the_rounds_before_lead_to_is_followed(honest: Run) ->
 
 
 @pytest.mark.usefixtures("here")
-def test_a_payload_that_is_there_after_all_is_found_by_several_too(honest: Run) -> None:
+def test_a_payload_that_reappears_is_found_by_several_workers(honest: Run) -> None:
     [gone] = [
         finding.clients[0]
         for finding in audit(honest.ledger, honest.blobs).findings

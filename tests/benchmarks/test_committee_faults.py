@@ -58,7 +58,7 @@ def numbers(cell: str) -> list[float]:
     return [float(part) for part in cell.split(" / ")]
 
 
-def test_the_page_has_every_fault_alone_and_every_fault_of_scores_as_a_majority() -> None:
+def test_the_page_has_each_fault_alone_and_as_a_majority() -> None:
     expected = [
         [misdeed.name, f"{misdeed.seats} of 5", "yes" if checked else "no"]
         for misdeed, checked in ROWS
@@ -81,7 +81,7 @@ def test_the_page_says_what_is_played(trials: Trials) -> None:
 
 
 @pytest.mark.parametrize("scoring", ["mean", "median"])
-def test_checked_scores_keep_favours_out_and_an_abandoned_round_changes_nothing(
+def test_checked_scores_stop_favouring_and_abandoned_rounds_change_nothing(
     trials: Trials, scoring: str
 ) -> None:
     rules = Rules(scoring, checked=True)
@@ -96,7 +96,7 @@ def test_checked_scores_keep_favours_out_and_an_abandoned_round_changes_nothing(
 
 
 @pytest.mark.parametrize(("scoring", "falls"), [("mean", True), ("median", False)])
-def test_unchecked_one_colluder_decides_a_mean_and_the_audit_names_it(
+def test_unchecked_a_colluder_decides_the_mean_and_is_named(
     trials: Trials, scoring: str, falls: bool
 ) -> None:
     rules = Rules(scoring, checked=False)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BUSY = "import time\nwhile time.process_time() < 0.5: pass\ninput()"
 
 
-def test_cpu_seconds_count_children_that_run_and_those_that_have_ended() -> None:
+def test_cpu_seconds_include_running_and_ended_children() -> None:
     before = tree_cpu_seconds(os.getpid())
     with subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE) as child:
         while tree_cpu_seconds(child.pid) < 0.45:

@@ -25,7 +25,7 @@ def turns_of(contender: Contender, **facts: object) -> Turns:
     return turns
 
 
-def test_a_peer_without_an_environment_is_left_out_with_a_sentence(
+def test_a_peer_without_an_environment_is_skipped_with_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = PeerTask("W3", "W3", (NOBODY,), 1)
@@ -33,7 +33,7 @@ def test_a_peer_without_an_environment_is_left_out_with_a_sentence(
     assert "somebody else is left out: `make bench-peers`" in capsys.readouterr().out
 
 
-def test_the_same_aggregate_is_the_same_work_and_another_is_not(tmp_path: Path) -> None:
+def test_equal_aggregates_are_equal_work_and_others_are_not(tmp_path: Path) -> None:
     task = PeerTask("W3", "W3", (PLAIN, NOBODY), 1)
     for place, aggregate in enumerate(([3.0, 4.0], [3.0, 4.00004])):
         (tmp_path / f"W3-{place}").mkdir()
@@ -56,7 +56,7 @@ def test_who_sends_parameters_may_round_them() -> None:
     assert fault_of(turns, norm=5.0, moved=0.0) is not None
 
 
-def test_in_lockstep_a_few_updates_may_differ_but_not_most_and_none_by_much() -> None:
+def test_in_lockstep_few_updates_may_differ_and_only_slightly() -> None:
     turns = turns_of(NOBODY, path="lockstep")
     turns.updates_differ = [1e-6, 2e-6, 5e-2]
     assert fault_of(turns, norm=1.0, moved=0.1) is None

@@ -34,7 +34,7 @@ DIMENSIONS = {"W1L": 6_603_710, "W1S": 1_690_046, "W2": 132_720, "W3": 785 * 62}
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_the_plain_module_has_the_vector_of_the_product_s_model(name: str) -> None:
+def test_the_plain_module_has_the_products_vector(name: str) -> None:
     work = WORKS[name]
     shapes = [tuple(parameter.shape) for parameter in trained_parameters(module_of(work))]
     model = model_named(work.model, data_of(make_workload(work, 1)).form, dict(work.options))
@@ -43,7 +43,7 @@ def test_the_plain_module_has_the_vector_of_the_product_s_model(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["W2", "W3"])
-def test_the_engine_takes_the_steps_of_the_plain_loop_in_its_order(name: str) -> None:
+def test_the_engine_takes_the_plain_loops_steps_in_order(name: str) -> None:
     work = replace(WORKS[name], steps=2)
     workload = make_workload(work, 2)
     data, module, start = data_of(workload), module_of(work), torch.from_numpy(workload.start)

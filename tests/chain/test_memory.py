@@ -39,7 +39,7 @@ def commitment(ledger: MemoryLedger, client: int, key: int | None = None) -> Sig
     return OpenRound(ledger.domain, signers()).commitment(client, word, key=key)
 
 
-def test_a_run_is_deployed_in_block_1_and_registered_in_the_next() -> None:
+def test_a_run_is_deployed_in_block_1_and_registered_next() -> None:
     ledger = memory_ledger(DOCUMENT)
     assert ledger.from_block == 1
     assert ledger.newest_block().number == 2
@@ -64,7 +64,7 @@ def test_more_than_256_clients_are_registered_in_several_blocks() -> None:
     assert ledger.registry() == registry
 
 
-def test_its_clients_sign_for_the_first_contract_of_a_fresh_chain() -> None:
+def test_clients_sign_for_the_first_contract_of_a_fresh_chain() -> None:
     # The sender's first transaction has nonce 0.
     first = contract_created_by(to_canonical(address_of(TEST_KEYS[0])), 0)
     domain = memory_ledger(DOCUMENT).domain
@@ -76,7 +76,7 @@ def test_is_no_record_that_anybody_could_audit() -> None:
     assert not memory_ledger(DOCUMENT).is_recorded
 
 
-def test_blocks_hold_on_to_each_other_and_are_the_same_every_time() -> None:
+def test_blocks_are_linked_and_reproducible() -> None:
     ledger, again = memory_ledger(DOCUMENT), memory_ledger(DOCUMENT)
     ledger.mine(3)
     blocks = [ledger.block(number) for number in range(6)]
@@ -123,7 +123,7 @@ def test_a_signature_that_cannot_be_sent_takes_no_block() -> None:
     assert ledger.newest_block().number == 2
 
 
-def test_asking_what_would_be_taken_takes_neither_a_block_nor_a_commitment() -> None:
+def test_asking_what_would_be_accepted_costs_no_block_or_commitment() -> None:
     ledger = memory_ledger(DOCUMENT)
     assert ledger.would_accept(1, [commitment(ledger, 0), commitment(ledger, 1)])
     assert not ledger.would_accept(1, [commitment(ledger, 0), commitment(ledger, 1, key=2)])
@@ -132,7 +132,7 @@ def test_asking_what_would_be_taken_takes_neither_a_block_nor_a_commitment() -> 
     assert ledger.commitments(1) == ()
 
 
-def test_a_round_is_abandoned_at_its_deadline_and_not_a_block_before() -> None:
+def test_a_round_is_abandoned_at_its_deadline_and_no_earlier() -> None:
     ledger = memory_ledger(DOCUMENT)
     ledger.mine(PARAMETERS.deadline_blocks - 2)
     with pytest.raises(DeadlineNotReachedError):  # in block 61, of a round that opened in block 2

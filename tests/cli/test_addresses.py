@@ -77,7 +77,7 @@ def typed(places: Places, request: pytest.FixtureRequest) -> str:
     return spelt
 
 
-def test_an_audit_says_the_same_of_an_address_in_any_case(
+def test_an_audit_accepts_an_address_in_any_case(
     places: Places, chain: list[object], typed: str
 ) -> None:
     result = succeeds("audit", *chain, "--address", typed, "--jobs", 1, "--json")
@@ -86,7 +86,7 @@ def test_an_audit_says_the_same_of_an_address_in_any_case(
     assert found["deployment"]["address"] == places.address
 
 
-def test_a_proof_is_the_same_of_an_address_in_any_case(
+def test_a_proof_accepts_an_address_in_any_case(
     places: Places, chain: list[object], typed: str, tmp_path: Path
 ) -> None:
     asked = ["--round", places.round, "--client", places.client, *chain]
@@ -102,7 +102,7 @@ def test_a_proof_is_the_same_of_an_address_in_any_case(
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_a_service_over_a_node_takes_an_address_in_any_case(places: Places, name: str) -> None:
+def test_a_service_over_a_node_accepts_addresses_in_any_case(places: Places, name: str) -> None:
     typed = SPELLINGS[name](places.address)
     _, _, _, url, _, chain_id = places.options["node"]
     with serving(Settings(home=places.home, rpc_url=str(url), chain_id=int(str(chain_id)))) as http:

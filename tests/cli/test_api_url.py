@@ -52,7 +52,7 @@ def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
     ],
     ids=lambda asked: " ".join(map(str, asked)),
 )
-def test_people_read_of_a_service_what_they_read_of_a_home(
+def test_the_same_text_is_printed_of_service_and_home(
     home: Path, api: tuple[str, str], asked: tuple[object, ...]
 ) -> None:
     remote, own = succeeds(*asked, *api), succeeds(*asked, "--home", home)
@@ -74,9 +74,7 @@ def test_a_digest_is_found_at_a_service_as_at_home(
     assert "--rpc-url and --api" in refusal("find", nowhere, *api, "--rpc-url", "http://y")
 
 
-def test_runs_are_told_by_a_service_but_for_what_it_cannot_know(
-    home: Path, api: tuple[str, str]
-) -> None:
+def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[str, str]) -> None:
     (own,) = succeeds("runs", "list", "--home", home, "--json").json
     assert succeeds("runs", "list", *api, "--json").json == [own | {"configuration": None}]
     people = succeeds("runs", "list", *api).out
@@ -119,7 +117,7 @@ def test_runs_of_a_service_side_by_side(copy: Path) -> None:
         assert name in result.err
 
 
-def test_a_list_that_is_longer_than_a_page_is_read_page_by_page(
+def test_a_list_longer_than_a_page_is_read_by_pages(
     home: Path, api: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.client.deployment.MAX_PAGE", 4)
@@ -130,7 +128,7 @@ def test_a_list_that_is_longer_than_a_page_is_read_page_by_page(
         assert paged["next_cursor"] == whole["next_cursor"]
 
 
-def test_a_proof_from_a_service_is_held_against_a_head_or_a_contract_or_nothing(
+def test_a_proof_from_a_service_needs_a_head_or_contract(
     home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
 ) -> None:
     number = first_decided(home)
@@ -145,7 +143,7 @@ def test_a_proof_from_a_service_is_held_against_a_head_or_a_contract_or_nothing(
     assert cmfl(*asked, *api, "--head", "0x" + "5c" * 32).code == 3
 
 
-def test_a_round_from_a_service_is_held_against_a_head_or_a_contract_or_nothing(
+def test_a_round_from_a_service_needs_a_head_or_contract(
     home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
 ) -> None:
     number = first_decided(home)
@@ -154,7 +152,7 @@ def test_a_round_from_a_service_is_held_against_a_head_or_a_contract_or_nothing(
     assert cmfl("verify", "round", number, *api).code == 3
 
 
-def test_what_a_service_sends_is_kept_in_files_that_others_can_check(
+def test_a_services_answers_are_saved_for_others_to_verify(
     home: Path, api: tuple[str, str], kept: tuple[str, str], tmp_path: Path
 ) -> None:
     number, proof, bundle = first_decided(home), tmp_path / "proof", tmp_path / "bundle"
@@ -170,7 +168,7 @@ def test_what_a_service_sends_is_kept_in_files_that_others_can_check(
     assert "--out" in refusal("export", "bundle", *asked, "--out", gone)
 
 
-def test_an_audit_takes_the_chain_from_a_node_and_the_blobs_from_a_service(
+def test_an_audit_combines_a_nodes_chain_and_a_services_blobs(
     report: dict[str, Any], api: tuple[str, str], node: tuple[object, ...]
 ) -> None:
     remote = succeeds("audit", *api, *node, "--jobs", 1, "--json").json
@@ -179,7 +177,7 @@ def test_an_audit_takes_the_chain_from_a_node_and_the_blobs_from_a_service(
     assert "name the chain and the contract that you trust" in refusal("audit", *api)
 
 
-def test_a_token_is_shown_to_the_service_and_to_nobody_else(
+def test_a_token_is_sent_to_the_service_only(
     home: Path, tmp_path: Path, node: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "token"

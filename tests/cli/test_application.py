@@ -145,7 +145,7 @@ def test_quiet_keeps_back_what_is_only_worth_knowing() -> None:
     assert "an error" in warned("-q")
 
 
-def test_a_fault_of_ours_says_where_it_arose_only_if_asked() -> None:
+def test_an_internal_error_shows_its_origin_only_on_request() -> None:
     def broken(_: object) -> None:
         raise RuntimeError("broken")
 

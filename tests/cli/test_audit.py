@@ -23,7 +23,7 @@ def report(home: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_an_audit_builds_on_the_report_of_another_and_says_so(home: Path, report: Path) -> None:
+def test_an_audit_builds_on_an_earlier_report_and_says_so(home: Path, report: Path) -> None:
     again = report.with_name("again.json")
     found = succeeds("audit", "--home", home, "--since", report, "--json", "--report", again).json
     assert (found["outcome"], found["whole"], found["rounds"]) == ("passed", False, 5)

@@ -58,7 +58,7 @@ def pool(
 
 
 class TestFunding:
-    def test_accounts_are_paid_over_a_node_and_no_home_is_made(
+    def test_accounts_are_funded_over_a_node_without_a_home(
         self, chain: EmbeddedChain, node: list[object], tmp_path: Path
     ) -> None:
         home = ["--home", tmp_path / "home"]
@@ -99,7 +99,7 @@ class TestFunding:
             ([address_of(TEST_KEYS[0])], "is the sender's own account"),
         ],
     )
-    def test_accounts_that_make_no_sense_are_refused_and_nothing_is_sent(
+    def test_invalid_accounts_are_refused_and_nothing_is_sent(
         self, addresses: list[str], fact: str, node: list[object], chain: EmbeddedChain
     ) -> None:
         assert fact in refusal("chain", "fund", OTHER, *addresses, "--amount", "1", *node)

@@ -33,7 +33,7 @@ def serving(forks: Forks, home: Path, *options: str) -> Iterator[tuple[str, Fork
         process.wait()
 
 
-def test_a_run_goes_over_a_served_chain_which_takes_no_other_writer(
+def test_a_run_uses_a_served_chain_that_refuses_other_writers(
     forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
@@ -56,7 +56,7 @@ def test_a_run_goes_over_a_served_chain_which_takes_no_other_writer(
         assert chain.head().number > 0
 
 
-def test_a_block_time_lets_deadlines_pass_until_the_service_is_told_to_end(
+def test_with_a_block_time_deadlines_pass_until_the_service_stops(
     forks: Forks, tmp_path: Path
 ) -> None:
     with serving(forks, tmp_path, "--block-time", "0.1") as (line, process):

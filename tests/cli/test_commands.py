@@ -133,7 +133,7 @@ def test_rounds_show_tells_all_of_a_round(home: Path, number: int) -> None:
     assert f"ranking of round {number}" in people
 
 
-def test_reasons_are_codes_with_names_in_data_and_words_for_people(home: Path) -> None:
+def test_reasons_are_codes_in_data_and_words_in_text(home: Path) -> None:
     dropouts, refused = set(), set()
     for number in range(1, ROUNDS + 1):
         found = succeeds("rounds", "show", number, "--home", home, "--json").json["parts"]
@@ -153,7 +153,7 @@ def test_reasons_are_codes_with_names_in_data_and_words_for_people(home: Path) -
     assert refused == {(6, "false_distance")}
 
 
-def test_a_round_without_its_record_is_shown_from_the_chain_alone(copy: Path) -> None:
+def test_a_round_without_its_record_is_shown_from_the_chain(copy: Path) -> None:
     number = first_decided(copy)
     before = succeeds("rounds", "show", number, "--home", copy, "--json").json
     digest = before["record"]["digest"].removeprefix("0x")
@@ -313,7 +313,7 @@ def test_doctor_misses_the_model_of_the_newest_round(copy: Path) -> None:
     assert re.match(r"blob [0-9a-f]{64} is missing, the model", failing(copy)["run run"])
 
 
-def test_doctor_finds_damage_to_a_block_only_if_it_runs_it_again(copy: Path) -> None:
+def test_doctor_finds_block_damage_only_by_replaying_it(copy: Path) -> None:
     before = succeeds("doctor", "--home", copy, "--deep").out
     assert "every block run again" in before
     assert re.search(r"^ok   blobs +[0-9]+ blobs, [0-9.]+ MB, each hashed$", before, re.MULTILINE)
@@ -372,7 +372,7 @@ def test_doctor_fails_on_a_damaged_vote_journal(copy: Path) -> None:
     succeeds("audit", "--home", copy)
 
 
-def test_the_contract_can_be_named_by_address_where_there_is_no_manifest(copy: Path) -> None:
+def test_a_contract_is_named_by_address_without_a_manifest(copy: Path) -> None:
     address = succeeds("run", "--home", copy, "--resume", "--json").json["address"]
     (copy / "runs" / "run" / "deployment.json").unlink()
     found = succeeds("rounds", "list", "--home", copy, "--address", address, "--json").json

@@ -44,7 +44,7 @@ def test_describe_prints_the_papers_row_of_table_2(name: str, row: list[str]) ->
     assert f"{found['stdev']:,.0f}" == row[4]
 
 
-def test_describe_counts_what_is_there_and_says_where_there_is_no_split() -> None:
+def test_describe_counts_samples_and_reports_a_missing_split() -> None:
     # Two writers with 3 and 4 images.
     found = succeeds("data", "describe", FIXTURES / "femnist", "--json").json
     assert found == {
@@ -87,7 +87,7 @@ def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
     assert "cut.parquet: not a readable .parquet file" in refusal("data", "check", cut)
 
 
-def test_a_wrong_path_or_name_is_refused_with_what_is_known(tmp_path: Path) -> None:
+def test_a_wrong_path_or_name_is_refused_with_the_choices(tmp_path: Path) -> None:
     assert refusal("data", "check", tmp_path / "none").endswith("none: no such file")
     assert "zero is not a file, but a" in refusal("data", "check", "/dev/zero")
     said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "sent140")
@@ -165,7 +165,7 @@ def content(name: str) -> bytes:
     return file.read_bytes()
 
 
-def test_fetch_puts_the_published_files_into_a_new_folder_that_check_accepts(
+def test_fetch_creates_a_folder_that_check_accepts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = content("femnist")
@@ -189,7 +189,7 @@ def test_fetch_puts_the_published_files_into_a_new_folder_that_check_accepts(
     assert succeeds("data", "describe", destination, "--json").json["samples"] == 14
 
 
-def test_fetch_looks_for_converted_files_where_the_main_revision_has_none(
+def test_fetch_uses_converted_files_where_the_main_revision_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {

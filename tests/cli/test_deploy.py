@@ -119,7 +119,7 @@ def test_an_unfinished_deployment_has_no_round_to_show_yet(tmp_path: Path) -> No
     assert "round 1 has not opened" in refusal("rounds", "show", 1, "--home", tmp_path)
 
 
-def test_a_file_left_empty_by_a_killed_process_becomes_a_chain(tmp_path: Path) -> None:
+def test_an_empty_file_of_a_killed_process_becomes_a_chain(tmp_path: Path) -> None:
     (tmp_path / "chain.sqlite").touch()
     succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
     assert blocks(tmp_path) == 2

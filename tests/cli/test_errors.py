@@ -53,7 +53,7 @@ def test_wrong_settings_are_refused(tmp_path: Path, arguments: list[str], senten
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_a_device_that_is_not_there_is_refused_before_anything_is_deployed(tmp_path: Path) -> None:
+def test_an_absent_device_is_refused_before_deployment(tmp_path: Path) -> None:
     options = ["--preset", "smoke", "--home", tmp_path, "--set", "machine.device=cuda"]
     assert "machine.device = cuda: this machine, or this torch, has no CUDA" in refusal(
         "run", *options
@@ -144,7 +144,7 @@ def test_a_damaged_chain_file_is_refused(copy: Path, damage: Callable[[bytes], b
     assert cmfl("audit", "--home", copy).code in {1, 2}
 
 
-def test_a_log_that_lacks_a_round_stops_a_resumed_run_and_leaves_its_rows_alone(
+def test_a_log_lacking_a_round_stops_resumption_and_keeps_rows(
     copy: Path,
 ) -> None:
     with closing(sqlite3.connect(copy / "chain.sqlite")) as file, file:
@@ -199,7 +199,7 @@ def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
     succeeds("rounds", "list", "--home", copy, "--run", "second")
 
 
-def test_manifests_of_two_runs_that_were_swapped_are_refused_by_both_names(copy: Path) -> None:
+def test_swapped_manifests_of_two_runs_are_refused_by_name(copy: Path) -> None:
     succeeds("deploy", "--preset", "smoke", "--home", copy, "--name", "second")
     one, other = (copy / "runs" / name / "deployment.json" for name in ("run", "second"))
     manifest = one.read_bytes()
@@ -222,7 +222,7 @@ def test_a_round_that_has_not_opened_is_refused(home: Path, number: int) -> None
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "4294967296", "one"])
-def test_what_is_no_number_of_a_round_is_a_usage_error(home: Path, number: str) -> None:
+def test_an_invalid_round_number_is_a_usage_error(home: Path, number: str) -> None:
     result = cmfl("rounds", "show", "--home", home, "--", number)
     assert (result.code, result.out) == (2, "")
     assert "Traceback" not in result.err
@@ -268,9 +268,7 @@ def test_a_damaged_manifest_is_refused(
 
 
 @pytest.mark.parametrize("block", [8, -1, 10**30])
-def test_a_manifest_with_another_block_is_refused_until_a_resume_puts_it_right(
-    copy: Path, block: int
-) -> None:
+def test_a_manifest_with_another_block_is_refused_until_resumed(copy: Path, block: int) -> None:
     # A reorganisation may have put the creation elsewhere; its transaction is the same.
     path = copy / "runs" / "run" / "deployment.json"
     before = path.read_bytes()
@@ -331,9 +329,7 @@ def test_a_damaged_first_model_is_published_again(tmp_path: Path) -> None:
     succeeds("audit", "--home", tmp_path)
 
 
-def test_a_report_that_cannot_be_written_is_refused_before_the_audit(
-    home: Path, tmp_path: Path
-) -> None:
+def test_an_unwritable_report_is_refused_before_the_audit(home: Path, tmp_path: Path) -> None:
     audit = ["audit", "--home", home, "--report"]
     assert f"there is no folder {tmp_path / 'none'}" in refusal(
         *audit, tmp_path / "none" / "r.json"
@@ -341,9 +337,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_audit(
     assert "is a folder, must be a file" in refusal(*audit, tmp_path)
 
 
-def test_the_verdict_stands_where_the_disk_has_no_room_for_the_report(
-    copy: Path, home: Path
-) -> None:
+def test_the_verdict_remains_if_the_report_does_not_fit(copy: Path, home: Path) -> None:
     lost = (
         "cmfl: --report /dev/full: No space left on device: the report is not there, or not whole\n"
     )
@@ -487,7 +481,7 @@ def test_a_missing_keystore_or_password_is_refused(tmp_path: Path) -> None:
     assert "password cannot be read: No such file" in refusal(*with_keystore(tmp_path))
 
 
-def test_a_keystore_that_no_library_can_read_is_no_fault_of_ours(tmp_path: Path) -> None:
+def test_an_unreadable_keystore_is_no_internal_error(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("swordfish")
     work = {"c": 2**40, "prf": "hmac-sha256", "dklen": 32, "salt": "00"}
     crypto = {"cipher": "aes-128-ctr", "kdf": "pbkdf2", "kdfparams": work}

@@ -100,7 +100,7 @@ def test_experiments_are_listed_by_their_number() -> None:
     assert set(numbers) == {1, 2, 3, 4, 5, 6, 7}
 
 
-def test_a_cell_comes_out_again_and_its_home_can_be_kept(out: Path, tmp_path: Path) -> None:
+def test_a_cell_is_reproducible_and_its_home_can_be_kept(out: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     audit = ("experiment", "audit", *SMALL[:1], CELL, "--quick", "--out", out, "--home", home)
     text = succeeds(*audit).out

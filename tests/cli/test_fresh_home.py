@@ -37,7 +37,7 @@ def chain_of(home: Home, blocks: int) -> None:
         chain.mine(blocks)
 
 
-def test_what_comes_to_nothing_is_gone_with_all_folders_that_were_made(tmp_path: Path) -> None:
+def test_a_failed_attempt_removes_all_folders_it_made(tmp_path: Path) -> None:
     home = Home(tmp_path / "one" / "two")
     failing_start(home, lambda: chain_of(home, 0))
     assert list(tmp_path.iterdir()) == []
@@ -76,7 +76,7 @@ def test_a_home_that_was_there_before_stays(tmp_path: Path) -> None:
     assert home.chain.exists()
 
 
-def test_a_home_that_cannot_be_made_is_refused_by_its_path(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_is_refused_by_path(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     home = Home(tmp_path / "file" / "home")
     with pytest.raises(ConfigurationError, match="file/home: Not a directory"):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 pytestmark = SHARED
 
 
-def test_rounds_say_whose_payload_is_gone_and_the_audit_ends_incomplete(tmp_path: Path) -> None:
+def test_rounds_name_pruned_payloads_and_the_audit_is_incomplete(tmp_path: Path) -> None:
     home = ("--home", tmp_path)
     settings = settings_of("protocol.rounds=2", "machine.keep=accepted")
     succeeds("run", "--preset", "smoke", *settings, *home)

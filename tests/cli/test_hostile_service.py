@@ -221,7 +221,7 @@ def lied_to(liar: Liar, at: str, lie: Callable[[Handler], None], *arguments: obj
 
 
 @pytest.mark.parametrize("lie", WIRE.values(), ids=WIRE)
-def test_what_is_no_answer_is_refused_in_one_line_and_in_time(
+def test_an_invalid_answer_is_refused_in_one_line_in_time(
     liar: Liar, number: int, client: int, head: str, lie: Callable[[Handler], None]
 ) -> None:
     asked = ("verify", "client", "--round", number, "--client", client, "--head", head)
@@ -290,7 +290,7 @@ def test_a_changed_proof_proves_nothing_but_the_truth(
             assert found.json["sentence"] == true.json["sentence"], path
 
 
-def test_a_bundle_with_a_flipped_bit_or_of_another_round_is_none(
+def test_a_flipped_or_foreign_bundle_is_refused(
     liar: Liar, number: int, other: int, node: tuple[object, ...]
 ) -> None:
     def of_another_round(handler: Handler) -> None:
@@ -303,7 +303,7 @@ def test_a_bundle_with_a_flipped_bit_or_of_another_round_is_none(
         assert "bundle" in found.err or "sha256" in found.err
 
 
-def test_an_audit_names_each_blob_that_is_not_to_be_had(
+def test_an_audit_names_each_unavailable_blob(
     liar: Liar, home: Path, number: int, node: tuple[object, ...]
 ) -> None:
     shown = succeeds("rounds", "show", number, "--home", home, "--json").json

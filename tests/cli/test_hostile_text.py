@@ -56,7 +56,7 @@ def require_harmless(text: str) -> None:
     assert not set(ESCAPES).intersection(text)
 
 
-def test_a_line_is_printed_as_it_is_but_for_what_a_terminal_obeys() -> None:
+def test_a_line_is_printed_verbatim_except_terminal_controls() -> None:
     assert printed(lambda: print_line(HOSTILE)) == f"{SHOWN}\n"
     assert printed(lambda: print_line("2 of 3 clients (å, 中)")) == "2 of 3 clients (å, 中)\n"
     assert plain("one line\nPASSED") == r"one line\nPASSED"
@@ -105,9 +105,7 @@ def test_what_a_node_answers_is_one_harmless_line(tmp_path: Path) -> None:
         f"{'k' * 90_000} = 1\n",
     ],
 )
-def test_keys_and_values_of_a_hostile_configuration_are_one_short_line(
-    tmp_path: Path, text: str
-) -> None:
+def test_a_hostile_configurations_names_print_as_one_short_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.toml").write_text(text)
     said = refusal("run", "--home", tmp_path / "home", "--config", tmp_path / "c.toml")
     require_harmless(said)
@@ -130,7 +128,7 @@ def test_fields_of_a_hostile_manifest_are_one_short_line(copy: Path, field: str)
     assert "\nPASSED" not in result.out
 
 
-def test_what_our_packages_warn_of_is_one_line_and_other_libraries_say_nothing() -> None:
+def test_only_our_own_warnings_are_printed_as_one_line() -> None:
     err = io.StringIO()
     with redirect_stderr(err), shown_as_lines():
         logging.getLogger("ledger.chain").warning("%s is\nlarge", "\x1b[2J")
@@ -172,7 +170,7 @@ def test_a_hostile_experiment_is_opaque_to_every_command(
     assert "PASSED" in succeeds("audit", "--home", tmp_path).out
 
 
-def test_a_hostile_configuration_does_not_keep_an_audit_from_its_verdict(
+def test_a_hostile_configuration_does_not_prevent_the_verdict(
     tmp_path: Path, document: RunDocument
 ) -> None:
     blobs = publish(tmp_path, document)

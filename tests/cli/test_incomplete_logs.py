@@ -71,7 +71,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize("lie", HIDDEN, ids=str)
-def test_a_node_that_leaves_logs_out_is_named_and_nothing_follows(
+def test_a_node_that_omits_logs_is_named_without_consequences(
     seen: Seen, sent: Path, lie: Lie
 ) -> None:
     asked = {
@@ -93,9 +93,7 @@ def test_a_node_that_leaves_logs_out_is_named_and_nothing_follows(
 
 
 @pytest.mark.parametrize("lie", HIDDEN, ids=str)
-def test_nothing_is_written_on_the_word_of_a_node_that_leaves_logs_out(
-    seen: Seen, tmp_path: Path, lie: Lie
-) -> None:
+def test_nothing_is_written_when_a_node_omits_logs(seen: Seen, tmp_path: Path, lie: Lie) -> None:
     seen.node.lies = [lie]
     asked = ("--round", 1, *seen.options, "--out", tmp_path / "file")
     for command in (
@@ -110,9 +108,7 @@ def test_nothing_is_written_on_the_word_of_a_node_that_leaves_logs_out(
 
 
 @pytest.mark.parametrize("lie", HIDDEN, ids=str)
-def test_no_payload_is_removed_on_the_word_of_a_node_that_leaves_logs_out(
-    seen: Seen, lie: Lie
-) -> None:
+def test_no_payload_is_removed_when_a_node_omits_logs(seen: Seen, lie: Lie) -> None:
     seen.node.lies = [lie]
     before = sorted(seen.blobs.rglob("*"))
     result = cmfl("blobs", "prune", "--keep-rounds", 1, *seen.options)
@@ -121,9 +117,7 @@ def test_no_payload_is_removed_on_the_word_of_a_node_that_leaves_logs_out(
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_an_index_goes_on_only_where_no_log_is_left_out(
-    seen: Seen, tmp_path: Path, event: str
-) -> None:
+def test_an_index_continues_only_with_complete_logs(seen: Seen, tmp_path: Path, event: str) -> None:
     build = ("index", "build", *seen.options, "--index", tmp_path / "index.sqlite")
     seen.node.lies = [Lie(event, "hide", 0)]
     result = cmfl(*build)

@@ -226,9 +226,7 @@ def test_what_is_missing_is_said_in_one_table(federation: Federation, tmp_path: 
     assert "to send a commitment it needs" in found(result, "funds")
 
 
-def test_a_key_that_is_not_registered_or_is_not_there_is_named(
-    federation: Federation, tmp_path: Path
-) -> None:
+def test_an_unregistered_or_absent_key_is_named(federation: Federation, tmp_path: Path) -> None:
     result = cmfl(*federation.join(0, tmp_path, "--json", key=federation.key(7)))
     assert result.code == 1
     assert "is none of the run's 6 registered clients" in found(result, "key")
@@ -257,7 +255,7 @@ def test_another_chain_contract_or_store_is_named(federation: Federation, tmp_pa
     assert (states(result)["contract"], states(result)["model"]) == ("ok", "not-looked-at")
 
 
-def test_a_folder_on_which_a_worker_runs_is_not_another_ones(
+def test_a_running_workers_folder_cannot_be_used_by_another(
     federation: Federation, tmp_path: Path
 ) -> None:
     arguments = federation.join(0, tmp_path)
@@ -267,7 +265,7 @@ def test_a_folder_on_which_a_worker_runs_is_not_another_ones(
     assert result.code == 1
 
 
-def test_a_folder_of_another_chain_is_noticed_before_a_worker_refuses_it(
+def test_a_folder_of_another_chain_is_noticed_before_the_start(
     federation: Federation, tmp_path: Path
 ) -> None:
     arguments = federation.join(0, tmp_path)
@@ -280,9 +278,7 @@ def test_a_folder_of_another_chain_is_noticed_before_a_worker_refuses_it(
     assert result.code == 1
 
 
-def test_what_is_no_folder_no_url_and_no_server_is_named(
-    federation: Federation, tmp_path: Path
-) -> None:
+def test_invalid_folders_urls_and_servers_are_named(federation: Federation, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     arguments = [
@@ -398,7 +394,7 @@ def test_a_worker_that_is_asked_to_leave_is_waited_for(tmp_path: Path) -> None:
         assert worker.leave.exists()
 
 
-def test_a_run_whose_seeds_can_be_predicted_is_refused_unless_it_is_asked_for(
+def test_a_run_with_predictable_seeds_needs_an_explicit_option(
     federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beacon, allowed = ["--set", "protocol.beacon=none"], "--allow-predictable-seeds"
@@ -489,7 +485,7 @@ def test_too_few_owners_are_told_the_least_federation(
     assert f"too few for a run yet: {least}" in succeeds(*gather).out
 
 
-def test_what_gather_is_told_has_to_be_what_the_owners_have_signed(
+def test_gather_options_must_match_what_owners_signed(
     federation: Federation, tmp_path: Path
 ) -> None:
     out = tmp_path / "registry.json"

@@ -78,7 +78,7 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
         ("doctor",),
     ],
 )
-def test_of_two_keystores_none_is_passed_over_where_one_key_signs(
+def test_two_keystores_need_a_choice_where_one_key_signs(
     command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,7 @@ def test_a_keystore_that_names_another_account_is_found_out(tmp_path: Path, pass
     assert "no keystore" in refusal(*shown)
 
 
-def test_simulated_keys_are_said_to_be_public_and_have_a_folder_of_their_own(
+def test_simulated_keys_are_called_public_in_their_own_folder(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "keys"

@@ -81,7 +81,7 @@ UNLOADED = ImportError("libtorch_cpu.so: failed to map segment from shared objec
 
 
 @pytest.mark.parametrize("error", [MemoryError(), UNLOADED], ids=["memory", "library"])
-def test_memory_that_runs_out_in_a_command_is_no_fault_of_ours(error: Exception) -> None:
+def test_running_out_of_memory_is_no_internal_error(error: Exception) -> None:
     with patch("cli.target.Target.reader", side_effect=error):
         result = cmfl("rounds", "list")
     assert (result.code, result.out) == (2, "")

@@ -19,14 +19,14 @@ SMALLEST = ("run", "--preset", "smoke", "--rounds", 1, "--json")
 CHAIN_ID = 77
 
 
-def test_a_memory_run_has_the_head_of_the_chain_whose_id_is_named(tmp_path: Path) -> None:
+def test_a_memory_run_has_the_head_of_its_named_chain(tmp_path: Path) -> None:
     named = (*SMALLEST, "--chain-id", CHAIN_ID, "--home")
     chain = succeeds(*named, tmp_path / "chain").json
     memory = succeeds(*named, tmp_path / "memory", *settings_of("machine.ledger=memory")).json
     assert memory["head"] == chain["head"]
 
 
-def test_a_home_without_a_chain_says_that_its_runs_were_on_none(tmp_path: Path) -> None:
+def test_a_home_without_a_chain_says_its_runs_had_none(tmp_path: Path) -> None:
     succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
     for command in (("rounds", "list"), ("clients", "list"), ("audit",)):
         said = refusal(*command, "--home", tmp_path)
@@ -36,7 +36,7 @@ def test_a_home_without_a_chain_says_that_its_runs_were_on_none(tmp_path: Path) 
     assert "no such chain file" in refusal("rounds", "list", "--home", tmp_path)
 
 
-def test_a_home_whose_run_is_on_a_node_says_how_that_is_named(tmp_path: Path) -> None:
+def test_a_home_on_a_node_says_how_to_name_it(tmp_path: Path) -> None:
     manifest = tmp_path / "runs" / "fed" / "deployment.json"
     manifest.parent.mkdir(parents=True)
     manifest.write_text("{}")

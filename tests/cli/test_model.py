@@ -54,7 +54,7 @@ def test_its_numbers_are_those_whose_digest_is_on_the_chain(home: Path, tmp_path
     assert (result.json["parameters"], result.json["tensors"]) == (650, 2)
 
 
-def test_it_is_read_back_into_the_module_and_found_as_good(home: Path, exported: Path) -> None:
+def test_a_model_is_read_back_and_evaluates_equally(home: Path, exported: Path) -> None:
     found = succeeds("model", "evaluate", exported, "--home", home, "--json").json
     row = last_row(home)
     assert found["accuracy"] == row["accuracy"]
@@ -107,7 +107,7 @@ def test_a_model_whose_blob_is_gone_or_damaged_is_refused(copy: Path, tmp_path: 
     assert not out.exists()
 
 
-def test_a_file_that_is_none_or_an_older_one_is_refused(home: Path, tmp_path: Path) -> None:
+def test_an_invalid_or_older_file_is_refused(home: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
 
     def said() -> str:
@@ -144,7 +144,7 @@ class Net(nn.Module):
 """
 
 
-def test_a_class_in_a_file_is_a_model_from_the_run_to_its_evaluation(tmp_path: Path) -> None:
+def test_a_class_in_a_file_is_trained_and_evaluated(tmp_path: Path) -> None:
     path, home = tmp_path / "net.py", tmp_path / "home"
     path.write_text(NET)
     model = settings_of(f"model.name='{path}:Net'", "model.options.hidden=3")
@@ -160,7 +160,7 @@ def test_a_class_in_a_file_is_a_model_from_the_run_to_its_evaluation(tmp_path: P
     assert found["says"]["sha256"] == hashlib.sha256(NET.encode()).hexdigest()
 
 
-def test_a_class_that_fails_on_the_data_is_refused_before_there_is_a_home(tmp_path: Path) -> None:
+def test_class_that_fails_on_data_is_refused_without_a_home(tmp_path: Path) -> None:
     path, home = tmp_path / "net.py", tmp_path / "home"
     path.write_text(NET)
     run = ("run", "--preset", "smoke", "--home", home)

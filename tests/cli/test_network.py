@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_begun(
     assert not home.exists()
 
 
-def test_a_process_of_the_network_refuses_a_fault_that_there_is_not(
+def test_a_network_process_refuses_an_unknown_fault(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(FAULT_VARIABLE, "lazy")
@@ -100,7 +100,7 @@ def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["something"]
 
 
-def test_a_line_says_of_a_round_what_an_operator_wants_to_know() -> None:
+def test_a_round_line_has_what_an_operator_needs() -> None:
     assert line(ENDED, Nobody()) == (
         "round 3: view 1 and 2, 2 accepted, head abababababababab, 4.3 s"
     )
@@ -112,7 +112,7 @@ def test_a_line_says_of_a_round_what_an_operator_wants_to_know() -> None:
     assert line(replace(ENDED, views=None), Nobody()).startswith("round 3: abandoned, head")
 
 
-def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
+def test_default_times_suit_the_chain_and_given_ones_stay() -> None:
     pace = PACES[ChainKind.EMBEDDED]
     protocol = fitted_to_pace(plain_values("smoke"), pace).protocol
     assert protocol.beacon is Beacon.BLOCK
@@ -127,7 +127,7 @@ def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
     )
 
 
-def test_a_worker_with_more_members_than_may_be_faulty_is_told_of(tmp_path: Path) -> None:
+def test_too_many_members_in_one_worker_are_reported(tmp_path: Path) -> None:
     def said(preset: str, workers: int, fault: str) -> str | None:
         configuration = fitted_to_pace(plain_values(preset), PACES[ChainKind.EMBEDDED])
         return strain_warning(NetworkSettings(tmp_path, configuration, workers), fault)
@@ -142,7 +142,7 @@ def test_a_worker_with_more_members_than_may_be_faulty_is_told_of(tmp_path: Path
     assert said("smoke", 3, "late") is None, "who trains late is no member that fails"
 
 
-def test_a_round_may_take_until_it_is_abandoned_and_as_long_again(tmp_path: Path) -> None:
+def test_a_round_may_take_twice_its_deadline(tmp_path: Path) -> None:
     def patience(*settings: str) -> float:
         values = plain_values("smoke", settings=settings)
         configuration = fitted_to_pace(values, PACES[ChainKind.EMBEDDED])
@@ -154,7 +154,7 @@ def test_a_round_may_take_until_it_is_abandoned_and_as_long_again(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
-def test_a_liar_and_a_kill_a_round_are_borne_on_both_chains(tmp_path: Path) -> None:
+def test_both_chains_survive_a_liar_and_kills_every_round(tmp_path: Path) -> None:
     """Only by `make faults`: the six workers of tests/federation are in every test run."""
     chains = [kind for kind in ChainKind if kind != "anvil" or os.environ.get("CMFL_ANVIL")]
     for chain in chains[: times(0, 2)]:

@@ -59,9 +59,7 @@ def keystore_in(folder: Path, key: bytes, password: str = "swordfish") -> list[o
     ("option", "value"),
     [("--keystore", "key.json"), ("--password-file", "secret"), ("--confirmations", "0")],
 )
-def test_what_only_a_node_needs_is_refused_where_none_is_named(
-    tmp_path: Path, option: str, value: str
-) -> None:
+def test_node_options_are_refused_without_a_node(tmp_path: Path, option: str, value: str) -> None:
     home = tmp_path / "home"
     for command in ("run", "deploy"):
         said = refusal(command, "--preset", "smoke", "--home", home, option, value)
@@ -72,7 +70,7 @@ def test_what_only_a_node_needs_is_refused_where_none_is_named(
     assert not home.exists()
 
 
-def test_variables_that_are_set_for_everything_leave_the_homes_own_chain_alone(
+def test_global_variables_do_not_affect_the_homes_own_chain(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CMFL_RPC_URL", "")
@@ -110,9 +108,7 @@ def test_variables_name_the_node_and_the_key(
     assert (one["round"], one["status"]) == (1, "open")
 
 
-def test_what_deploy_prints_to_go_on_with_is_a_command_that_goes_on(
-    url: str, tmp_path: Path
-) -> None:
+def test_deploy_prints_a_command_that_continues(url: str, tmp_path: Path) -> None:
     home = tmp_path / "a home"
     node = ["--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID, "--confirmations", 0]
     options = [*node, *keystore_in(tmp_path, TEST_KEYS[2])]
@@ -141,7 +137,7 @@ class _Leaving:
 
 
 @pytest.mark.parametrize("after", [0, 3, 8])
-def test_a_run_whose_node_goes_prints_the_command_that_goes_on(
+def test_a_run_that_loses_its_node_prints_a_continuing_command(
     url: str, tmp_path: Path, after: int
 ) -> None:
     leaving = _Leaving(after)
@@ -200,7 +196,7 @@ def test_a_wrong_password_names_keystore_and_account(tmp_path: Path) -> None:
         ("[/red] \x1b[2J gas limit reached", r"[/red] \x1b[2J gas limit reached"),
     ],
 )
-def test_a_refused_transaction_says_whose_it_was_and_what_to_do(
+def test_a_refused_transaction_names_its_account_and_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, explained: str
 ) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
@@ -256,7 +252,7 @@ def test_a_roll_back_is_accepted_by_name_only(copy: Path) -> None:
     succeeds("run", "--home", copy, "--resume", "--accept-rollback")
 
 
-def test_a_roll_back_to_before_the_contract_is_refused_before_anything_is_forgotten(
+def test_a_rollback_before_the_contract_is_refused_first(
     copy: Path,
 ) -> None:
     with EmbeddedReader.open(copy / "chain.sqlite") as chain:
@@ -303,7 +299,7 @@ def test_doctor_looks_at_the_node_its_contract_and_the_account(url: str, tmp_pat
     assert "FAIL run run            the manifest is for the chain with genesis" in result.out
 
 
-def test_doctor_says_whose_account_is_poor_and_when_there_is_none(
+def test_doctor_names_poor_accounts_and_a_missing_one(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doctor = ["doctor", "--home", tmp_path, "--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID]
@@ -349,7 +345,7 @@ class _QuietHandler(SimpleHTTPRequestHandler):
     log_message: Callable[..., None] = lambda *_: None
 
 
-def test_an_audit_of_node_and_blobs_needs_nothing_of_a_home(
+def test_an_audit_of_node_and_blobs_needs_no_home(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = succeeds("audit", "--home", home, "--json").json["deployment"]
@@ -370,7 +366,7 @@ def test_an_audit_of_node_and_blobs_needs_nothing_of_a_home(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_line_to_keep_of_an_audit_is_a_command_that_tells_another_run_apart(
+def test_the_line_to_keep_is_command_that_detects_other_runs(
     home: Path,
 ) -> None:
     people = succeeds("audit", "--home", home).out

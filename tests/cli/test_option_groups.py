@@ -32,7 +32,7 @@ def _app(into: list[tuple[Colours, bool]]) -> typer.Typer:
     return app
 
 
-def test_a_command_gets_the_options_of_a_group_as_one_value() -> None:
+def test_a_command_gets_a_groups_options_as_one_value() -> None:
     into: list[tuple[Colours, bool]] = []
     result = CliRunner().invoke(_app(into), ["--front", "red", "--wet", "--back", "3"])
     assert result.exit_code == 0, result.output

@@ -62,7 +62,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert not names & (HEAVY | {"numpy", "pydantic"})
 
 
-def test_reading_rounds_needs_an_evm_but_no_learning_framework_and_no_node(
+def test_reading_rounds_imports_an_evm_and_no_learning_framework(
     tmp_path: Path,
 ) -> None:
     code, names = imported_by("rounds", "list", "--home", str(tmp_path))

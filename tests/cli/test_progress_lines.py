@@ -67,7 +67,7 @@ def test_a_tenth_that_takes_long_has_lines_in_between() -> None:
     ]
 
 
-def test_work_without_an_end_in_sight_has_a_line_now_and_then() -> None:
+def test_long_work_prints_a_line_now_and_then() -> None:
     assert lines_of(None, 3, LATEST / 2) == ["cmfl: rounds: 2, accuracy 0.2"]
 
 
@@ -82,7 +82,7 @@ def test_what_was_done_before_is_not_told_again() -> None:
     assert err.getvalue() == "cmfl: other rounds: 6 of 10\n"
 
 
-def test_a_run_without_a_terminal_prints_lines_and_a_quiet_one_none(tmp_path: Path) -> None:
+def test_without_a_terminal_lines_are_printed_unless_quiet(tmp_path: Path) -> None:
     run = ("run", "--preset", "smoke", "--rounds", 2, *settings_of("machine.ledger=memory"))
     with patch.object(progress_lines, "SOONEST", 0.0):
         usual = cmfl(*run, "--home", tmp_path / "a", patient=False)

@@ -62,7 +62,7 @@ def node(
         yield found
 
 
-def test_a_run_over_a_node_ends_in_the_head_of_the_embedded_one(node: Node, tmp_path: Path) -> None:
+def test_a_run_over_a_node_has_the_embedded_head(node: Node, tmp_path: Path) -> None:
     arguments = ["run", "--preset", "smoke", *settings_of(*SETTINGS), "--json"]
     found = succeeds(*arguments, "--home", tmp_path / "far", *node.options).json
     home, own = tmp_path / "near", ["--chain-id", node.chain_id]

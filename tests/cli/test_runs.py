@@ -77,7 +77,7 @@ def test_a_run_is_shown_with_its_settings(home: Path) -> None:
     assert "malice.members.silent" in people
 
 
-def test_a_head_that_the_chain_does_not_have_is_said_loudly(copy: Path) -> None:
+def test_a_head_unknown_to_the_chain_is_reported_loudly(copy: Path) -> None:
     show = ("runs", "show", "run", "--home", copy)
     rows = rows_of(copy)
     true, forged = rows[-1]["head"], f"0x{'5c' * 32}"
@@ -168,7 +168,7 @@ def test_a_run_says_loudly_that_it_ends_below_the_floor(
     assert ("WARNING" in said) == is_loud
 
 
-def test_a_run_that_was_begun_or_is_being_written_is_listed(two: Path) -> None:
+def test_a_started_or_running_run_is_listed(two: Path) -> None:
     metrics = two / "runs" / "attacked" / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:-20])
     rows = {row["run"]: row for row in succeeds("runs", "list", "--home", two, "--json").json}

@@ -39,7 +39,7 @@ def test_every_setting_is_there_once_with_a_sentence() -> None:
     assert [row["name"] for row in found if row["is_needed"]] == ["protocol.clients"]
 
 
-def test_the_defaults_are_those_of_a_run_that_gives_nothing_else() -> None:
+def test_the_defaults_are_those_of_a_bare_run() -> None:
     bare = load("smoke").model_copy(update={"protocol": load("smoke").protocol})
     configuration = Configuration(protocol={"clients": bare.protocol.clients})  # type: ignore[arg-type]
     values = configuration.model_dump(mode="json")
@@ -78,7 +78,7 @@ def test_attacks_have_their_factor_and_their_source() -> None:
     assert "malice.factor: 0.5 if not given, 0.01 to 1000" in people
 
 
-def test_faults_and_rules_are_named_with_the_setting_that_names_them() -> None:
+def test_faults_and_rules_are_listed_with_their_setting() -> None:
     faults = succeeds("settings", "faults", "--json").json
     assert [row["name"] for row in faults] == [*MemberFault, *TrainerFault]
     assert all(row["sentence"] for row in faults)

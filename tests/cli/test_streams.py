@@ -57,9 +57,7 @@ def damaged(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     return folders
 
 
-def test_the_verdict_of_an_audit_stands_if_it_cannot_be_printed(
-    home: Path, damaged: dict[str, Path]
-) -> None:
+def test_the_verdict_stands_if_printing_fails(home: Path, damaged: dict[str, Path]) -> None:
     codes = {"passed": 0, "failed": 1, "incomplete": 3}
 
     def audit(verdict: str, into: str, **variables: str) -> subprocess.Popen[str]:
@@ -78,7 +76,7 @@ def test_the_verdict_of_an_audit_stands_if_it_cannot_be_printed(
     assert found == [(code, "", err) for code, _, err in processes]
 
 
-def test_a_stream_that_lacks_a_character_is_shown_another_or_its_code(home: Path) -> None:
+def test_a_limited_stream_shows_another_character_or_its_code(home: Path) -> None:
     plain = {"PYTHONIOENCODING": "ascii", "COLUMNS": "120"}
     code, out, err = ended(begun("", "rounds", "list", "--home", home, **plain))
     assert (code, err) == (0, "")
@@ -88,7 +86,7 @@ def test_a_stream_that_lacks_a_character_is_shown_another_or_its_code(home: Path
     assert (code, err) == (2, f"cmfl: there is no deployed run '\\xe5...' in {home}\n")
 
 
-def test_a_command_without_a_verdict_fails_only_where_the_machine_does(home: Path) -> None:
+def test_a_command_without_a_verdict_fails_only_with_the_machine(home: Path) -> None:
     rows = ("rounds", "list", "--json", "--home", home)
     expected = [
         (begun("| true", "--help"), 0, ""),

@@ -75,7 +75,7 @@ def test_text_folds_at_words_and_numbers_and_digests_never() -> None:
     assert {"trained", "three", "rounds", "nothing", "samples", "address"} <= words
 
 
-def test_sentences_fold_at_words_and_what_is_to_be_copied_stays_whole() -> None:
+def test_sentences_wrap_at_words_and_copyable_text_stays_whole() -> None:
     digest = f"0x{'5c' * 32}"
     text = f"  The head after round 7 is {digest}, and eleven-twelfths agree."
     lines = shown(40, "utf-8", lambda: print_prose(text)).splitlines()
@@ -92,7 +92,7 @@ def test_sentences_fold_at_words_and_what_is_to_be_copied_stays_whole() -> None:
     assert "\x1b" not in shown(40, "utf-8", lambda: print_prose("a \x1b[31m b"))
 
 
-def test_a_table_wider_than_the_terminal_is_a_block_for_each_row() -> None:
+def test_a_table_wider_than_the_terminal_becomes_blocks() -> None:
     lines = shown(30, "utf-8", table).splitlines()
     assert lines == [
         "clients",
@@ -121,7 +121,7 @@ def test_a_terminal_of_ascii_is_shown_ascii() -> None:
     assert err.getvalue() == "cmfl: 0.9 +/- 0.1 å\n"  # the stream shows å by its code
 
 
-def test_the_c_locale_is_one_of_ascii_on_a_terminal_of_60_columns(home: Path) -> None:
+def test_the_c_locale_is_ascii_on_60_columns(home: Path) -> None:
     master, slave = pty.openpty()
     variables = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
     with subprocess.Popen(
@@ -186,7 +186,7 @@ def test_no_password_is_asked_for_where_it_would_be_seen() -> None:
     assert asked == []
 
 
-def test_a_process_without_a_terminal_has_none_to_type_a_password_at() -> None:
+def test_without_a_terminal_no_password_is_asked() -> None:
     asking = "from cli.sender import _has_terminal; raise SystemExit(_has_terminal())"
     ended = subprocess.run(
         [sys.executable, "-c", asking],

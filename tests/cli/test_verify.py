@@ -42,7 +42,7 @@ def sent(
     return proof, bundle
 
 
-def test_the_sentence_comes_first_then_each_step_with_expected_and_computed(
+def test_the_message_comes_first_then_each_step_with_both_values(
     home: Path, used: tuple[int, int]
 ) -> None:
     number, client = used
@@ -57,7 +57,7 @@ def test_the_sentence_comes_first_then_each_step_with_expected_and_computed(
     assert plain["statement"]["weight"]["samples"] > 0
 
 
-def test_what_somebody_sent_is_checked_against_a_head_and_no_home(
+def test_received_files_are_verified_against_a_head_without_a_home(
     sent: tuple[Path, Path], used: tuple[int, int], head: str, tmp_path: Path
 ) -> None:
     proof, bundle = sent
@@ -97,7 +97,7 @@ def test_a_changed_proof_is_contradicted_by_name_and_exit_code(
     assert "  NO  decision: " in found.out
 
 
-def test_another_client_than_the_one_that_was_asked_for_is_no_answer(
+def test_another_clients_answer_is_refused(
     sent: tuple[Path, Path], used: tuple[int, int], head: str, tmp_path: Path
 ) -> None:
     asked = ("--round", used[0], "--client", (used[1] + 1) % 14, "--proof", sent[0])
@@ -115,7 +115,7 @@ def test_a_round_is_checked_against_a_head_that_was_kept(
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\x00" * 1_024, b"[" * 3_000, b"\xff\xfe"])
-def test_what_is_no_proof_and_no_bundle_is_refused_in_one_line(data: bytes, tmp_path: Path) -> None:
+def test_invalid_proofs_and_bundles_are_refused_in_one_line(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
     nowhere = ("--home", tmp_path)
@@ -123,7 +123,7 @@ def test_what_is_no_proof_and_no_bundle_is_refused_in_one_line(data: bytes, tmp_
     refusal("verify", "client", "--round", 1, "--client", 0, "--proof", path, *nowhere)
 
 
-def test_files_that_are_not_there_rounds_that_have_not_opened_and_nobody_are_refused(
+def test_missing_files_unopened_rounds_and_unknown_clients_are_refused(
     home: Path, tmp_path: Path
 ) -> None:
     gone = tmp_path / "gone"

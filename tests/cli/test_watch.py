@@ -147,7 +147,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, away: Away, poll: float) -> Federatio
 
 
 @pytest.mark.parametrize("poll", [0.1, 1.0, 600.0])
-def test_a_service_that_is_away_is_asked_for_a_minute_however_often_that_is(
+def test_an_offline_service_is_retried_for_a_minute_in_total(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], poll: float
 ) -> None:
     back = Away(first=2 + int(50 / poll))
@@ -203,7 +203,7 @@ def test_a_chain_that_stands_still_is_said_once(
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_a_service_writes_into_its_answers_is_obeyed_by_no_terminal(
+def test_text_of_a_service_controls_no_terminal(
     monkeypatch: pytest.MonkeyPatch, as_json: bool
 ) -> None:
     # CSI in eight bits, and a turn of direction; a client's schema does not know all words.

@@ -150,9 +150,7 @@ def test_refuses_what_it_cannot_take_part_with(served: Served, tmp_path: Path) -
     assert f"there is no contract at {nobody}" in found.err
 
 
-def test_seeds_that_can_be_predicted_are_refused_unless_they_are_asked_for(
-    served: Served, tmp_path: Path
-) -> None:
+def test_predictable_seeds_are_refused_unless_requested(served: Served, tmp_path: Path) -> None:
     worker = [*served.worker(tmp_path, served.idle), "--contract", served.predictable]
     with stopped_once_it_runs(tmp_path):
         refused = cmfl(*worker)
@@ -174,7 +172,7 @@ class Late(RpcChain):
     ("confirmations", "says"),
     [(None, r"with block \d+ at its head; .* is enough: --confirmations N"), (1000, "1000 conf")],
 )
-def test_a_contract_that_is_not_final_yet_is_waited_for_and_what_helps_is_said(
+def test_an_unconfirmed_contract_is_awaited_with_a_hint(
     served: Served, confirmations: int | None, says: str
 ) -> None:
     places = WorkerTarget(
@@ -196,7 +194,7 @@ class Forgetful(RpcChain):
         return [log for log in super().logs(*asked, **how) if log.topics[0] != lost]
 
 
-def test_a_node_that_leaves_the_opening_out_is_named_and_waited_for(served: Served) -> None:
+def test_a_node_that_omits_the_opening_is_named_and_awaited(served: Served) -> None:
     """The contract itself says that its first round has opened."""
     places = WorkerTarget(served.address, str(served.home.blobs), "no-mail")
     url, chain_id = str(served.node[1]), int(str(served.node[3]))
@@ -243,7 +241,7 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
     assert found["stand"] == "ended"
 
 
-def test_who_is_asked_to_leave_and_is_idle_leaves_at_once(
+def test_an_idle_worker_asked_to_leave_leaves_at_once(
     served: Served, tmp_path: Path, forks: Forks
 ) -> None:
     told: list[Forked] = []
@@ -299,7 +297,7 @@ def as_a_process(*arguments: object, variables: dict[str, str]) -> Result:
     return Result(process.returncode, process.stdout, process.stderr)
 
 
-def test_all_clients_in_one_process_play_the_run_to_its_end_and_a_stranger_audits_it(
+def test_one_process_plays_a_run_that_a_stranger_audits(
     served: Served, store: str, tmp_path: Path
 ) -> None:
     """Play a run through a store over HTTP, on a GPU if there is one; torch audits nothing.
@@ -340,7 +338,7 @@ def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
     assert "no status" in refusal("worker", "--status", "--folder", tmp_path)
 
 
-def test_a_worker_that_waits_for_its_node_says_so_and_not_what_the_one_before_was_at(
+def test_a_worker_waiting_for_its_node_says_so(
     tmp_path: Path,
 ) -> None:
     folder = WorkerFolder(tmp_path)
@@ -371,7 +369,7 @@ def test_a_worker_that_waits_for_its_node_says_so_and_not_what_the_one_before_wa
         {"troubles": {"chain": "away"}},
     ],
 )
-def test_a_status_with_a_wrong_field_is_refused_before_anything_of_it_is_told(
+def test_a_status_with_a_wrong_field_is_refused_entirely(
     tmp_path: Path, damaged: dict[str, object]
 ) -> None:
     whole = {"pid": 1, "stand": "ended", "round": 1, "block": 1}

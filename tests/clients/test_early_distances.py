@@ -79,7 +79,7 @@ def test_what_was_begun_is_computed_once_and_beside_the_caller(
     assert counted.threads[0].startswith("distances")
 
 
-def test_some_of_the_clients_are_taken_out_of_what_was_begun(
+def test_some_clients_are_taken_from_started_distances(
     counted: Counted, early: EarlyDistances
 ) -> None:
     early.begin(SQUARED, CONTEXT, UPDATES, ids(0, 3))
@@ -87,7 +87,7 @@ def test_some_of_the_clients_are_taken_out_of_what_was_begun(
     assert len(counted.asked) == 1
 
 
-def test_where_a_distance_depends_on_all_updates_only_all_will_do(
+def test_distances_depending_on_all_updates_need_all_of_them(
     counted: Counted, early: EarlyDistances
 ) -> None:
     early.begin(DIRECTION, CONTEXT, UPDATES, ids(1))
@@ -102,7 +102,7 @@ def test_where_a_distance_depends_on_all_updates_only_all_will_do(
     assert len(counted.asked) == 2
 
 
-def test_what_was_begun_along_a_travel_is_that_of_this_very_travel(
+def test_distances_started_along_a_displacement_belong_to_it(
     counted: Counted, early: EarlyDistances
 ) -> None:
     vector = f32(1.0, 2.0)
@@ -150,7 +150,7 @@ def test_nothing_reads_updates_any_more_that_were_dropped(
     assert counted.threads[-1] == current_thread().name
 
 
-def test_updates_that_are_begun_anew_take_the_place_of_those_before(
+def test_restarted_distances_replace_the_previous_ones(
     counted: Counted, early: EarlyDistances
 ) -> None:
     early.begin(SQUARED, CONTEXT, UPDATES, ids(0))
@@ -159,7 +159,7 @@ def test_updates_that_are_begun_anew_take_the_place_of_those_before(
     assert len(counted.asked) <= 2
 
 
-def test_an_update_that_is_not_finite_does_not_spoil_the_others(early: EarlyDistances) -> None:
+def test_a_non_finite_update_does_not_spoil_others(early: EarlyDistances) -> None:
     spoilt = {**UPDATES, ClientId(5): f32(np.inf, np.nan)}
     early.begin(SQUARED, CONTEXT, spoilt, ids(0))
     assert early(SQUARED, CONTEXT, copied(0, 1, 7), ids(0)).tolist() == [[0.0, 1.0, 49.0]]

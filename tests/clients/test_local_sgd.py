@@ -34,7 +34,7 @@ def test_epochs_keep_the_short_last_batch() -> None:
     assert sorted(np.concatenate(taken[:3])) == list(range(10))
 
 
-def test_a_client_with_fewer_samples_than_a_batch_uses_what_it_has() -> None:
+def test_a_client_with_fewer_samples_than_a_batch_uses_all() -> None:
     assert [sorted(batch) for batch in batches(SEED, 2, steps(3, 32))] == [[0, 1]] * 3
     assert [sorted(batch) for batch in batches(SEED, 2, epochs(1, 32))] == [[0, 1]]
 
@@ -69,7 +69,7 @@ def test_settings_out_of_range_are_refused(setting: dict[str, Any], fact: str) -
     ("settings", "samples"),
     [(steps(5, 4), 10), (steps(3, 32), 2), (epochs(2, 4), 10), (epochs(1, 32), 2)],
 )
-def test_a_training_goes_through_as_many_samples_as_its_batches_hold(
+def test_training_uses_as_many_samples_as_its_batches_hold(
     settings: LocalTraining, samples: int
 ) -> None:
     held = sum(len(batch) for batch in batches(SEED, samples, settings))

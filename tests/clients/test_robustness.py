@@ -26,7 +26,7 @@ def rows_of(player: Player, preset: str) -> list[RoundMetrics]:
         return run.go_on(lambda _: None)
 
 
-def test_zeros_are_nearest_to_all_under_squared_distance_and_enter_by_strategy_i(
+def test_zeros_enter_under_squared_distance_by_strategy_one(
     player: Player,
 ) -> None:
     rows = rows_of(player, "digits")
@@ -35,7 +35,7 @@ def test_zeros_are_nearest_to_all_under_squared_distance_and_enter_by_strategy_i
     assert sum(row.malicious_accepted for row in rows) > 0.8 * sent
 
 
-def test_zeros_point_nowhere_and_none_of_them_enters_under_robust_rules(player: Player) -> None:
+def test_zeros_have_no_direction_and_never_enter_robustly(player: Player) -> None:
     rows = rows_of(player, "robust")
     assert sum(row.malicious_trained for row in rows) > 20
     assert sum(row.malicious_accepted for row in rows) == 0
@@ -81,5 +81,5 @@ def test_one_wild_reference_decides_the_rankings_by_the_mean(player: Player) -> 
     assert agreement(rankings_of_wild_members(player, "mean")) > 0.95
 
 
-def test_one_wild_reference_does_not_decide_the_rankings_by_the_median(player: Player) -> None:
+def test_one_wild_reference_does_not_decide_median_rankings(player: Player) -> None:
     assert agreement(rankings_of_wild_members(player, "median")) < 0.9

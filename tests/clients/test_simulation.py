@@ -100,7 +100,7 @@ def misbehaving(played: Played, fault: MemberFault) -> set[ClientId]:
 @pytest.mark.parametrize(
     ("strategy", "scoring"), [(1, "mean"), (2, "mean"), (3, "mean"), (1, "median"), (3, "median")]
 )
-def test_a_round_can_be_worked_out_by_hand_from_chain_and_blobs(
+def test_a_round_can_be_recomputed_from_chain_and_blobs(
     player: Player, strategy: int, scoring: str
 ) -> None:
     settings = (f"protocol.strategy={strategy}", f"protocol.scoring={scoring}", "protocol.rounds=2")
@@ -221,7 +221,7 @@ def test_a_silent_primary_is_replaced_by_the_next_view(player: Player) -> None:
             assert event.views[incident.phase - 1] > incident.view
 
 
-def test_a_wrong_proposal_is_named_with_the_request_that_proves_it(player: Player) -> None:
+def test_a_wrong_proposal_is_named_with_its_request_as_proof(player: Player) -> None:
     played = player.play(*FIVE_MEMBERS, "malice.members.wrong-proposal=4")
     assert all(row.decided for row in played.rows)
     wrong = misbehaving(played, MemberFault.WRONG_PROPOSAL)
@@ -253,7 +253,7 @@ def test_an_equivocating_member_is_banned_and_cannot_commit_any_more(player: Pla
             assert ban.client not in {*row.trained, *row.accepted}
 
 
-def test_a_banned_client_is_refused_by_the_contract_and_an_honest_one_is_not(
+def test_the_contract_refuses_a_banned_client_and_no_honest_one(
     player: Player,
 ) -> None:
     settings = (*FIVE_MEMBERS, "malice.members.equivocating=2")
@@ -397,7 +397,7 @@ def test_the_number_of_workers_changes_neither_decisions_nor_metrics(
 
 
 @pytest.mark.parametrize("after", [True, False])
-def test_a_run_cut_at_each_of_its_transactions_decides_the_same(
+def test_a_run_cut_at_any_transaction_decides_the_same(
     whole: Played, player: Player, after: bool
 ) -> None:
     cuts = 0

@@ -54,9 +54,7 @@ def test_a_configuration_says_what_members_hold_updates_against() -> None:
         load("robust", settings=('protocol.reference="north"',))
 
 
-def test_a_run_that_was_cut_off_has_the_head_of_one_in_memory_and_passes_its_audit(
-    player: Player, tmp_path: Path
-) -> None:
+def test_a_resumed_run_has_the_memory_head_and_passes_audit(player: Player, tmp_path: Path) -> None:
     # In round 3, whose travel begins with a model that only the store has.
     assert player.cut(*ALONG, left=7, after=True)
     played = player.play(*ALONG)

@@ -37,7 +37,7 @@ def playing(chain: ChainWriter, shape: Shape = SHAPE) -> Twins:
 
 
 @pytest.mark.parametrize("kind", StatementKind)
-def test_a_ranked_trainer_that_bans_itself_does_not_void_the_decision(
+def test_a_ranked_trainers_self_ban_does_not_void_the_decision(
     chain: ChainWriter, kind: StatementKind
 ) -> None:
     twins = playing(chain)
@@ -65,7 +65,7 @@ def test_a_client_banned_in_the_round_still_commits_in_it(chain: ChainWriter) ->
     assert taken(support.commit_all(twins, [client])) == (client,)
 
 
-def test_a_trainer_that_is_late_cannot_commit_once_the_decision_is_in_sight(
+def test_a_late_trainer_cannot_commit_once_a_decision_is_pending(
     chain: ChainWriter,
 ) -> None:
     twins = Twins.opened(chain, SHAPE)
@@ -94,7 +94,7 @@ def test_a_copied_commitment_opens_nothing_of_who_copies_it(embedded_chain: Embe
     assert mined[thief] != encoding.commitment_of(thief, payload)
 
 
-def test_a_commitment_sent_ahead_does_not_spoil_the_batch_that_carries_it(
+def test_a_commitment_sent_ahead_does_not_spoil_its_batch(
     chain: ChainWriter,
 ) -> None:
     twins = Twins.opened(chain, SHAPE)
@@ -125,7 +125,7 @@ def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: ChainWriter) 
     assert twins.commit(1, [first, other]) == (event,)
 
 
-def test_the_largest_batch_may_begin_with_one_that_was_sent_ahead(chain: ChainWriter) -> None:
+def test_the_largest_batch_may_start_with_one_sent_ahead(chain: ChainWriter) -> None:
     shape = Shape(clients=300, trainers=250, members=6, commit_blocks=12, deadline_blocks=60)
     twins = Twins.opened(chain, shape)
     clients = support.active_of(twins.state)
@@ -133,7 +133,7 @@ def test_the_largest_batch_may_begin_with_one_that_was_sent_ahead(chain: ChainWr
     assert taken(support.commit_all(twins, clients)) == clients[1:255]
 
 
-def test_a_relay_carries_nothing_and_its_batch_can_be_sent_directly(
+def test_a_relay_carries_nothing_but_its_batch_works_directly(
     embedded_chain: EmbeddedChain,
 ) -> None:
     twins = Twins.opened(embedded_chain, SHAPE)
@@ -177,9 +177,7 @@ def test_equivocation_is_still_recorded_after_the_last_round(embedded_chain: Emb
 
 
 @pytest.mark.parametrize("kind", [StatementKind.REQUEST, StatementKind.REPLY])
-def test_votes_are_proof_for_any_phase_and_view_of_one_base(
-    chain: ChainWriter, kind: StatementKind
-) -> None:
+def test_votes_are_proof_for_any_phase_and_view(chain: ChainWriter, kind: StatementKind) -> None:
     twins = playing(chain)
     phases = ({"phase": phase} for phase in (0, 2, 3, 255))
     odd = (*phases, {"view": 2**32 - 1}, {"round": 2**64 - 1})
@@ -231,7 +229,7 @@ def test_a_ban_counts_from_its_report_not_from_the_statement(
     assert isinstance(twins.decide(found), tuple)
 
 
-def test_a_ban_after_the_last_round_is_of_the_last_round(chain: ChainWriter) -> None:
+def test_a_ban_after_the_end_belongs_to_the_last_round(chain: ChainWriter) -> None:
     twins = playing(chain, replace(SHAPE, rounds=2))
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
     twins.wait()

@@ -54,7 +54,7 @@ def test_the_last_clients_of_the_largest_registry_take_part(chain: ChainWriter) 
 @pytest.mark.parametrize(
     "clients", [(599, 5), (5, 599), (447, 448), (448, 447), (510, 0), (733, 509), (224, 223)]
 )
-def test_whoever_is_first_in_a_batch_each_client_is_flagged_in_its_own_word(
+def test_each_client_is_flagged_in_its_own_word(
     chain: ChainWriter, clients: tuple[int, int]
 ) -> None:
     twins = Twins.opened(chain, Shape(clients=734))
@@ -78,7 +78,7 @@ def test_the_largest_distance_and_the_largest_threshold_are_finite(
     assert isinstance(twins.decide(support.proposal(twins, ranking, threshold)), tuple)
 
 
-def test_a_client_in_a_ranking_is_told_by_all_its_bits(chain: ChainWriter) -> None:
+def test_a_client_in_a_ranking_is_identified_by_all_bits(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape())
     trainers = support.trainers_of(twins.state)
     support.commit_all(twins, trainers)
@@ -120,7 +120,7 @@ def test_any_positive_number_of_samples_is_registered(chain: ChainWriter, sample
 
 @pytest.mark.parametrize(("s", "is_canonical"), [(HALF, True), (HALF + 1, False)])
 @pytest.mark.parametrize("is_vote", [True, False])
-def test_half_the_order_of_the_group_is_the_last_canonical_s(
+def test_half_the_group_order_is_the_last_canonical_s(
     s: int, is_canonical: bool, is_vote: bool
 ) -> None:
     # No registered key can sign with an s of its choice: the domain commits to the registry, and so

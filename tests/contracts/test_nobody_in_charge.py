@@ -38,7 +38,7 @@ def operations(code: bytes) -> set[int]:
     return found
 
 
-def test_the_code_reads_no_clock_calls_nobody_and_cannot_be_replaced() -> None:
+def test_the_code_uses_no_clock_call_or_proxy() -> None:
     found = operations(abi.artifact().runtime)
     assert [name for operation, name in FORBIDDEN.items() if operation in found] == []
     # What is pushed is no operation, and what follows it is one.
@@ -67,7 +67,7 @@ class SentBy(LedgerWriter):
         return self._embedded.send(self.address, encode_call(call), gas, key=key)
 
 
-def test_anybody_may_carry_what_is_signed_whoever_has_deployed_the_contract(
+def test_anybody_may_carry_signed_messages_whoever_deployed_the_contract(
     embedded_chain: EmbeddedChain,
 ) -> None:
     twins = Twins.opened(embedded_chain, Shape(commit_blocks=30, deadline_blocks=34))

@@ -146,7 +146,7 @@ def left_open() -> dict[AcceptanceForm, Twins]:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.sentence)
-def test_a_wrong_transaction_is_refused_for_its_reason_and_the_honest_one_is_not(
+def test_a_wrong_transaction_is_refused_for_its_reason(
     chain: ChainWriter, left_open: dict[AcceptanceForm, Twins], fault: Fault
 ) -> None:
     shape = replace(SHAPE, form=fault.form, rounds=len(FAULTS) + 1)
@@ -165,7 +165,7 @@ def test_a_wrong_transaction_is_refused_for_its_reason_and_the_honest_one_is_not
 
 
 @pytest.mark.parametrize("fault", faults.BAN_FAULTS, ids=lambda f: f.sentence)
-def test_what_a_ban_forbids_is_refused_and_the_round_goes_on(
+def test_actions_of_the_banned_are_refused_and_the_round_continues(
     chain: ChainWriter, fault: Fault
 ) -> None:
     twins = Twins.opened(chain, SHAPE)
@@ -182,7 +182,7 @@ def test_what_a_ban_forbids_is_refused_and_the_round_goes_on(
 @pytest.mark.parametrize(
     ("sentence", "refusal", "act"), STAGE_FAULTS, ids=[fault[0] for fault in STAGE_FAULTS]
 )
-def test_what_a_stage_does_not_allow_is_refused_for_its_reason(
+def test_actions_forbidden_in_a_stage_are_refused(
     chain: ChainWriter,
     sentence: str,
     refusal: type[Refusal],

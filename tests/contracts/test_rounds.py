@@ -96,7 +96,7 @@ def test_runs_from_the_first_round_to_the_last(chain: ChainWriter, beacon: Beaco
     twins.compare_clients()
 
 
-def test_equal_runs_have_equal_heads_and_a_block_beacon_makes_other_seeds(
+def test_equal_runs_have_equal_heads_unless_beacons_differ(
     chain: ChainWriter,
 ) -> None:
     def run(beacon: Beacon) -> ledger_state.LedgerState:
@@ -162,7 +162,7 @@ def test_the_window_ends_with_its_last_block(chain: ChainWriter) -> None:
     assert twins.state.committed == {first}
 
 
-def test_a_short_ranking_stands_from_the_first_block_after_the_window(
+def test_a_short_ranking_is_valid_right_after_the_window(
     chain: ChainWriter,
 ) -> None:
     twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
@@ -187,7 +187,7 @@ def test_the_first_committee_is_drawn_when_the_registry_is_complete(
     assert twins.ledger.opening(2) is None
 
 
-def test_every_number_of_replies_from_half_to_all_others_can_decide(chain: ChainWriter) -> None:
+def test_every_quorum_from_half_to_all_others_can_decide(chain: ChainWriter) -> None:
     for replies in (2, 3, 4):
         twins = Twins.opened(chain, Shape(replies=replies))
         support.commit_all(twins, support.trainers_of(twins.state))

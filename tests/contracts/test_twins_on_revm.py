@@ -32,7 +32,7 @@ def test_contract_and_specification_never_differ_on_revm() -> None:
     run_state_machine_as_test(RevmMachine, settings=settings_of(times(8, 2_000)))
 
 
-def test_what_reverts_is_a_block_all_the_same_and_changes_nothing() -> None:
+def test_a_reverted_transaction_makes_a_block_and_changes_nothing() -> None:
     chain = RevmChain()
     twins = Twins.opened(cast("ChainWriter", chain), Shape())
     before, state = chain.head(), twins.ledger.state()

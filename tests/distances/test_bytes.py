@@ -38,9 +38,7 @@ def test_threads_tiles_and_processors_make_no_difference(
 
 @ALONE
 @pytest.mark.parametrize("dimension", [1, 650, 513, RANGE + 1])
-def test_a_pair_alone_has_the_bytes_that_it_has_in_company(
-    rule: DistanceRule, dimension: int
-) -> None:
+def test_a_pair_alone_has_its_bytes_in_company(rule: DistanceRule, dimension: int) -> None:
     updates, context = round_of(draws(7, 6, dimension)), context_of(dimension)
     together = fast(rule, context, updates, list(updates))
     for row, member in enumerate(updates):
@@ -51,7 +49,7 @@ def test_a_pair_alone_has_the_bytes_that_it_has_in_company(
 
 
 @RULES
-def test_a_member_alone_computes_the_row_that_all_members_together_do(rule: DistanceRule) -> None:
+def test_a_member_alone_computes_its_row_of_all_members(rule: DistanceRule) -> None:
     updates, context = round_of(draws(7, 14, 3_001)), context_of(3_001)
     together = fast(rule, context, updates, list(updates))
     for row, member in enumerate(updates):
@@ -86,7 +84,7 @@ def _at_byte(vector: np.ndarray, offset: int) -> np.ndarray:
 
 
 @RULES
-def test_rows_of_a_matrix_and_every_second_number_of_one_are_updates_too(
+def test_matrix_rows_and_strided_arrays_are_updates_too(
     rule: DistanceRule,
 ) -> None:
     wide = draws(3, 6, 4_000)

@@ -48,7 +48,7 @@ def test_four_rules_of_the_registry_are_made_of_squares() -> None:
     ],
     ids=["squared", "l2", "per_tensor"],
 )
-def test_by_pencil_members_are_rows_as_asked_and_clients_columns_ascending(
+def test_by_pencil_rows_are_members_and_columns_ascending_clients(
     rule: DistanceRule, expected: list[list[float]]
 ) -> None:
     updates = {
@@ -91,7 +91,7 @@ def test_along_a_travel_it_agrees_with_the_plain_rule(code: str, agreement: floa
 
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_along_any_travel_it_agrees_with_the_plain_rule_on_any_updates(data: st.DataObject) -> None:
+def test_along_any_displacement_it_equals_the_plain_rule(data: st.DataObject) -> None:
     count, dimension = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))
     number = st.floats(allow_nan=False, allow_infinity=False, width=32)
     size = (count + 1) * dimension
@@ -151,7 +151,7 @@ def test_outliers_do_not_spoil_the_honest_pairs(rule: DistanceRule, scale: float
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-3])
-def test_errors_are_below_1e_12_beside_attackers_a_million_times_larger(spread: float) -> None:
+def test_errors_stay_below_1e_12_among_huge_attackers(spread: float) -> None:
     vectors = (draws(2, 1, 150_000) + spread * draws(3, 6, 150_000)).astype(np.float32)
     vectors[5] *= np.float32(1e6)
     found = fast(SQUARED, context_of(150_000), round_of(vectors), [ClientId(0), ClientId(50)])
@@ -177,9 +177,7 @@ def test_zeros_and_the_largest_floats_are_no_exception(rule: DistanceRule) -> No
 
 @RULES
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_make_what_they_make_by_the_plain_rule(
-    rule: DistanceRule, odd: float
-) -> None:
+def test_non_finite_numbers_give_the_plain_rules_result(rule: DistanceRule, odd: float) -> None:
     vectors = draws(1, 5, 700)
     vectors[2, 600] = odd
     updates, members = round_of(vectors), [ClientId(20), ClientId(30)]
@@ -202,7 +200,7 @@ def test_agrees_with_the_plain_rule_on_any_updates(rule: DistanceRule, data: st.
 
 
 @RULES
-def test_updates_may_lie_in_files_and_are_left_as_they_are(
+def test_updates_may_be_memory_mapped_and_stay_unchanged(
     rule: DistanceRule, tmp_path: Path
 ) -> None:
     vectors = draws(4, 8, 100_003)
@@ -218,7 +216,7 @@ def test_updates_may_lie_in_files_and_are_left_as_they_are(
     assert np.array_equal(np.stack(mapped), vectors)
 
 
-def test_a_rule_without_a_kernel_is_computed_by_its_own_plain_code() -> None:
+def test_a_rule_without_a_kernel_uses_its_plain_code() -> None:
     def city_blocks(update: np.ndarray, reference: np.ndarray) -> float:
         return float(np.abs(update - reference).sum())
 
@@ -228,7 +226,7 @@ def test_a_rule_without_a_kernel_is_computed_by_its_own_plain_code() -> None:
 
 
 @RULES
-def test_updates_that_are_no_float32_are_left_to_the_plain_rule(rule: DistanceRule) -> None:
+def test_updates_of_other_types_use_the_plain_rule(rule: DistanceRule) -> None:
     # Cast to float32 these two would be equal.
     updates = round_of(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-12]]))
     found = fast(rule, context_of(2), updates, [ClientId(0)])
@@ -236,7 +234,7 @@ def test_updates_that_are_no_float32_are_left_to_the_plain_rule(rule: DistanceRu
 
 
 @RULES
-def test_a_layout_that_does_not_fit_the_updates_is_read_as_the_plain_rule_reads_it(
+def test_an_unfit_layout_is_read_like_the_plain_rule(
     rule: DistanceRule,
 ) -> None:
     updates = round_of(draws(0, 3, 9))
@@ -276,7 +274,7 @@ def test_numbers_that_the_updates_do_not_have_are_not_read(start: int, stop: int
         among.squares(start, stop)
 
 
-def test_no_thread_at_all_is_refused_and_there_is_a_core_to_use() -> None:
+def test_zero_threads_are_refused_and_one_core_exists() -> None:
     with pytest.raises(ValueError, match="on 0 threads"):
         fast_distances(0)
     assert usable_cores() >= 1

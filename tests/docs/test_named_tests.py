@@ -54,7 +54,7 @@ def test_every_test_that_is_named_is_there(page: Path) -> None:
 
 
 @each_page
-def test_every_claim_names_a_test_or_says_that_there_is_none(page: Path) -> None:
+def test_every_claim_names_a_test_or_admits_none(page: Path) -> None:
     found = claims(page.read_text("utf-8"))
     assert len(found) > 30
     bare = [cells[0] for cells in found if not NAMED.search(cells[-1]) and cells[-1] != NOT_COVERED]

@@ -389,7 +389,7 @@ def test_events_list_types_and_names_of_their_fields_in_order() -> None:
             assert rows[entry["name"]] == ", ".join(map(declared, entry["inputs"]))
 
 
-def test_the_state_lists_types_and_names_of_its_fields_in_order() -> None:
+def test_the_state_lists_types_and_names_in_order() -> None:
     (state,) = (entry["outputs"][0] for entry in ABI if entry.get("name") == "state")
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", section("State"), re.MULTILINE)
     assert rows == [(field["name"], field["type"]) for field in state["components"]]

@@ -56,6 +56,6 @@ def test_no_unit_holds_a_secret_or_gets_new_rights(unit: Path) -> None:
     assert settings(unit, "Restart") == ["on-failure"]
 
 
-def test_a_worker_with_something_to_put_right_is_not_begun_again() -> None:
+def test_a_worker_with_pending_repairs_is_not_restarted() -> None:
     (worker,) = [unit for unit in UNITS if "worker" in unit.stem]
     assert settings(worker, "RestartPreventExitStatus") == ["2"]

@@ -43,7 +43,7 @@ def running(forks: Forks, tmp_path: Path) -> Iterator[Home]:
         assert writer.poll() is None, "the run has ended before its last audit"
 
 
-def test_audits_beside_a_run_pass_as_of_the_head_that_they_began_with(
+def test_audits_during_a_run_pass_as_of_their_head(
     forks: Forks, running: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs, verify_chain = FolderBlobs(running.path / "blobs"), integrity.verify_chain

@@ -168,7 +168,7 @@ def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_the_service_says_where_it_listens_answers_and_ends_on_an_interrupt(
+def test_the_service_announces_its_address_and_ends_on_interrupt(
     forks: Forks, tmp_path: Path
 ) -> None:
     service = forks.start("serve", "--home", tmp_path, "--port", 0)

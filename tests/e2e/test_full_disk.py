@@ -45,7 +45,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> str:
 # What grows beyond these sizes: a document, and the chain early and late.
 @pytest.mark.parametrize("largest_file", [100, 5_000, 200_000])
 @pytest.mark.slow
-def test_a_full_disk_is_named_and_the_run_goes_on_where_there_is_room(
+def test_a_full_disk_is_named_and_the_run_resumes_later(
     head: str, tmp_path: Path, largest_file: int
 ) -> None:
     with pytest.raises((CmflError, OSError)) as caught:

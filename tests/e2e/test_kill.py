@@ -134,7 +134,7 @@ def test_kills_at_random_moments_lose_and_repeat_no_round(forks: Forks, tmp_path
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("place", ["chain", "configuration", "manifest"][: times(1, 3)])
-def test_a_run_killed_while_it_is_deployed_can_be_begun_again(
+def test_a_run_killed_during_deployment_can_be_restarted(
     forks: Forks, tmp_path: Path, place: str
 ) -> None:
     home = Home(tmp_path / "home", ("training.path=plain", "protocol.rounds=1"))

@@ -75,7 +75,7 @@ def test_one_of_five_members_may_be_silent() -> None:
     assert (SIZES.members, SIZES.trainers, SIZES.replies, tolerated(SIZES)) == (5, 7, 3, 1)
 
 
-def test_a_victim_has_the_role_and_no_more_members_than_may_be_faulty() -> None:
+def test_a_victim_has_the_role_within_the_fault_limit() -> None:
     trainer, member = frozenset({Role.TRAINER}), frozenset({Role.MEMBER})
     primary = frozenset({Role.FIRST_PRIMARY})
     roles = {ClientId(c): its for c, its in enumerate([trainer, trainer, trainer, member, primary])}
@@ -89,7 +89,7 @@ def test_a_victim_has_the_role_and_no_more_members_than_may_be_faulty() -> None:
     assert numbers(Fault.NOT_FINITE, Role.TRAINER) == [0], "of seven trainers two can be spared"
 
 
-def test_who_bans_itself_leaves_no_more_empty_seats_than_are_tolerated() -> None:
+def test_self_bans_leave_tolerably_many_vacant_slots() -> None:
     trainer = frozenset({Role.TRAINER})
     roles = {ClientId(0): trainer, ClientId(1): trainer, ClientId(2): frozenset({Role.MEMBER})}
     places = seats((0, 1), (1,), (1, 2))
@@ -123,7 +123,7 @@ def closed_round(banned: tuple[int, ...] = ()) -> Round:
     return Round(opening, SIZES, tuple(registry), ended=None)
 
 
-def test_empty_seats_and_whoever_has_not_recovered_are_counted_into_the_margin() -> None:
+def test_vacant_slots_and_unrecovered_members_reduce_the_margin() -> None:
     one = closed_round()
     assert margin_of(one, SIZES, []) == Margin(members=1, trainers=2, bans=1)
     trainer = one.trainers[0]
@@ -150,7 +150,7 @@ def test_chance_may_draw_nobody_but_the_faulty() -> None:
     assert not is_drawn(set(), 1)
 
 
-def test_an_effect_is_on_the_record_and_late_is_none_of_a_wrong_payload() -> None:
+def test_an_effect_is_recorded_and_wrong_payloads_are_never_late() -> None:
     both = frozenset({ClientId(1), ClientId(2)})
     ended = WatchedRound(
         number=2,
@@ -175,7 +175,7 @@ def test_an_effect_is_on_the_record_and_late_is_none_of_a_wrong_payload() -> Non
         effective(Fault.KILLED, both, ended, nobody)
 
 
-def test_what_was_begun_is_carried_through_and_what_was_not_never_was() -> None:
+def test_a_started_disturbance_completes_and_others_never_happened() -> None:
     acts: list[str] = []
     far, now = time.monotonic() + 3600, time.monotonic()
     begun = Disturbance(Fault.FROZEN, (), frozenset())
@@ -192,7 +192,7 @@ def test_what_was_begun_is_carried_through_and_what_was_not_never_was() -> None:
     assert (acts, late.has_come) == (["freeze", "thaw"], False)
 
 
-def test_too_many_members_are_in_the_fewest_seats_that_hold_them() -> None:
+def test_excess_members_are_in_the_fewest_workers() -> None:
     committee = [ClientId(c) for c in (0, 1, 2)]
     chosen = seats_of_members(seats((0,), (1, 2), (3,)), committee, 2)
     assert [seat.number for seat in chosen] == [1]
@@ -210,7 +210,7 @@ def test_what_was_kept_is_read_back(tmp_path: Path) -> None:
     assert state.is_complete((CELLS[3],), 2)
 
 
-def test_the_table_has_a_row_for_each_cell_and_says_what_was_wrong(tmp_path: Path) -> None:
+def test_the_table_has_a_row_per_cell_with_violations(tmp_path: Path) -> None:
     state = State("embedded", rounds=3)
     killed = Cell(Fault.KILLED, Role.TRAINER)
     state.cells[killed].done = 2

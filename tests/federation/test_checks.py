@@ -81,7 +81,7 @@ def test_rounds_that_keep_their_heads_are_not_lost(told: Told) -> None:
     assert told.checks.untrained == range(1, 3), "the newest may still be taken back"
 
 
-def test_an_end_that_a_reorganisation_took_back_may_come_again_otherwise(told: Told) -> None:
+def test_a_reorganised_end_may_come_again_differently(told: Told) -> None:
     told.ends("a")
     told.checks.begun(Disturbance(Fault.REORGANISED, (), frozenset()), 2)
     told.contract.heads[0] = "A"

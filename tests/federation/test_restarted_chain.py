@@ -206,9 +206,7 @@ def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
-def test_nothing_signed_for_a_run_is_taken_by_the_next_at_its_address(
-    forks: Forks, tmp_path: Path
-) -> None:
+def test_signatures_of_one_run_are_invalid_for_the_next(forks: Forks, tmp_path: Path) -> None:
     with LocalNetwork(settings_of(tmp_path / "first", 0.5)) as first:
         first.start_workers()
         with first.reader() as reader:
@@ -238,7 +236,7 @@ def test_nothing_signed_for_a_run_is_taken_by_the_next_at_its_address(
                 assert seat.is_up() or seat.status()["stand"] == "finished"
 
 
-def test_a_run_is_taken_up_though_an_earlier_ones_commitments_were_sent_into_it(
+def test_a_run_resumes_despite_replayed_commitments_of_an_earlier_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, ANVIL_TEST_KEY.hex())

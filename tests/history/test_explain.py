@@ -164,7 +164,7 @@ def test_says_what_the_rule_of_the_cut_off_was() -> None:
     assert angle.endswith("the 2 within a right angle of 2 were accepted.")
 
 
-def test_says_along_the_travel_from_the_round_on_in_which_there_is_one() -> None:
+def test_mentions_the_displacement_from_its_first_round_on() -> None:
     travel = {"distance": "direction", "reference": "travel"}
     assert "to the members, along the model's travel; the 2 nearest" in rule(travel, round=2)
     assert "to the members; the 2 nearest" in rule(travel, round=1)

@@ -95,7 +95,7 @@ def test_tells_an_open_round_and_none_that_has_not_opened(tmp_path: Path) -> Non
         assert history.round(2) is None
 
 
-def test_every_commitment_is_told_and_the_base_is_where_the_closing_block_cuts(honest: Run) -> None:
+def test_every_commitment_is_listed_and_the_base_is_cut(honest: Run) -> None:
     # In round 2 a bystander commits in time, and another one after the closing block.
     one, _ = round_of(honest, 2)
     told = commitments(one)
@@ -122,7 +122,7 @@ def test_a_ledger_that_drew_no_committee_has_no_further_round(
     assert history_of(honest).round(5) is None
 
 
-def test_the_rounds_of_a_range_are_those_that_are_read_one_by_one(honest: Run) -> None:
+def test_a_range_of_rounds_equals_single_reads(honest: Run) -> None:
     history = history_of(honest)
     for one in history.rounds(1, 5):
         alone = history.round(one.round)
@@ -222,7 +222,7 @@ def test_a_record_that_comes_back_is_counted_then(honest: Run) -> None:
     assert history.tally() == history_of(honest).tally()
 
 
-def test_a_node_that_gives_rounds_but_not_their_clients_is_not_believed(honest: Run) -> None:
+def test_a_node_giving_rounds_without_clients_is_not_believed(honest: Run) -> None:
     """One that lags behind between two answers has the later rounds and not the registrations."""
     silent = forged(honest.ledger, logs_of=lambda _logs: [])
     with pytest.raises(IncompleteLogsError):

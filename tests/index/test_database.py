@@ -155,9 +155,7 @@ def test_who_writes_an_index_names_what_is_damaged(database: Database, spoil: st
         catch_up(Indexer(database, chain.ledger, NOBODYS_BLOBS))
 
 
-def test_a_round_that_a_filter_finds_and_nothing_tells_is_named(
-    database: Database, index_file: Path
-) -> None:
+def test_a_round_found_by_filter_but_missing_is_named(database: Database, index_file: Path) -> None:
     chain = generated(3)
     indexed(database, chain.ledger)
     walk = RoundQuery("rounds", view_min=0, blocks=Span(1, 1_000))
@@ -172,9 +170,7 @@ def test_a_round_that_a_filter_finds_and_nothing_tells_is_named(
             own.page(walk, 9, None)
 
 
-def test_what_the_driver_itself_says_is_an_error_of_the_index(
-    database: Database, index_file: Path
-) -> None:
+def test_a_driver_message_is_an_index_error(database: Database, index_file: Path) -> None:
     chain = generated(2)
     indexed(database, chain.ledger)
     with database.transaction() as connection:
@@ -252,7 +248,7 @@ def test_other_urls_are_refused(url: str, said: str) -> None:
         Database(url)
 
 
-def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
+def test_an_unresponsive_server_is_named_without_its_password() -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(IndexUnreachableError) as caught:
         Index("postgresql://reader:secret@127.0.0.1:1/index")
@@ -272,6 +268,6 @@ def test_a_dropped_index_is_built_to_the_same_content(index_file: Path) -> None:
     assert contents[0] == contents[1]
 
 
-def test_an_index_in_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_an_index_in_an_absent_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(IndexStoreError, match="unable to open database file"):
         made(tmp_path / "nowhere" / "index.sqlite")

@@ -116,7 +116,7 @@ def test_a_storage_that_is_not_kept_is_no_contradiction(database: Database) -> N
     assert coverage(database).compared is StorageComparison.NOT_YET
 
 
-def test_a_block_that_changes_while_it_is_read_is_read_again(database: Database) -> None:
+def test_a_block_that_changes_while_read_is_read_again(database: Database) -> None:
     chain = generated(2)
     other = chain.fork(chain.head().number - 2, 1)
     other.play(2)

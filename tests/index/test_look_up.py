@@ -106,7 +106,7 @@ def test_no_more_than_asked_for(honest_index: Index, honest: Run) -> None:
         assert reading.look_up(event.model, 0) == []
 
 
-def test_the_index_finds_every_digest_where_reading_all_rounds_finds_it(
+def test_the_index_finds_every_digest_that_rounds_contain(
     honest: Run, history: IndexedHistory
 ) -> None:
     true = ChainHistory.of(honest.ledger, honest.blobs)

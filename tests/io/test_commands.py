@@ -63,7 +63,7 @@ def test_each_process_has_variables_of_its_own(runner: CommandRunner) -> None:
         runner.run("without", ["variable", "CMFL_TOLD"])
 
 
-def test_a_failed_command_is_named_with_the_end_of_its_log(runner: CommandRunner) -> None:
+def test_a_failed_command_is_named_with_its_logs_end(runner: CommandRunner) -> None:
     with pytest.raises(CommandError, match="refused ended with code 3"):
         runner.run("refused", ["code", 3])
     with pytest.raises(CommandError, match=r"broken ended with code 70: .*ValueError: so it is"):

@@ -120,7 +120,7 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     assert read_file(path, 2) == b"123"
 
 
-def test_a_file_that_grows_as_it_is_read_is_read_whole(
+def test_a_file_growing_while_read_is_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"

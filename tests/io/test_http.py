@@ -112,7 +112,7 @@ def test_a_server_that_drips_is_given_up_at_the_deadline(pieces: list[bytes]) ->
         assert time.monotonic() - began < PATIENCE + 0.5
 
 
-def test_a_server_that_says_nothing_is_given_up_before_the_deadline() -> None:
+def test_a_silent_server_is_abandoned_before_the_deadline() -> None:
     silent = threading.Event()
     with listening(waiting_for(silent)) as url:
         began = time.monotonic()
@@ -131,7 +131,7 @@ def test_an_answer_that_comes_slowly_is_not_silence() -> None:
 
 
 @pytest.mark.parametrize("proxied", [False, True])
-def test_a_server_that_is_silent_in_the_handshake_is_given_up(
+def test_a_server_silent_in_the_handshake_is_abandoned(
     proxied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = threading.Event()
@@ -153,7 +153,7 @@ def test_a_server_that_is_silent_in_the_handshake_is_given_up(
         assert ended.wait(1), "nothing is left open"
 
 
-def test_a_look_up_of_the_hosts_name_that_hangs_is_given_up(
+def test_a_hanging_host_name_lookup_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     silent = threading.Event()
@@ -220,7 +220,7 @@ def test_an_answer_that_could_swell_in_unpacking_is_refused(encoding: str) -> No
         HEAD + b"X: " + b"y" * 200_000 + b"\r\n\r\n",
     ],
 )
-def test_an_answer_that_breaks_off_or_is_no_http_is_a_failure(sent: bytes) -> None:
+def test_an_answer_cut_off_or_not_http_is_a_failure(sent: bytes) -> None:
     with (
         listening(answering(sent)) as url,
         pytest.raises(HttpFailureError, match="unreachable"),
@@ -228,7 +228,7 @@ def test_an_answer_that_breaks_off_or_is_no_http_is_a_failure(sent: bytes) -> No
         get(url)
 
 
-def test_a_connection_is_kept_and_opened_anew_where_the_server_closed_it() -> None:
+def test_a_connection_is_reused_and_reopened_after_closing() -> None:
     opened: list[int] = []
     closed = threading.Semaphore(0)
 
@@ -366,7 +366,7 @@ def test_a_program_ends_at_once_and_in_silence(last: str) -> None:
     assert not told.stderr
 
 
-def test_path_query_and_credentials_go_to_the_server_and_into_no_message(
+def test_path_query_and_credentials_appear_in_no_message(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     asked: list[bytes] = []

@@ -34,7 +34,7 @@ def test_a_string_that_never_ends_is_looked_at_once() -> None:
         parse_json("[" * 1_001 + '"' + '\\"' * 300_000)
 
 
-def test_a_key_that_comes_twice_is_refused_where_it_is_asked_for() -> None:
+def test_a_duplicate_key_is_refused_on_request() -> None:
     assert parse_json('{"a": 1, "a": 2}') == {"a": 2}
     assert parse_json('[{"a": 1}, {"a": 2}]', unique_keys=True) == [{"a": 1}, {"a": 2}]
     with pytest.raises(ValueError, match="a map has a key twice"):

@@ -117,7 +117,7 @@ def _later(round: uint64, other: uint64) -> uint64:
 """
 
 
-def test_what_a_sender_says_bounds_a_number_that_is_not_its_own() -> None:
+def test_a_senders_claim_bounds_a_number_of_others() -> None:
     clamped = {change[1:] for change in changes(vyper_mutants(SAID)) if change[0] == "clamped"}
     assert clamped == {("now", "max(1, min(now, round))"), ("now", "max(now, round)")}
 
@@ -177,7 +177,7 @@ def test_a_process_that_dies_has_no_answer() -> None:
     assert done_apart(lambda folder: folder.exists()).answer is True
 
 
-def test_a_test_may_take_ten_times_what_it_takes_and_some_seconds() -> None:
+def test_a_test_may_take_ten_times_its_time_plus_seconds() -> None:
     tests = testing.Tests(None, 60.0, {"quick": 0.1, "slow": 9.0})
     assert [tests.limit_of(name) for name in ("quick", "slow", "new")] == [6.0, 60.0, 60.0]
 
@@ -188,7 +188,7 @@ def result_of(mutant: Mutant, outcome: Outcome, test: str = "") -> Result:
     return Result(*fields, mutant.original, mutant.replacement, outcome, test, 1, 0.1)
 
 
-def test_what_is_near_goes_first_then_what_has_killed_before_then_what_is_quick() -> None:
+def test_nearest_then_deadly_then_quick_tests_go_first() -> None:
     first, second, *_ = python_mutants(PYTHON)
     measured = Measured({"slow": 9.0, "quick": 1.0, "killer": 5.0, "near": 7.0}, {}, {})
     results = {second.name: result_of(second, Outcome.KILLED, "killer")}
@@ -196,7 +196,7 @@ def test_what_is_near_goes_first_then_what_has_killed_before_then_what_is_quick(
     assert order == ["near", "killer", "quick"]
 
 
-def test_results_are_read_back_the_newest_counts_and_a_torn_line_does_not(tmp_path: Path) -> None:
+def test_results_are_read_back_newest_first_ignoring_torn_lines(tmp_path: Path) -> None:
     (mutant, *_), path = python_mutants(PYTHON), tmp_path / "python.jsonl"
     assert read(path) == {}
     append(path, result_of(mutant, Outcome.SURVIVED))
@@ -224,7 +224,7 @@ def test_a_survivor_without_a_reason_is_not_passed_over(
     assert "| all | 2 | 1 | 1 | 0 |" in capsys.readouterr().out
 
 
-def test_what_became_of_a_change_that_is_gone_does_not_count(
+def test_the_result_of_a_vanished_change_does_not_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (gone, *_), there_are = python_mutants(PYTHON), python_mutants(b"x = 1 < 2\n")
@@ -233,7 +233,7 @@ def test_what_became_of_a_change_that_is_gone_does_not_count(
     assert f"Tried: 0 of {len(there_are)} changes." in capsys.readouterr().out
 
 
-def test_a_mutant_is_tried_again_once_the_test_that_killed_it_is_gone() -> None:
+def test_a_mutant_is_retried_after_its_killing_test_disappears() -> None:
     (mutant, *_), without = python_mutants(PYTHON), Measured({"a test": 1.0}, {}, {})
     nothing = set[Outcome]()
     assert is_to_be_tried(None, without, nothing)

@@ -77,7 +77,7 @@ def primary_of(members: Sequence[Scripted | None], phase: Phase, view: int) -> S
     return found
 
 
-def test_a_vote_ends_with_the_primarys_request_and_the_first_equal_replies_by_place() -> None:
+def test_a_vote_ends_with_the_first_equal_replies_by_seat() -> None:
     members = committee()
     certificate = voting(ballot(members), Phase.AGGREGATION)
     primary = primary_of(members, Phase.AGGREGATION, 0)
@@ -156,7 +156,7 @@ def test_a_committee_gives_up_after_the_last_view() -> None:
         voting(ballot(members), Phase.ELECTION)
 
 
-def test_consensus_is_scores_then_both_votes_then_what_a_replier_stands_behind() -> None:
+def test_consensus_is_scores_then_two_votes_then_a_judgement() -> None:
     members: list[Scripted | None] = [*committee(), None]
     judgement, certificates = committee_consensus(ballot(members))
     assert [member.published for member in members if member] == [1] * 5
@@ -215,7 +215,7 @@ class ScriptedRun:
         self.committees.pop(0)
 
 
-def test_training_goes_on_until_the_last_round_and_abandons_what_is_not_decided() -> None:
+def test_training_runs_to_the_last_round_and_abandons_undecided() -> None:
     mute = committee()
     for member in mute:
         member.requests = {(p, view): () for p in Phase for view in range(MAX_VIEWS)}

@@ -57,7 +57,7 @@ def test_different_frozen_states_have_different_digests(
     assert (digests[0] == digests[1]) == (state(one) == state(other))
 
 
-def test_a_class_of_a_package_is_bound_by_package_version_and_name() -> None:
+def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
     digest = bound_inputs.source_of_package("vision", "0.20.1", "vision.models.Net")
     assert digest == sha256(b"vision==0.20.1:vision.models.Net").digest()
 

@@ -84,7 +84,7 @@ def test_anything_but_the_canonical_bytes_is_refused(data: bytes, flaw: str) -> 
     assert len(str(caught.value)) < 300, flaw
 
 
-def test_a_document_at_the_bound_is_read_and_one_byte_more_is_not() -> None:
+def test_a_document_at_the_limit_is_read_and_not_beyond() -> None:
     data = canonical.encode({"a": bytes(100)})
     assert canonical.decode(data, len(data)) == {"a": bytes(100)}
     with pytest.raises(EncodingError, match="over the bound of 104"):
@@ -192,7 +192,7 @@ def test_tuples_are_written_as_lists(value: dict[str, object]) -> None:
 
 
 @given(value=maps, data=st.data())
-def test_the_order_in_which_a_map_was_filled_changes_no_byte(
+def test_insertion_order_of_a_map_changes_no_byte(
     value: dict[str, object], data: st.DataObject
 ) -> None:
     other = dict(data.draw(st.permutations(list(value.items()))))
@@ -200,7 +200,7 @@ def test_the_order_in_which_a_map_was_filled_changes_no_byte(
 
 
 @given(data=st.binary(max_size=60))
-def test_any_bytes_are_the_encoding_of_what_is_read_or_refused(data: bytes) -> None:
+def test_any_readable_bytes_are_the_encoding_of_their_value(data: bytes) -> None:
     try:
         value = canonical.decode(data)
     except EncodingError:

@@ -84,7 +84,7 @@ def test_ranking_words_can_be_read_back(distance: float, client: ClientId) -> No
     assert found < 2**96
 
 
-def test_set_and_ranking_digests_hash_the_abi_encoding_of_one_list() -> None:
+def test_set_and_ranking_digests_hash_one_abi_encoded_list() -> None:
     joined = word(32) + word(2) + word(9) + word(4)
     assert encoding.set_digest(ids(9, 4)) == encoding.keccak256(joined)
     assert encoding.ranking_digest([9, 4]) == encoding.keccak256(joined)
@@ -139,7 +139,7 @@ def test_the_head_folds_in_all_that_is_recorded() -> None:
     assert banned == encoding.keccak256(A + number + b"banned" + b"\0\0\0\6")
 
 
-def test_a_registry_word_is_the_bans_round_then_address_then_samples() -> None:
+def test_a_registry_word_is_ban_round_address_and_samples() -> None:
     client = RegisteredClient(Address(b"\0" * 19 + b"\2"), 5)
     assert encoding.registry_word(client) == 2 << 64 | 5
     assert encoding.registered_client(2 << 64 | 5) == client
@@ -175,7 +175,7 @@ def test_a_vector_of_another_length_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_vector_with_a_number_that_is_not_finite_is_refused(value: float) -> None:
+def test_a_vector_with_a_non_finite_number_is_refused(value: float) -> None:
     with pytest.raises(EncodingError, match="not finite"):
         encoding.vector_from_bytes(encoding.vector_bytes(f32(1.0, value)), 2)
 

@@ -24,7 +24,7 @@ def test_every_refusal_has_a_reason_of_its_own() -> None:
     assert all(leaf.fact for leaf in leaves)
 
 
-def test_every_error_is_of_one_tree_and_drawn_in_the_docstring() -> None:
+def test_every_error_is_in_one_tree_and_the_docstring() -> None:
     drawn = errors.__doc__ or ""
     leaves = errors.CmflError.__subclasses__()
     for leaf in (leaf for leaf in leaves if leaf.__module__ == errors.__name__):

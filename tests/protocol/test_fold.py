@@ -207,7 +207,7 @@ def test_an_event_that_is_left_out_or_repeated_is_noticed(place: int) -> None:
         assert contradicted or different
 
 
-def test_a_round_starts_with_the_event_that_ends_the_one_before() -> None:
+def test_a_round_starts_with_the_previous_rounds_end() -> None:
     opened = LedgerOpened(NO_DIGEST, Digest(b"s" * 32), ids(1, 2, 3), NO_DIGEST)
     assert RoundStart.of(opened, 7) == RoundStart(1, ids(1, 2, 3), Digest(b"s" * 32), 7)
     abandoned = RoundAbandoned(4, ids(5), Digest(b"t" * 32), NO_DIGEST)

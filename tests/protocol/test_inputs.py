@@ -21,7 +21,7 @@ from tests.protocol.support import PENCIL, SEED, f32, registry_of
 from tests.support.keys import ids
 
 
-def test_members_and_trainers_are_active_and_the_banned_are_not_waited_for() -> None:
+def test_members_and_trainers_are_active_and_banned_are_not_expected() -> None:
     found = Participants(ids(7, 2, 5), ids(1, 3), frozenset(ids(2)))
     assert found.active == ids(1, 2, 3, 5, 7)
     assert found.members == ids(7, 5)
@@ -43,7 +43,7 @@ def test_trainers_are_sampled_outside_committee_and_bans() -> None:
     assert (again.committee, again.banned) == (ids(0, 1, 2), frozenset(ids(1)))
 
 
-def test_who_is_banned_within_a_round_still_takes_part_in_it() -> None:
+def test_a_client_banned_within_a_round_still_takes_part() -> None:
     registry = list(registry_of(9))
     fresh = participants_of(PENCIL, registry, 4, SEED, ids(0, 1, 2))
     registry[1] = registry[5] = replace(registry[5], banned_in=4)
@@ -77,7 +77,7 @@ def test_other_vectors_leave_the_updates_as_they_were_read() -> None:
     assert not evidence.vectors
 
 
-def test_more_payloads_leave_the_updates_that_were_held_as_they_are() -> None:
+def test_more_payloads_leave_existing_updates_unchanged() -> None:
     evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {})
     more = evidence.with_payloads({ClientId(4): Payload.of(vector_bytes(f32(3.0, 4.0)))})
     assert more.updates[ClientId(1)] is evidence.updates[ClientId(1)]
@@ -105,7 +105,7 @@ def test_an_update_lies_where_its_payload_does() -> None:
     assert payload.size == 8
 
 
-def test_without_a_model_the_dimension_says_how_long_an_update_is() -> None:
+def test_without_a_model_the_dimension_gives_the_length() -> None:
     updates = Evidence(None, PAYLOADS, {}, dimension=2).updates
     assert {client for client, update in updates.items() if update is None} == {2, 3}
     assert Evidence(f32(0.0, 0.0), PAYLOADS, {}).dimension == 2
@@ -131,7 +131,7 @@ def test_evidence_keeps_its_travel_whatever_is_published() -> None:
         assert other.displacement is evidence.displacement
 
 
-def test_the_ground_of_a_round_has_the_travel_where_the_rules_have_one() -> None:
+def test_the_distance_context_has_the_displacement_where_rules_need_it() -> None:
     layout, travel = (("w", (1,)),), f32(1.0)
     seats = Participants(ids(7, 2, 5), ids(1, 3), frozenset(ids(2)))
     along = replace(PENCIL, distance="direction", reference="travel")

@@ -219,7 +219,7 @@ def test_distances_can_be_handed_in() -> None:
     assert asked == [("squared", ids(*range(9)), ids(0, 1, 2))] * 2, "once for each"
 
 
-def test_a_member_without_an_update_that_tells_anything_has_no_vector() -> None:
+def test_a_member_without_a_scoring_update_has_no_vector() -> None:
     small = small_round(VALUES | {1: b"odd"})
     assert score_updates(small.inputs, small.evidence, small.usable, ClientId(1)) is None
     zeros = small_round(VALUES, distance="direction")
@@ -227,7 +227,7 @@ def test_a_member_without_an_update_that_tells_anything_has_no_vector() -> None:
     assert score_updates(zeros.inputs, zeros.evidence, zeros.usable, ClientId(0)) is not None
 
 
-def test_an_update_is_usable_only_if_its_client_is_active_and_has_committed() -> None:
+def test_an_update_is_usable_only_if_active_and_committed() -> None:
     small = small_round(VALUES, uncommitted=[3])
     payloads = dict(small.evidence.payloads) | {
         ClientId(3): Payload.of(encoding.vector_bytes(f32(1.0))),
@@ -237,7 +237,7 @@ def test_an_update_is_usable_only_if_its_client_is_active_and_has_committed() ->
     assert usable_clients(small.inputs, evidence) == ids(0, 1, 2, 4, 5, 6, 7, 8)
 
 
-def test_claims_for_another_set_or_without_a_signature_are_passed_over() -> None:
+def test_claims_for_other_sets_or_unsigned_are_skipped() -> None:
     small = told()
     honest = small.compose()
     scores = small.claims[0].scores
@@ -258,7 +258,7 @@ def test_claims_for_another_set_or_without_a_signature_are_passed_over() -> None
     assert noisy.compose() == honest
 
 
-def test_vectors_that_one_does_not_hold_are_left_out_of_what_is_compared() -> None:
+def test_vectors_not_held_are_omitted_from_the_comparison() -> None:
     small = told()
     record = small.compose()
     assert [vector.member for vector in counted_vectors(record, small.evidence)] == [0, 1, 2]
@@ -472,7 +472,7 @@ def test_along_a_travel_who_goes_the_other_way_is_refused() -> None:
     assert along(-5.0).vector(2).distances.tolist() == [4, 0, 4, 0, 4, 4]
 
 
-def test_a_false_distance_along_a_travel_is_refused_by_its_name() -> None:
+def test_a_false_distance_along_a_displacement_is_refused_by_name() -> None:
     small = along(5.0)
     vector = small.vector(2)
     # What the member's own update alone would give.
@@ -502,7 +502,7 @@ def test_a_first_round_has_no_travel_and_needs_none() -> None:
 
 
 @pytest.mark.parametrize("reference", REFERENCES)
-def test_members_that_send_zeros_have_no_vector_and_the_others_decide(reference: str) -> None:
+def test_members_sending_zeros_have_no_vector_and_others_decide(reference: str) -> None:
     small = along(5.0, {0: 0.0}, reference=reference)
     assert score_updates(small.inputs, small.evidence, small.usable, ClientId(0)) is None
     judged = small.scored().judged()
@@ -526,7 +526,7 @@ def test_where_most_members_send_zeros_nobody_can_decide(zeros: int, reference: 
     assert violations == (Violation(ViolationCode.TOO_FEW_SCORES),)
 
 
-def test_one_wild_reference_turns_a_ranking_of_means_but_not_of_medians() -> None:
+def test_one_wild_reference_turns_mean_rankings_but_not_medians() -> None:
     # Member 0 commits -100 and scores honestly: no check of scores finds it, and trainer 3 at -30
     # is the nearest to the members' mean.
     wild = VALUES | {0: -100.0, 3: -30.0}

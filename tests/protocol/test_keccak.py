@@ -69,13 +69,13 @@ def test_leaves_a_backend_alone_that_was_named() -> None:
 
 
 @pytest.mark.parametrize(("how", "named"), [("there", "nonsense"), ("missing", "pysha3")])
-def test_a_named_backend_that_is_not_to_be_had_is_a_wrong_setting(how: str, named: str) -> None:
+def test_an_unavailable_named_backend_is_a_configuration_error(how: str, named: str) -> None:
     last = ended(how, named).stderr.splitlines()[-1]
     assert last.startswith("ledger.protocol.errors.ConfigurationError")
     assert f"ETH_HASH_BACKEND, '{named}'" in last
 
 
-def test_a_name_is_asked_for_at_once_and_counts_over_our_choice(
+def test_a_named_backend_is_loaded_at_once_and_overrides(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ETH_HASH_BACKEND", "pycryptodome")

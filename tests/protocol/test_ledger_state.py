@@ -97,7 +97,7 @@ def test_statements_for_two_places_are_no_equivocation(
         EquivocationReport(ClientId(4), SignedStatement(first, b""), SignedStatement(second, b""))
 
 
-def test_a_vector_names_its_member_so_only_that_member_can_be_accused() -> None:
+def test_a_vector_names_its_member_so_only_it_is_accused() -> None:
     signed = SignedStatement(SCORES, b"")
     with pytest.raises(ValueError, match="are not the accused's"):
         EquivocationReport(ClientId(5), signed, signed)

@@ -75,9 +75,7 @@ def test_an_inner_node_is_no_leaf() -> None:
 
 
 @given(tree=leaves, data=st.data())
-def test_every_leaf_is_proven_in_whatever_order_the_tree_was_built(
-    tree: Leaves, data: st.DataObject
-) -> None:
+def test_every_leaf_is_proven_in_any_tree_order(tree: Leaves, data: st.DataObject) -> None:
     top = merkle.root(TYPES, tree)
     assert merkle.root(TYPES, data.draw(st.permutations(tree))) == top
     for member in tree:

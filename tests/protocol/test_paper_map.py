@@ -57,7 +57,7 @@ def test_a_name_that_stands_for_nothing_is_noticed() -> None:
         resolved("ledger.protocol.rankings.rank")
 
 
-def test_the_map_names_every_transaction_and_every_event_of_the_contract() -> None:
+def test_the_map_names_every_transaction_and_event() -> None:
     assert {row.contract for row in PAPER_MAP} - {""} == TRANSACTIONS
     assert {row.event for row in PAPER_MAP} - {""} == EVENTS
 

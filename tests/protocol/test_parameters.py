@@ -60,7 +60,7 @@ def test_a_committee_has_at_least_three_members() -> None:
     refused("C = 2 members, and needs at least 3", committee_ppm=249_999)
 
 
-def test_a_federation_of_fewer_than_six_active_clients_is_told_the_least() -> None:
+def test_a_federation_below_six_active_names_the_minimum() -> None:
     least = "the least federation has 6 active clients, 3 members and 3 trainers"
     assert made(clients=6, active_ppm=MILLION, committee_ppm=500_000).trainers == 3
     for share in (400_000, 600_000):  # two members, and three with two trainers

@@ -68,7 +68,7 @@ def test_a_challenge_has_the_digest_of_other_tools() -> None:
     assert challenge_digest(nonce) == typed("Challenge", {"nonce": nonce})
 
 
-def test_only_the_client_itself_registers_and_only_for_what_it_has_signed() -> None:
+def test_only_the_client_itself_registers_what_it_signed() -> None:
     registration = Registration("run", Digest(bytes(32)), SIGNER.address, 7)
     signature = SIGNER.sign(registration_digest(registration))
     assert is_registered_by_owner(registration, signature)
@@ -92,7 +92,7 @@ def test_the_registry_digest_is_that_of_one_batch_by_pencil() -> None:
     assert registry_digest_of(clients) == keccak256(abi)
 
 
-def test_a_salt_is_a_digest_of_a_signature_that_only_its_key_makes() -> None:
+def test_a_salt_is_the_digest_of_a_keys_signature() -> None:
     digest = typed("DataSalt", {"client": f"0x{SIGNER.address.hex()}"})
     assert data_salt(SIGNER) == keccak256(SIGNER.sign(Digest(digest)))
     other = KeySigner((7).to_bytes(32))

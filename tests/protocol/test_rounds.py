@@ -261,7 +261,7 @@ def test_one_that_is_taken_already_does_not_spoil_a_batch() -> None:
         rounds.commit_updates(once, 1, [again, signed(3)], IN_TIME)
 
 
-def test_who_was_banned_when_the_round_opened_cannot_commit_and_who_is_banned_in_it_can() -> None:
+def test_only_clients_banned_before_the_round_cannot_commit() -> None:
     second = replace(opened(), round=2)
     entry = signed(3, round_number=2)
     rounds.commit_updates(banned(second, 3, banned_in=2), 2, [entry], IN_TIME)
@@ -272,7 +272,7 @@ def test_who_was_banned_when_the_round_opened_cannot_commit_and_who_is_banned_in
         rounds.commit_updates(banned(taken, 3, banned_in=1), 2, [entry], IN_TIME)
 
 
-def test_a_batch_with_a_commitment_that_does_not_hold_is_refused_whole() -> None:
+def test_a_batch_with_an_invalid_commitment_is_refused_whole() -> None:
     good = signed(4)
     three, four = signed(3).commitment, signed(4).commitment
     signature, unknown = signed(3).signature, replace(three, client=ClientId(9))
@@ -464,7 +464,7 @@ def test_while_there_is_time_nobody_is_late() -> None:
     decided(state, fewer, block=LATE)
 
 
-def test_a_threshold_is_given_where_the_strategy_uses_one_and_only_there() -> None:
+def test_a_threshold_is_given_exactly_where_the_strategy_uses_one() -> None:
     with pytest.raises(errors.ThresholdUnusedError):
         decided(committed(), replace(DECISION, threshold_bits=1))
     spread = committed(parameters=replace(PENCIL, strategy=3, threshold="spread"))
@@ -475,7 +475,7 @@ def test_a_threshold_is_given_where_the_strategy_uses_one_and_only_there() -> No
     decided(spread, largest, certificates(spread, largest, TRAINERS))
 
 
-def test_what_does_not_follow_from_the_ranking_is_refused_however_well_signed() -> None:
+def test_sets_not_following_from_the_ranking_are_refused() -> None:
     state = committed()
     with pytest.raises(errors.WrongCommitteeError):
         decided(state, replace(DECISION, committee=COMMITTEE[::-1]))
@@ -566,7 +566,7 @@ def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:
             rounds.decide(state, 1, decision, (bad, bad), IN_TIME)
 
 
-def test_a_banned_members_vote_is_worth_nothing_from_the_next_round_on() -> None:
+def test_a_banned_members_vote_is_invalid_from_the_next_round() -> None:
     state = committed()
     for member in COMMITTEE:
         decided(banned(state, member, banned_in=1))
@@ -662,7 +662,7 @@ def test_a_trainer_that_bans_itself_voids_nothing() -> None:
     assert after.registry[TRAINERS[0]].is_banned_in(after.round)
 
 
-def test_an_elected_client_can_be_banned_and_its_seat_is_then_empty() -> None:
+def test_an_elected_client_can_be_banned_and_leaves_vacancy() -> None:
     state, _ = rounds.report_equivocation(committed(), report(ELECTED[0]), IN_TIME)
     after, _ = decided(state)
     assert after.committee == ELECTED

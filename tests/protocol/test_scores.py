@@ -111,7 +111,7 @@ def test_three_is_a_member_without_a_usable_update() -> None:
     assert fault(told, told.vector(1), 1) is None
 
 
-def test_three_is_also_a_member_with_only_zeros_where_directions_count() -> None:
+def test_three_is_also_a_member_with_zeros_under_direction() -> None:
     zeros = replace(
         DIRECTION.vector(1),
         member=ClientId(0),
@@ -136,7 +136,7 @@ def test_three_is_also_a_member_with_only_zeros_where_directions_count() -> None
         {"members": ids(), "member_distances": np.ones(0)},
     ],
 )
-def test_four_is_a_vector_of_other_clients_than_its_claim_names(
+def test_four_is_a_vector_of_clients_not_claimed(
     change: dict[str, object],
 ) -> None:
     vector = replace(ROUND.vector(0), **change)  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ def test_six_is_not_used_where_nobody_computes_again() -> None:
         (COUNTING_MARGINS, 1.99, 2.01),
     ],
 )
-def test_the_line_is_at_one_one_and_a_half_or_two_margins(
+def test_the_line_is_at_one_one_half_or_two_margins(
     sign: int, margins: float, counted: float, refused: float
 ) -> None:
     # The margin is relative: 1e-9 of the distance.

@@ -75,7 +75,7 @@ def test_typed_data_is_hashed_as_eip_712_says() -> None:
     assert signing.typed_digest(DOMAIN, Commitment(5, ClientId(2), DIGEST)) == expected
 
 
-def test_a_request_and_a_reply_of_equal_content_have_different_digests() -> None:
+def test_a_request_and_an_equal_reply_have_different_digests() -> None:
     reply = replace(VOTE, kind=VoteKind.REPLY)
     assert signing.typed_digest(DOMAIN, VOTE) != signing.typed_digest(DOMAIN, reply)
     values = [3, 1, 1, DIGEST, DIGEST, DIGEST]
@@ -208,7 +208,7 @@ def test_v_other_than_27_and_28_is_refused(v: int) -> None:
         recover(DIGEST, signature)
 
 
-def test_s_at_half_the_order_is_allowed_and_one_more_is_not() -> None:
+def test_s_at_half_the_order_is_the_largest_allowed() -> None:
     r = sign(signers()[0], DOMAIN, VOTE)[:32]
     half = GROUP_ORDER // 2
     recover(DIGEST, r + half.to_bytes(32) + b"\x1b")

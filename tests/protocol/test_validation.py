@@ -165,7 +165,7 @@ def test_a_usable_update_is_not_called_malformed() -> None:
     assert validate_updates(record, PLAIN.evidence) == [raises(ViolationCode.UPDATE_USABLE, 4)]
 
 
-def test_a_missing_payload_that_came_later_is_no_doubt_unless_it_was_held_in_time() -> None:
+def test_missing_payload_is_a_violation_only_if_held_in_time() -> None:
     record = dropped(PLAIN, 4, Dropout(ClientId(4), DropoutReason.PAYLOAD_MISSING))
     assert validate_updates(record, PLAIN.evidence) == []
     assert validate_omissions(record, ids(3, 5), ()) == []
@@ -245,7 +245,7 @@ LIES: dict[RefusalReason, Callable[[ScoreVector], ScoreVector | bytes]] = {
 
 
 @pytest.mark.parametrize("reason", LIES, ids=lambda reason: reason.name.lower())
-def test_what_does_not_count_is_refused_for_its_reason_and_not_counted(
+def test_an_invalid_vector_is_refused_for_its_reason(
     reason: RefusalReason,
 ) -> None:
     told = told_with(LIES[reason])
@@ -287,7 +287,7 @@ def test_a_true_vector_is_not_refused() -> None:
     ("margins", "counted", "refused"),
     [(0.9, True, False), (1.1, True, True), (1.9, True, True), (2.1, False, True)],
 )
-def test_between_one_margin_and_two_counting_and_refusing_are_both_right(
+def test_between_one_margin_and_two_both_judgements_are_valid(
     margins: float, counted: bool, refused: bool
 ) -> None:
     told = told_with(lambda vector: bent(vector, margins))
@@ -303,7 +303,7 @@ def test_a_primary_draws_the_line_at_one_and_a_half(margins: float, counts: bool
     assert judged(told, told.compose()) == []
 
 
-def test_any_false_distance_may_be_the_one_that_is_named_but_no_true_one() -> None:
+def test_any_false_distance_may_be_named_but_no_true_one() -> None:
     def lie(vector: ScoreVector) -> ScoreVector:
         return replace(
             vector,
@@ -411,7 +411,7 @@ def test_a_vector_held_in_time_is_counted_or_refused() -> None:
     assert validate_omissions(refused, (), held) == []
 
 
-def test_a_vector_for_another_set_or_base_need_not_be_in_a_record() -> None:
+def test_a_record_may_omit_vectors_for_other_sets_or_bases() -> None:
     record = replace(PLAIN.compose(), scores=())
     scores = PLAIN.claims[0].scores
     other = Digest(bytes(32))
@@ -419,7 +419,7 @@ def test_a_vector_for_another_set_or_base_need_not_be_in_a_record() -> None:
         assert validate_omissions(record, (), [SignedScores(elsewhere, bytes(65))]) == []
 
 
-def test_a_third_vector_of_a_member_need_not_be_listed_but_a_second_must() -> None:
+def test_a_record_may_omit_a_third_vector_but_no_second() -> None:
     record = TWICE.compose()
     assert validate_omissions(record, (), TWICE.claims) == []
     one = replace(record, refused=record.refused[:1])
@@ -440,7 +440,7 @@ def test_without_the_updates_what_needs_them_is_not_doubted() -> None:
     assert without(refusing(told, RefusalReason.NOT_A_VECTOR)) == [unfounded]
 
 
-def test_without_the_updates_a_lower_reason_still_shows_that_a_refusal_is_unfounded() -> None:
+def test_without_updates_a_lower_reason_disproves_a_refusal() -> None:
     reason = RefusalReason.FALSE_DISTANCE
     told = told_with(LIES[RefusalReason.OUT_OF_RANGE])
     record = refusing(told, reason, 3)
@@ -454,7 +454,7 @@ def test_without_the_updates_a_lower_reason_still_shows_that_a_refusal_is_unfoun
     )
 
 
-def test_without_the_updates_reason_6_is_unfounded_where_scores_are_not_checked() -> None:
+def test_without_updates_reason_6_is_unfounded_if_scores_are_unchecked() -> None:
     reason = RefusalReason.FALSE_DISTANCE
     told = told_with(LIES[reason])
     trusting = replace(told.inputs.parameters, scores_checked=False)
@@ -463,7 +463,7 @@ def test_without_the_updates_reason_6_is_unfounded_where_scores_are_not_checked(
     assert validate_scores(inputs, refusing(told, reason, 3), told.evidence, None) == unfounded
 
 
-def test_every_objection_before_a_model_is_raised_in_a_test_here() -> None:
+def test_every_violation_before_a_model_is_tested_here() -> None:
     # The last two are the judge's own: see test_judgement.
     raised = re.findall(r"raises\(\s*ViolationCode\.(\w+)", Path(__file__).read_text("utf-8"))
     assert {each.name for each in ViolationCode} - set(raised) == {

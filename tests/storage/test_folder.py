@@ -64,7 +64,7 @@ def test_a_folder_in_the_place_of_a_blob_stays(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_pipe_or_device_in_the_place_of_a_blob_is_not_read(tmp_path: Path) -> None:
+def test_pipes_and_devices_in_place_of_blobs_are_not_read(tmp_path: Path) -> None:
     store, path = FolderBlobs(tmp_path), file_of(tmp_path, X)
     path.parent.mkdir()
     for is_pipe in (True, False):

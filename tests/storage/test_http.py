@@ -136,7 +136,7 @@ def test_a_server_that_fails_says_nothing_of_the_blob(status: int) -> None:
                 ask(X)
 
 
-def test_a_server_that_is_away_or_drips_says_nothing_of_the_blob() -> None:
+def test_an_offline_or_dripping_server_says_nothing_of_the_blob() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secret@127.0.0.1:{silent.getsockname()[1]}/key"
         start = time.monotonic()
@@ -184,7 +184,7 @@ def test_a_server_that_never_answers_is_not_asked_for_ever() -> None:
                 blobs.get(X)
 
 
-def test_a_token_that_no_header_can_hold_is_refused_and_not_shown() -> None:
+def test_token_unfit_for_a_header_is_refused_and_not_shown() -> None:
     for token, url in (("a b", "http://x"), ("a\r\nb", "http://x"), ("ab", "http://u:p@x")):
         with pytest.raises(BlobError) as refused:
             static_server(url, token=token)
@@ -286,7 +286,7 @@ def test_a_server_that_repeats_itself_for_ever_is_left() -> None:
         assert len(handler.asked) == MAX_PAGES
 
 
-def test_a_server_that_drips_each_page_blocks_one_scan_for_seconds() -> None:
+def test_a_server_that_drips_pages_blocks_one_scan_briefly() -> None:
     handler, seconds = paging(repeated), SCAN_SECONDS / 2
     with mailbox_of(handler, lambda: seconds * len(handler.asked)) as mailbox:
         assert mailbox.listed(DOMAIN, 1, KIND) == [envelope(1)]

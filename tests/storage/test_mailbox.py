@@ -183,7 +183,7 @@ def test_a_file_that_is_being_copied_is_listed_once_whole(tmp_path: Path) -> Non
     assert listed(mailbox) == [sent]
 
 
-def test_a_file_that_keeps_changing_is_read_a_few_times_only(tmp_path: Path) -> None:
+def test_a_file_that_keeps_changing_is_read_few_times(tmp_path: Path) -> None:
     mailbox, sent = mailbox_in(tmp_path), envelope(1)
     path = file_of(tmp_path, sent)
     path.parent.mkdir(parents=True)

@@ -28,7 +28,7 @@ def test_what_is_shown_is_read_as_it_was_signed() -> None:
     assert "signer" not in repr(signature)
 
 
-def test_whoever_was_asked_for_last_is_the_first_the_next_time() -> None:
+def test_the_last_queried_store_is_the_first_next_time() -> None:
     others = tuple((ClientId(one), signers()[one]) for one in (1, 2))
     uploads = UploadSigner(DOMAIN, signers()[0], ClientId(0), others, round=1)
 

@@ -103,7 +103,7 @@ def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
     assert standing.late == ()
 
 
-def test_a_commitment_is_told_with_its_block_and_no_longer_waited_for() -> None:
+def test_a_commitment_has_its_block_and_is_no_longer_expected() -> None:
     network = Network()
     first, second = chain_of(network).participants().trainers[:2]
     network.commit(first)
@@ -127,7 +127,7 @@ def test_everybody_has_a_role_and_members_a_place() -> None:
 # Once it is closed.
 
 
-def test_nobody_is_late_while_all_do_in_time_what_they_have_to() -> None:
+def test_nobody_is_late_while_all_act_in_time() -> None:
     network = Network()
     view = network.close()
     standing = at(network, view, 0.0)
@@ -179,7 +179,7 @@ def test_a_members_scores_are_late_once_view_0_has_begun() -> None:
     assert one.late_since is None
 
 
-def test_a_primary_is_late_from_half_time_of_its_view_on() -> None:
+def test_a_primary_is_late_from_half_of_its_view_on() -> None:
     network = Network()
     network.close()
     view = scored(network)
@@ -193,7 +193,7 @@ def test_a_primary_is_late_from_half_time_of_its_view_on() -> None:
     )
 
 
-def test_a_silent_primary_brings_view_1_and_is_remembered_for_it() -> None:
+def test_a_silent_primary_brings_view_1_and_is_recorded() -> None:
     network = Network()
     network.close()
     view = scored(network)
@@ -209,7 +209,7 @@ def test_a_silent_primary_brings_view_1_and_is_remembered_for_it() -> None:
     assert silent.passed == (PassedView(AGGREGATION, 0),)
 
 
-def test_a_reply_is_late_from_three_quarters_of_a_view_on() -> None:
+def test_a_reply_is_late_from_three_quarters_of_a_view() -> None:
     network = Network()
     network.close()
     view = requested(network)
@@ -227,7 +227,7 @@ def test_a_reply_is_late_from_three_quarters_of_a_view_on() -> None:
     ]
 
 
-def test_the_first_certificate_begins_the_second_phase_and_ends_the_first_ones_waiting() -> None:
+def test_the_first_certificate_starts_phase_2_and_ends_phase_1() -> None:
     network = Network()
     network.close()
     requested(network)
@@ -241,7 +241,7 @@ def test_the_first_certificate_begins_the_second_phase_and_ends_the_first_ones_w
     assert [one.client for one in standing.clients if one.awaited] == [standing.primary]
 
 
-def test_the_second_phase_goes_on_from_when_its_certificate_was_first_seen() -> None:
+def test_phase_2_continues_from_when_its_certificate_was_first_seen() -> None:
     network = Network()
     network.close()
     requested(network)
@@ -253,7 +253,7 @@ def test_the_second_phase_goes_on_from_when_its_certificate_was_first_seen() -> 
     assert PassedView(ELECTION, 0) in of(standing, view.primary(ELECTION, 0)).passed
 
 
-def test_who_looks_late_takes_the_view_of_phase_2_from_its_votes() -> None:
+def test_a_late_observer_takes_phase_2_views_from_the_votes() -> None:
     network = Network()
     network.close()
     requested(network)
@@ -270,7 +270,7 @@ def test_who_looks_late_takes_the_view_of_phase_2_from_its_votes() -> None:
     assert standing.primary == primary
 
 
-def test_one_member_that_votes_in_views_to_come_makes_nobody_late_in_those_before() -> None:
+def test_votes_in_future_views_make_nobody_late_in_earlier_ones() -> None:
     network = Network()
     network.close()
     requested(network)
@@ -287,7 +287,7 @@ def test_one_member_that_votes_in_views_to_come_makes_nobody_late_in_those_befor
     assert all(one.passed == () for one in standing.clients)
 
 
-def test_a_decision_is_waited_for_from_one_member_after_the_other() -> None:
+def test_a_decision_is_expected_from_one_member_after_another() -> None:
     network = Network()
     network.close()
     view = elected(network)
@@ -323,7 +323,7 @@ def test_an_empty_seat_is_waited_for_by_nobody() -> None:
     assert standing.primary != empty.client
 
 
-def test_two_votes_in_one_slot_are_told_and_nobody_has_to_answer_them() -> None:
+def test_two_votes_in_slot_are_reported_and_need_no_answer() -> None:
     network = Network()
     network.close()
     view = requested(network)
@@ -343,7 +343,7 @@ def test_two_votes_in_one_slot_are_told_and_nobody_has_to_answer_them() -> None:
     [lambda one: replace(one, record=None), lambda one: replace(one, opening=None)],
     ids=["record", "opening"],
 )
-def test_a_request_without_what_it_rests_on_makes_its_primary_late_and_nobody_else(
+def test_a_request_without_its_evidence_makes_only_its_primary_late(
     without: Callable[[Proposal], Proposal],
 ) -> None:
     network = Network()
@@ -357,7 +357,7 @@ def test_a_request_without_what_it_rests_on_makes_its_primary_late_and_nobody_el
     assert list(late(at(network, view, 1.9 * SECONDS))) == [primary]
 
 
-def test_an_election_that_rests_on_no_certificate_makes_its_primary_late_and_nobody_else() -> None:
+def test_an_election_without_a_certificate_makes_only_its_primary_late() -> None:
     network = Network()
     network.close()
     requested(network)
@@ -373,7 +373,7 @@ def test_an_election_that_rests_on_no_certificate_makes_its_primary_late_and_nob
     assert list(late(at(network, view, 1.9 * SECONDS, first_seen))) == [primary]
 
 
-def test_who_is_right_not_to_answer_a_proposal_is_called_late_all_the_same() -> None:
+def test_member_that_rightly_refuses_a_proposal_still_counts_as_late() -> None:
     network = Network()
     network.close()
     view = scored(network)
@@ -386,7 +386,7 @@ def test_who_is_right_not_to_answer_a_proposal_is_called_late_all_the_same() -> 
     assert set(late(at(network, view, 1.9 * SECONDS))) == others
 
 
-def test_what_somebody_else_signed_in_a_members_name_tells_nothing_of_it() -> None:
+def test_a_forged_signature_says_nothing_about_the_member() -> None:
     network = Network()
     network.close()
     view = requested(network)
@@ -411,7 +411,7 @@ def test_a_ban_in_the_rounds_course_is_told() -> None:
     assert of(standing, client).role is ParticipantRole.TRAINER
 
 
-def test_nobody_is_late_by_a_mailbox_that_could_not_be_read() -> None:
+def test_an_unreadable_mailbox_makes_nobody_late() -> None:
     network = Network()
     network.close()
     view = network.opened()
@@ -424,7 +424,7 @@ def test_nobody_is_late_by_a_mailbox_that_could_not_be_read() -> None:
     )
 
 
-def test_no_primary_was_silent_by_a_mailbox_that_could_not_be_read() -> None:
+def test_an_unreadable_mailbox_makes_no_primary_silent() -> None:
     network = Network()
     network.close()
     view = network.opened()

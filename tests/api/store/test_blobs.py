@@ -57,7 +57,7 @@ def test_a_damaged_blob_is_written_again(store: Store) -> None:
     assert path.read_bytes() == DATA
 
 
-def test_a_damaged_blob_is_not_there_for_who_would_bring_it_again(store: Store) -> None:
+def test_a_damaged_blob_may_be_uploaded_again(store: Store) -> None:
     blobs, data = store_at(store.url, uploads_of(store.domain)), bytes(CHECKED_FIRST_BYTES + 1)
     path = store.folder / path_of(data)[1:]
     digest = blobs.put(data)
@@ -68,7 +68,7 @@ def test_a_damaged_blob_is_not_there_for_who_would_bring_it_again(store: Store) 
     assert path.read_bytes() == data
 
 
-def test_an_answer_may_be_kept_for_ever_and_is_no_page(store: Store) -> None:
+def test_an_answer_is_cacheable_and_no_html_page(store: Store) -> None:
     store.put(DATA)
     answer = store.http.get(path_of(DATA))
     name = sha256(DATA).hex()

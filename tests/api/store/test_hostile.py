@@ -89,14 +89,14 @@ def test_only_this_contracts_clients_sign_and_only_for_these_bytes(store: Store)
     assert store.files() == set()
 
 
-def test_a_round_that_is_far_from_the_open_one_is_not_taken(store: Store) -> None:
+def test_a_round_far_from_the_open_one_is_refused(store: Store) -> None:
     for near in (0, 1, 2):
         assert store.put(b"%d" % near, round_number=near).status_code == 201
     for far in (3, 2**64 - 1):
         refused(store.put(DATA, round_number=far), 409, "round-not-taken")
 
 
-def test_a_banned_client_writes_no_more_once_its_round_is_over(tmp_path: Path) -> None:
+def test_a_banned_client_writes_nothing_after_its_round(tmp_path: Path) -> None:
     with contract_in(tmp_path) as contract, stored(tmp_path / "s", contract) as store:
         assert contract.run.ban(ClientId(0))
         deadline = time.monotonic() + 10
@@ -214,9 +214,7 @@ def test_ten_thousand_small_blobs_of_one_client_are_too_many(
         assert len(store.files()) == most + 2
 
 
-def test_who_sends_what_is_there_once_more_and_wrongly_has_not_brought_less(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_a_wrong_repeated_upload_removes_nothing(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract, quota_bytes=1_000) as store:
         assert store.put(bytes(900)).status_code == 201
         header = store.signed(replace(store.upload(bytes(900)), size=1))
@@ -279,7 +277,7 @@ def test_what_a_killed_store_has_left_behind_is_gone(tmp_path: Path, contract: C
         assert store.files() == set()
 
 
-def test_what_is_said_of_a_store_tells_no_path_and_no_signature(
+def test_store_messages_contain_no_path_and_no_signature(
     tmp_path: Path, contract: Contract
 ) -> None:
     with stored(tmp_path / "store", contract) as store:

@@ -112,7 +112,7 @@ def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
         assert reader.listed(store.domain, 1, KIND)[:3] == before
 
 
-def test_members_pass_on_what_others_have_said_at_their_own_cost(
+def test_members_relay_messages_of_others_on_their_own_quota(
     tmp_path: Path, contract: Contract
 ) -> None:
     with stored(tmp_path / "store", contract, quota_envelopes=2) as store:
@@ -127,9 +127,7 @@ def test_members_pass_on_what_others_have_said_at_their_own_cost(
         refused(posted(store, envelope(store.domain, 9)), 429, "quota-exceeded")
 
 
-def test_a_board_takes_no_more_of_a_client_whatever_round_it_signs_for(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_the_quota_of_a_client_holds_across_rounds(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract, quota_envelopes=2) as store:
         for number in range(2):
             answer = posted(store, envelope(store.domain, number), round_number=number)
@@ -178,7 +176,7 @@ def test_what_is_no_envelope_of_the_board_is_not_kept(store: Store) -> None:
     assert not list((store.folder / "mail").rglob("*"))
 
 
-def test_there_is_mail_of_one_contract_and_of_rounds_not_long_over(store: Store) -> None:
+def test_mail_is_bound_to_one_contract_and_to_recent_rounds(store: Store) -> None:
     board = board_of(envelope(store.domain, 1))
     for path in (
         board[:-1] + "6",
@@ -214,7 +212,7 @@ def test_a_page_is_canonical_and_bounded() -> None:
             decode_page(wrong)
 
 
-def test_a_page_of_a_million_empty_lists_takes_its_reader_no_memory() -> None:
+def test_a_page_of_a_million_empty_lists_takes_no_memory() -> None:
     # 3 MB of msgpack, 200 MB and more as lists.
     count = pages.MAX_PAGE_BYTES - 100
     data = b"\x84\xa5after\x00\xa9envelopes\xdd" + count.to_bytes(4) + b"\x90" * count

@@ -38,7 +38,7 @@ class CountingLedger(CommitteeLedger):
         return super().state(block_number)
 
 
-def test_the_chain_is_asked_once_a_second_and_may_be_away_for_a_minute(
+def test_the_chain_is_queried_once_second_and_may_be_offline(
     contract: Contract,
 ) -> None:
     ledger = CountingLedger(contract.ledger.chain, contract.ledger.address)
@@ -98,7 +98,7 @@ def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
     assert permissions.now() == first
 
 
-def test_a_node_that_leaves_an_event_out_says_of_nobody_who_may_write(tmp_path: Path) -> None:
+def test_a_node_that_omits_an_event_grants_nobody_write_permission(tmp_path: Path) -> None:
     """Without its ban a banned client could write; without its registration nobody could."""
     with contract_in(tmp_path) as contract:
         banned = contract.run.chain_view().participants().trainers[0]

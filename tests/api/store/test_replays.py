@@ -90,9 +90,7 @@ def status(connection: socket.socket) -> int:
     return int(connection.recv(100).split(b" ")[1])
 
 
-def test_what_is_signed_for_one_store_is_refused_by_every_other(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_a_signature_for_one_store_is_refused_by_others(tmp_path: Path, contract: Contract) -> None:
     with (
         stored(tmp_path / "its", contract) as its,
         stored(tmp_path / "other", contract, quota_blobs=1) as other,
@@ -151,7 +149,7 @@ class Catcher(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_a_client_signs_for_the_place_it_was_given_whatever_a_host_says(store: Store) -> None:
+def test_a_client_signs_for_its_store_whatever_the_host_header(store: Store) -> None:
     handler = type("Its", (Catcher,), {"caught": [], "realm": store.url})
     with HTTPServer(("127.0.0.1", 0), handler) as host:
         thread = threading.Thread(target=host.serve_forever)
@@ -171,7 +169,7 @@ def test_a_client_signs_for_the_place_it_was_given_whatever_a_host_says(store: S
     refused(shown(store, DATA, header), 401, "upload-elsewhere")
 
 
-def test_behind_a_proxy_the_store_is_what_its_owner_calls_it(
+def test_behind_a_proxy_the_store_has_its_configured_url(
     tmp_path: Path, contract: Contract
 ) -> None:
     outside = "https://store.example/cmfl"
@@ -187,7 +185,7 @@ def test_a_store_that_is_given_no_url_takes_nothing(tmp_path: Path, contract: Co
         refused(store.put(DATA), 401, "upload-elsewhere")
 
 
-def test_however_an_owner_writes_the_url_of_a_store_it_is_one_place(store: Store) -> None:
+def test_every_spelling_of_a_store_url_is_one_store(store: Store) -> None:
     port = store.url.rpartition(":")[2]
     for written in (f"HTTP://127.0.0.1:{port}//", f"{store.url}/", f"{store.url}#part"):
         store_at(written, uploads_of(store.domain)).put(written.encode())
@@ -222,7 +220,7 @@ def test_what_is_no_public_url_is_refused(tmp_path: Path, contract: Contract, ur
         serve(settings, contract.ledger, "127.0.0.1", 0)
 
 
-def test_replays_that_drip_do_not_cut_the_upload_that_they_copy(store: Store) -> None:
+def test_slow_replays_do_not_interrupt_the_copied_upload(store: Store) -> None:
     data = bytes(2 * PIECE)
     with bodies(store) as sending:
         own = sending.begin(data, data[:-1])
@@ -297,9 +295,7 @@ def test_junk_under_a_replayed_header_costs_its_client_nothing_more(
         refused(store.put(b"one more"), 429, "quota-exceeded")
 
 
-def test_the_same_bytes_sent_many_times_at_once_fill_no_disk(
-    tmp_path: Path, contract: Contract
-) -> None:
+def test_concurrent_copies_of_one_blob_fill_no_disk(tmp_path: Path, contract: Contract) -> None:
     data = bytes(2 * PIECE)
     with (
         stored(tmp_path / "store", contract, quota_bytes=len(data)) as store,

@@ -64,7 +64,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
         charges.close()
 
 
-def test_what_is_old_goes_whenever_it_came_and_what_anybody_needs_stays(kept: Kept) -> None:
+def test_old_blobs_are_removed_and_needed_ones_stay(kept: Kept) -> None:
     # A client may put what another run has: then it was there, and belongs to the round, too.
     needed: set[Digest] = {kept.blobs.put(OTHERS)}
     retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1, lambda: needed)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_run_is_played_through_a_store_and_what_is_old_goes(tmp_path: Path) -> None:
+def test_a_run_through_a_store_removes_old_blobs(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     with contract_in(tmp_path) as contract:
         with stored(folder, contract) as store:

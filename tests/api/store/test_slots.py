@@ -60,7 +60,7 @@ def test_bodies_of_one_digest_compete_with_each_other_alone() -> None:
     assert min(cut) > first, "neither the others nor the one that has come furthest"
 
 
-def test_of_too_many_digests_the_one_with_the_least_progress_goes() -> None:
+def test_the_digest_with_the_least_progress_is_dropped_first() -> None:
     sizes = [500, 400, 3, 300, 600, 700, 800, 900]
     assert len(sizes) == DIGESTS_AT_ONCE
     arrivals = [(upload(name), size) for name, size in enumerate(sizes)]

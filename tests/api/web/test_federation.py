@@ -162,7 +162,7 @@ def test_words_that_this_page_does_not_know_are_text(
     assert page.evaluate("window.harmed") is None
 
 
-def test_what_the_service_tells_no_more_and_a_chain_that_stands_still_are_said(
+def test_missing_answers_and_a_stalled_chain_are_shown(
     page: Page, client: httpx.Client, live: LiveFederation
 ) -> None:
     page.route("**/federation/events", lambda route: route.fulfill(status=404))
@@ -191,7 +191,7 @@ def test_what_the_service_tells_no_more_and_a_chain_that_stands_still_are_said(
     page.wait_for_selector("#stale", state="detached")
 
 
-def test_of_many_who_are_late_a_dozen_are_named_above_the_table(
+def test_dozen_of_many_late_clients_are_named_above_the_table(
     page: Page, client: httpx.Client, live: LiveFederation
 ) -> None:
     def altered(route: Route) -> None:

@@ -89,7 +89,7 @@ def test_a_problems_words_and_a_searched_text_are_text(page: Page, root: str) ->
     unharmed(page)
 
 
-def test_an_answer_of_another_shape_is_said_not_to_be_shown(page: Page, root: str) -> None:
+def test_an_answer_of_another_shape_is_not_shown(page: Page, root: str) -> None:
     answering(page, f"**{root}/rounds?*", {"rounds": "none", "next_cursor": None})
     page.goto(f"/dashboard/{run_address(root)}/rounds")
     page.wait_for_selector("[role=alert]")

@@ -38,7 +38,7 @@ def steps(page: Page) -> list[str | None]:
     return [row.get_attribute("data-outcome") for row in page.locator("[data-step]").all()]
 
 
-def test_the_page_tells_the_verdict_and_the_liar_as_the_report_does(
+def test_the_page_shows_the_verdict_and_the_liar(
     page: Page, client: httpx.Client, root: str, verified: dict[str, Any]
 ) -> None:
     report = client.get(verified["links"]["report"]).json()
@@ -60,7 +60,7 @@ def test_the_page_tells_the_verdict_and_the_liar_as_the_report_does(
     assert json.loads(saved.value.path().read_text()) == report
 
 
-def test_one_is_begun_cancelled_and_begun_again_on_an_earlier_one(
+def test_verification_is_started_cancelled_and_restarted_on_an_earlier_one(
     page: Page, client: httpx.Client, root: str, verified: dict[str, Any]
 ) -> None:
     show(page, f"{run_address(root)}/verification")
@@ -142,7 +142,7 @@ def colluding(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return home, liar
 
 
-def test_a_real_liar_fails_by_name_on_the_page_and_in_the_terminal(
+def test_a_liar_fails_by_name_on_page_and_terminal(
     browser: Browser, colluding: tuple[Path, int]
 ) -> None:
     home, liar = colluding
@@ -199,7 +199,7 @@ def test_a_page_asks_its_reader_for_the_token(browser: Browser, home: Path) -> N
         assert page.evaluate("document.cookie + JSON.stringify(localStorage)") == "{}"
 
 
-def test_a_file_is_compared_with_its_name_before_it_is_kept(
+def test_file_is_compared_with_its_name_before_it_is_kept(
     page: Page, client: httpx.Client, root: str
 ) -> None:
     model = (

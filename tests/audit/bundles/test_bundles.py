@@ -77,7 +77,7 @@ def not_ok(found: RoundVerification) -> list[StepName]:
     return [step.name for step in found.steps if step.is_ok is not True]
 
 
-def test_every_round_passes_against_the_newest_head_and_against_the_contract(
+def test_every_round_passes_against_the_head_and_the_contract(
     exported: dict[int, Path], newest: TrustedHead, facts: dict[int, TrustedContract]
 ) -> None:
     for number, path in exported.items():
@@ -106,7 +106,7 @@ def test_nothing_is_proven_where_nothing_is_trusted(exported: dict[int, Path]) -
     assert not_ok(other) == [StepName.HEAD]
 
 
-def test_a_short_bundle_reaches_back_to_the_models_that_the_round_needs(
+def test_a_short_bundle_reaches_back_to_the_models_it_needs(
     honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     # Round 3 was abandoned: round 4 began with the model of round 2.
@@ -151,7 +151,7 @@ def test_a_round_along_a_travel_has_both_models(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_a_committee_colludes_in_is_named_as_the_audit_names_it(
+def test_collusion_of_a_committee_is_named_as_by_the_audit(
     tmp_path: Path, deviation: Deviation, step: AuditStep, fact: Fact
 ) -> None:
     run = Run.opened(tmp_path)
@@ -167,7 +167,7 @@ def test_what_a_committee_colludes_in_is_named_as_the_audit_names_it(
         assert not_ok(found) == []
 
 
-def test_a_bundle_without_a_blob_is_incomplete_and_is_not_exported(
+def test_a_bundle_without_a_blob_is_incomplete_and_not_exported(
     honest: Run, exported: dict[int, Path], newest: TrustedHead, tmp_path: Path
 ) -> None:
     event = honest.ledger.round_events(1)[-1].event
@@ -210,7 +210,7 @@ def test_a_blob_that_nobody_asked_for_is_named(
     assert not_ok(result) == [StepName.PARTS]
 
 
-def test_there_is_no_bundle_of_a_round_that_has_not_ended(tmp_path: Path) -> None:
+def test_an_open_round_has_no_bundle(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         with pytest.raises(ConfigurationError, match="round 1 has not ended"):
@@ -219,7 +219,7 @@ def test_there_is_no_bundle_of_a_round_that_has_not_ended(tmp_path: Path) -> Non
             make_bundle(run.ledger, run.blobs, 2)
 
 
-def test_there_is_no_bundle_of_a_round_whose_logs_the_chain_does_not_serve(honest: Run) -> None:
+def test_a_round_whose_logs_are_not_served_has_no_bundle(honest: Run) -> None:
     """It serves what the contract's history is read from, but not all logs of the contract."""
     chain = OnlyNamedLogs(honest.chain)
     ledger = CommitteeLedger(chain, honest.ledger.address, honest.ledger.from_block)
@@ -227,7 +227,7 @@ def test_there_is_no_bundle_of_a_round_whose_logs_the_chain_does_not_serve(hones
         make_bundle(ledger, honest.blobs, 2)
 
 
-def test_logs_of_a_bundle_stand_in_the_order_of_the_chain(honest: Run) -> None:
+def test_logs_of_a_bundle_are_in_chain_order(honest: Run) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
     assert read_manifest(manifest_bytes(true), honest.blobs) == true
     first, second, *others = true.logs
@@ -240,14 +240,14 @@ def test_logs_of_a_bundle_stand_in_the_order_of_the_chain(honest: Run) -> None:
         read_manifest(opened, honest.blobs)
 
 
-def test_the_model_that_a_round_began_with_is_in_the_decision_before_it(honest: Run) -> None:
+def test_the_first_model_of_round_is_in_the_previous_decision(honest: Run) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
     assert true.model_at(2) == honest.outcome(1).model
     with pytest.raises(EncodingError, match="what the result of round 1 binds is not in the bundl"):
         replace(true, earlier=()).model_at(2)
 
 
-def test_a_bundle_of_a_round_that_no_run_can_have_is_not_read(honest: Run) -> None:
+def test_a_bundle_of_an_impossible_round_is_not_read(honest: Run) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
     late = replace(true, ground=replace(true.ground, bans=(RecordedBan(2, ClientId(0)),)))
     with pytest.raises(EncodingError, match="a ban in round 2 is not before round 2"):
@@ -265,7 +265,7 @@ def test_places_that_the_trusted_chain_does_not_have_are_named(
     assert StepName.OPENED_BLOCK in not_ok(verify_bundle(early, honest.blobs, facts[2]))
 
 
-def test_another_model_before_the_round_is_not_the_one_that_was_voted_for(
+def test_another_model_before_the_round_is_not_the_voted_one(
     honest: Run, newest: TrustedHead
 ) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2, whole=True)
@@ -318,7 +318,7 @@ def said(found: RoundVerification) -> dict[str, Any]:
     return {name: whole[name] for name in ("round", "audit", "findings", "counts")}
 
 
-def test_what_a_bundle_does_not_hold_is_not_served_as_a_chain(honest: Run) -> None:
+def test_blocks_outside_a_bundle_are_not_served_as_a_chain(honest: Run) -> None:
     bundle = make_bundle(honest.ledger, honest.blobs, 2)
     with BundleChain(bundle).snapshot() as chain:
         assert chain.chain_id == honest.chain.chain_id

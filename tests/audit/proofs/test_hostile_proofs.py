@@ -49,7 +49,7 @@ def documents(honest: Run) -> list[tuple[int, ClientId, dict[str, Any]]]:
 
 @settings(max_examples=CASES // AT_ONCE)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_no_changed_proof_says_that_anything_but_the_truth_is_proven(
+def test_no_changed_proof_proves_anything_but_the_truth(
     documents: list[tuple[int, ClientId, dict[str, Any]]],
     newest: TrustedHead,
     facts: dict[int, TrustedContract],
@@ -76,7 +76,7 @@ def _verified(
     return found
 
 
-def test_every_field_in_turn_is_refused_or_contradicted_where_it_stands_for_the_statement(
+def test_every_field_in_turn_is_refused_or_contradicted(
     documents: list[tuple[int, ClientId, dict[str, Any]]], newest: TrustedHead
 ) -> None:
     """But for the places, which no head proves, and the signature, without which it says less."""
@@ -142,7 +142,7 @@ def test_a_made_up_registry_changes_no_weight(honest: Run, newest: TrustedHead) 
     assert StepName.HEAD in unproven(found)
 
 
-def test_a_ban_that_is_left_out_or_made_up_is_named(honest: Run, newest: TrustedHead) -> None:
+def test_an_omitted_or_invented_ban_is_named(honest: Run, newest: TrustedHead) -> None:
     true = make_proof(honest.ledger, honest.blobs, 4, ClientId(10), whole=True)
     assert true.bans == (RecordedBan(3, ClientId(10)),)
     left_out = restated(replace(true, bans=()))

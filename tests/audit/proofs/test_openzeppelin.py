@@ -47,9 +47,7 @@ def leaf_of(proof: ClientProof) -> tuple[ClientId, bytes, int, int, bool]:
 
 
 @pytest.mark.network
-def test_openzeppelin_accepts_every_proof_of_a_round_and_no_other_rank(
-    honest: Run, tmp_path: Path
-) -> None:
+def test_openzeppelin_accepts_every_proof_and_no_other_rank(honest: Run, tmp_path: Path) -> None:
     node, modules = openzeppelin()
     event = honest.ledger.round_events(5)[-1].event
     assert isinstance(event, RoundDecided)

@@ -102,7 +102,7 @@ def test_a_statement_that_contradicts_itself_is_refused(
         proof_of(document | {"statement": document["statement"] | {name: value}})
 
 
-def test_a_distance_that_is_not_what_its_bits_say_is_refused(document: dict[str, Any]) -> None:
+def test_a_distance_that_differs_from_its_bits_is_refused(document: dict[str, Any]) -> None:
     rank = document["statement"]["rank"]
     for other, why in (
         (rank | {"distance": 0.5}, "contradicts itself"),
@@ -128,7 +128,7 @@ def test_what_is_no_link_of_heads_is_refused(link: object, why: str) -> None:
         path_of({"start": DIGEST, "links": [link]})
 
 
-def test_links_of_all_three_kinds_are_read_back_as_they_were(honest: Run) -> None:
+def test_links_of_all_three_kinds_survive_a_round_trip(honest: Run) -> None:
     path = make_proof(honest.ledger, honest.blobs, 5, ClientId(0), whole=True).path
     assert {one["kind"] for one in path_dict(path)["links"]} == {"decided", "abandoned", "banned"}
     assert path_of(path_dict(path)) == path

@@ -38,7 +38,7 @@ def verdict(run: Run, number: int, client: int) -> ClientVerdict:
     return make_proof(run.ledger, run.blobs, number, ClientId(client)).statement.verdict
 
 
-def test_every_client_of_three_rounds_is_proven_by_the_newest_head_and_by_the_contract(
+def test_every_client_is_proven_by_the_head_and_the_contract(
     honest: Run, newest: TrustedHead, facts: dict[int, TrustedContract]
 ) -> None:
     for number in (1, 3, 5):
@@ -52,7 +52,7 @@ def test_every_client_of_three_rounds_is_proven_by_the_newest_head_and_by_the_co
                 assert found.statement == proof.statement
 
 
-def test_a_short_proof_is_proven_by_the_contract_and_its_length_is_that_of_two_rounds(
+def test_a_short_proof_has_the_length_of_two_rounds(
     honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 5, ClientId(0))
@@ -61,7 +61,7 @@ def test_a_short_proof_is_proven_by_the_contract_and_its_length_is_that_of_two_r
     assert verify_proof(proof, 5, ClientId(0), facts[5]).outcome is AuditOutcome.PASSED
 
 
-def test_a_used_update_has_its_rank_its_distance_the_cut_off_and_its_exact_weight(
+def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
     honest: Run,
 ) -> None:
     # Round 1: ranked 9, 13, 6, 3, 12; client k has 10 + k samples, and the first two are accepted.
@@ -94,7 +94,7 @@ def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: Truste
         (4, 12, DropoutReason.PAYLOAD_MISSING, Caveat.ABSENCE_CERTIFIED),
     ],
 )
-def test_a_dropout_has_the_reason_of_the_record_and_what_of_it_nobody_can_prove(
+def test_a_dropout_has_the_recorded_reason_and_its_unprovable_part(
     honest: Run,
     facts: dict[int, TrustedContract],
     number: int,
@@ -119,7 +119,7 @@ def test_a_dropout_has_the_reason_of_the_record_and_what_of_it_nobody_can_prove(
         (5, 1, ScoresTaken.EMPTY_SEAT, None),
     ],
 )
-def test_a_member_did_not_train_and_what_became_of_its_scores_is_said(
+def test_a_members_statement_covers_its_scores_and_no_training(
     honest: Run, number: int, client: int, taken: ScoresTaken, refusal: RefusalReason | None
 ) -> None:
     said = make_proof(honest.ledger, honest.blobs, number, ClientId(client)).statement
@@ -127,7 +127,7 @@ def test_a_member_did_not_train_and_what_became_of_its_scores_is_said(
     assert (said.scores, said.refusal) == (taken, refusal)
 
 
-def test_others_were_below_the_cut_off_not_sampled_banned_or_of_an_abandoned_round(
+def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(
     honest: Run,
 ) -> None:
     assert verdict(honest, 1, 3) is ClientVerdict.NOT_USED
@@ -136,7 +136,7 @@ def test_others_were_below_the_cut_off_not_sampled_banned_or_of_an_abandoned_rou
     assert verdict(honest, 3, 0) is ClientVerdict.ABANDONED
 
 
-def test_a_round_that_is_open_is_proven_by_the_contract_and_by_no_head(tmp_path: Path) -> None:
+def test_an_open_round_is_proven_by_the_contract_only(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         run.commit({run.trainers[0]: run.word(run.trainers[0])})
@@ -171,7 +171,7 @@ def test_without_the_record_the_proof_says_what_it_lacks(
         make_proof(honest.ledger, MemoryBlobs(), 1, ClientId(0))
 
 
-def test_another_record_than_the_one_that_was_voted_for_is_named(
+def test_another_record_than_the_voted_one_is_named(
     honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     true = make_proof(honest.ledger, honest.blobs, 1, ClientId(0))
@@ -188,7 +188,7 @@ def test_another_record_than_the_one_that_was_voted_for_is_named(
         assert [step.name for step in found.steps if step.is_ok is not True] == steps
 
 
-def test_there_is_no_proof_of_a_round_that_has_not_opened_or_of_nobody(honest: Run) -> None:
+def test_an_unopened_round_or_unknown_client_has_no_proof(honest: Run) -> None:
     for number in (0, 6):
         with pytest.raises(ConfigurationError, match=f"round {number} has not opened"):
             make_proof(honest.ledger, honest.blobs, number, ClientId(0))
@@ -196,7 +196,7 @@ def test_there_is_no_proof_of_a_round_that_has_not_opened_or_of_nobody(honest: R
         make_proof(honest.ledger, honest.blobs, 1, ClientId(14))
 
 
-def test_nothing_is_proven_where_nothing_is_trusted_or_the_head_is_not_on_the_way(
+def test_nothing_is_proven_without_a_trusted_head_on_the_path(
     honest: Run, newest: TrustedHead
 ) -> None:
     short = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
@@ -228,9 +228,7 @@ def test_a_block_that_may_be_taken_back_contradicts_nothing(
     assert verify_proof(proof, 1, ClientId(3), behind).outcome is AuditOutcome.INCOMPLETE
 
 
-def test_the_path_of_the_whole_run_leads_from_its_configuration_to_its_head(
-    honest: Run, newest: TrustedHead
-) -> None:
+def test_the_full_path_leads_from_configuration_to_head(honest: Run, newest: TrustedHead) -> None:
     path = whole_path(honest.ledger)
     assert path.start == honest.ledger.deployment().config
     assert path.heads[-1] == newest.head
@@ -275,7 +273,7 @@ def test_the_cut_off_is_that_of_the_runs_strategy(
             assert (found.statement.verdict is ClientVerdict.USED) is is_used
 
 
-def test_a_record_of_other_commitments_than_the_closing_block_has_is_named(tmp_path: Path) -> None:
+def test_a_record_of_commitments_outside_the_closing_block_is_named(tmp_path: Path) -> None:
     """The head binds what a committee colludes in; only the chain's blocks show that it did."""
     late = Deviation(base=lambda _base, run: cut(run))
     run = Run.opened(tmp_path)

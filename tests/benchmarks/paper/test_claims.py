@@ -55,7 +55,7 @@ def test_a_difference_is_taken_over_the_seeds_that_both_have() -> None:
     assert results.difference((place, "CMFL-I"), (place, "Median"), final) is None
 
 
-def test_a_jump_is_a_change_between_measured_rounds_of_the_second_half() -> None:
+def test_a_jump_compares_measured_rounds_of_the_second_half() -> None:
     # Measured .1 .2 | .5 .3 .6: the changes .2 and .3.
     assert jumps(cell("Krum", 1, (0.1, 0.2, None, 0.5, 0.3, 0.6))) == pytest.approx(0.25)
 
@@ -89,7 +89,7 @@ def test_a_claim_that_holds_in_one_place_holds_only_there() -> None:
     assert verdict.sentence == "holds only with a: clean"
 
 
-def test_where_it_cannot_be_told_a_claim_is_not_said_to_hold() -> None:
+def test_an_undecidable_claim_is_not_said_to_hold() -> None:
     findings = [ClaimFinding("a", True, ""), ClaimFinding("b", None, "")]
     assert verdict_of(findings).sentence == "holds only with a (1 of 2 cannot tell)"
     assert verdict_of([ClaimFinding("a", None, "")]).answer is ClaimAnswer.OPEN
@@ -185,7 +185,7 @@ def _timed(method: str, seed: int, accuracy: tuple[float, ...], scoring: float) 
     )
 
 
-def test_all_systems_take_the_time_to_train_that_a_client_alone_takes() -> None:
+def test_all_systems_take_the_training_time_of_one_client() -> None:
     def timed(method: str, training: float, **extra: int) -> CellRow:
         return cell(
             method,
@@ -282,7 +282,7 @@ def test_one_seed_meets_no_target() -> None:
     assert answers == [*[ClaimAnswer.MISSING] * 3, ClaimAnswer.OPEN, ClaimAnswer.OPEN]
 
 
-def test_strategy_two_is_as_poor_as_typical_fl_where_it_is_no_point_better() -> None:
+def test_strategy_two_is_poor_if_not_better_than_fl() -> None:
     claim = next(one for one in robustness.CLAIMS if one.sentence.endswith("typical FL."))
     attack = {"number": 2, "condition": "same-value-10"}
 
@@ -297,7 +297,7 @@ def test_strategy_two_is_as_poor_as_typical_fl_where_it_is_no_point_better() -> 
     assert answer((0.3, 0.51, 0.7)) is ClaimAnswer.OPEN
 
 
-def test_of_two_gaps_that_cannot_be_told_apart_neither_promises_less_error() -> None:
+def test_of_indistinguishable_gaps_neither_promises_less_error() -> None:
     claim = theorem.CLAIMS[-1]
 
     def answer(gaps: tuple[float, ...]) -> ClaimAnswer:
@@ -353,7 +353,7 @@ def test_attacks_on_weights_are_told_with_those_on_updates_beside() -> None:
     assert finding.numbers == "keeps 100.0 %; on updates 50.0 %"
 
 
-def test_what_is_kept_of_the_clean_accuracy_is_told_by_the_seeds_that_both_have() -> None:
+def test_retained_accuracy_uses_seeds_that_both_runs_have() -> None:
     # Of the attacked cells the first two are there: .9 and .8 are 100 % of what these were.
     attacked = constant("CMFL-I", (0.9, 0.8), number=2, condition="ipm-weights-10")
     clean = constant("CMFL-I", (0.9, 0.8, 0.5), number=2)

@@ -117,12 +117,12 @@ EVENTS: tuple[ledger_state.Event, ...] = (
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: type(call).__name__)
-def test_a_call_is_read_from_its_call_data_as_it_was_made(call: Call) -> None:
+def test_a_call_is_decoded_as_it_was_encoded(call: Call) -> None:
     assert calls.decode_call(calls.encode_call(call)) == call
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_an_event_is_read_from_its_log_as_it_was_made(event: ledger_state.Event) -> None:
+def test_event_is_decoded_from_its_log_as_it_was_encoded(event: ledger_state.Event) -> None:
     topics, data = encode_log(event)
     log = Log("0x", topics, data, 3, digest(1), digest(2), 0)
     assert decode_log(log).event == event
@@ -146,7 +146,7 @@ def test_commitments_and_signatures_of_two_lengths_are_no_call() -> None:
         calls.decode_call(data)
 
 
-def test_a_kind_of_statement_that_there_is_not_is_no_call() -> None:
+def test_an_unknown_kind_of_statement_is_no_call() -> None:
     statement = (digest(1), digest(2), digest(3), digest(4))
     data = abi.call_data("report_equivocation", 1, 4, 1, 1, 0, digest(1), statement, statement)
     with pytest.raises(ChainError, match="4 is not a kind of statement"):

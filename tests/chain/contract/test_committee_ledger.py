@@ -53,7 +53,7 @@ def test_a_round_opens_where_the_one_before_ended(chain: EmbeddedChain) -> None:
     assert twins.ledger.opening(4) is None
 
 
-def test_commitments_are_listed_in_the_order_of_the_chain_with_their_blocks(
+def test_commitments_are_listed_in_chain_order_with_their_blocks(
     chain: EmbeddedChain,
 ) -> None:
     twins = Twins.opened(chain, SHAPE)
@@ -97,7 +97,7 @@ def test_a_decision_can_be_read_back_from_its_transaction(chain: EmbeddedChain) 
         twins.ledger.decide_call(committing)
 
 
-def test_a_transaction_to_something_else_is_no_call_of_the_contract(chain: EmbeddedChain) -> None:
+def test_a_transaction_to_another_address_is_no_call(chain: EmbeddedChain) -> None:
     one, other = Twins.opened(chain, SHAPE), Twins.opened(chain, replace(SHAPE, rounds=2))
     foreign = one.last_receipt.transaction_hash
     assert other.ledger.call_of(foreign) is None

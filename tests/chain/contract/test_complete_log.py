@@ -38,7 +38,7 @@ def events_of(run: Run) -> list[RecordedEvent]:
     return run.ledger.recorded_in(run.ledger.from_block, run.chain.head().number)
 
 
-def test_the_events_up_to_each_block_lead_to_the_state_after_it(honest: Run) -> None:
+def test_the_events_up_to_each_block_fold_into_its_state(honest: Run) -> None:
     ledger, view = honest.ledger, LedgerView.at_deployment(honest.ledger.deployment())
     for number in range(ledger.from_block, honest.chain.head().number + 1):
         view = view_after(view, ledger.recorded_in(number, number))
@@ -75,7 +75,7 @@ def test_a_registration_in_batches_is_counted_batch_by_batch() -> None:
         assert storage_difference(view, ledger.state()) is None
 
 
-def test_a_ledger_that_ends_for_want_of_clients_is_led_to_as_well() -> None:
+def test_a_ledger_that_ends_for_lack_of_clients_folds_too() -> None:
     ledger = BranchingLedger.begin()
     for client in range(10):
         ledger.ban(client)
@@ -121,7 +121,7 @@ def test_a_complete_log_answers_what_the_chain_does(honest: Run) -> None:
     assert answers(complete_ledger(honest.ledger)) == answers(honest.ledger)
 
 
-def test_the_log_goes_on_from_where_it_was_read_and_stays_as_of_its_block(run: Run) -> None:
+def test_log_continues_where_it_was_read_as_of_its_block(run: Run) -> None:
     node = Branch(run.chain)
     ledger, log = at(node, run), CompleteLog()
     before = log.up_to(ledger)
@@ -141,7 +141,7 @@ def test_the_log_goes_on_from_where_it_was_read_and_stays_as_of_its_block(run: R
         after.chain.logs(None, [], 0, 1)
 
 
-def test_what_is_left_out_of_the_open_round_is_noticed_and_not_kept(run: Run) -> None:
+def test_omissions_from_the_open_round_are_noticed_and_not_cached(run: Run) -> None:
     """Nobody has a head that commits to it yet: the contract's own digest does."""
     log = CompleteLog()
     log.up_to(run.ledger)

@@ -74,7 +74,7 @@ def test_few_blocks_are_looked_at(deployed: tuple[EmbeddedChain, str]) -> None:
     assert node.asked <= 5
 
 
-def test_a_node_without_old_states_says_nothing_and_one_that_is_away_is_no_such_node(
+def test_pruned_node_says_nothing_and_an_offline_one_is_none(
     deployed: tuple[EmbeddedChain, str],
 ) -> None:
     chain, address = deployed

@@ -297,7 +297,7 @@ def test_only_settings_of_the_machine_may_differ(
             read_run_manifest(paths)
 
 
-def test_where_a_data_file_lies_is_no_setting_of_the_run(tmp_path: Path) -> None:
+def test_the_path_of_a_data_file_is_no_setting(tmp_path: Path) -> None:
     paths, digests = RunPaths(tmp_path), set()
     for place in ("here", "there"):
         paths.configuration.write_text(f"[data]\nname = 'file'\npath = '{place}'\n")
@@ -322,7 +322,7 @@ def test_a_configuration_that_cannot_be_read_is_named(
         read_run_manifest(two[0])
 
 
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(two: tuple[RunPaths, RunPaths]) -> None:
+def test_a_pipe_in_place_of_a_file_blocks_nobody(two: tuple[RunPaths, RunPaths]) -> None:
     for path in (two[0].configuration, two[0].manifest):
         path.unlink()
         os.mkfifo(path)

@@ -143,7 +143,7 @@ def test_a_deployment_is_finished_with_another_key_too(
         require_whole(node, paths, manifest)
 
 
-def test_the_contract_of_another_run_with_equal_arguments_is_left_alone(
+def test_an_equal_contract_of_another_run_is_left_alone(
     chain: ChainWriter, paths: RunPaths, tmp_path: Path
 ) -> None:
     killed(chain, paths, UnsentDisk)
@@ -267,7 +267,7 @@ def left_waiting(pool: WaitingNode, paths: RunPaths) -> Any:
         return pool.only(node.sender)
 
 
-def test_a_creation_that_still_waits_is_replaced_by_one_that_pays_more(
+def test_a_pending_creation_is_replaced_by_one_that_pays_more(
     embedded: EmbeddedChain, paths: RunPaths, pool: WaitingNode
 ) -> None:
     first = left_waiting(pool, paths)
@@ -280,7 +280,7 @@ def test_a_creation_that_still_waits_is_replaced_by_one_that_pays_more(
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_a_creation_that_the_node_has_forgotten_is_sent_again_and_comes_once(
+def test_a_forgotten_creation_is_sent_again_and_mined_once(
     embedded: EmbeddedChain, paths: RunPaths, pool: WaitingNode, comes_back: bool
 ) -> None:
     first = left_waiting(pool, paths)
@@ -304,7 +304,7 @@ def test_a_creation_that_the_node_has_forgotten_is_sent_again_and_comes_once(
     require_whole(embedded, paths, manifest)
 
 
-def test_a_node_that_lags_is_not_believed_that_nothing_was_created(
+def test_a_lagging_node_is_not_believed_that_nothing_was_created(
     embedded: EmbeddedChain, paths: RunPaths, pool: WaitingNode
 ) -> None:
     pool.looks = 0
@@ -336,7 +336,7 @@ def forking(embedded: EmbeddedChain, tmp_path: Path) -> Iterator[tuple[ForkingNo
         yield node, fork
 
 
-def test_a_creation_that_a_reorganisation_puts_into_a_lower_block_is_found(
+def test_a_creation_reorganised_into_a_lower_block_is_found(
     embedded: EmbeddedChain, paths: RunPaths, forking: tuple[ForkingNode, EmbeddedChain]
 ) -> None:
     served, fork = forking
@@ -351,7 +351,7 @@ def test_a_creation_that_a_reorganisation_puts_into_a_lower_block_is_found(
 
 
 @pytest.mark.network
-def test_on_anvil_a_creation_that_was_put_into_a_lower_block_is_found(
+def test_on_anvil_creation_reorganised_into_a_lower_block_is_found(
     paths: RunPaths, tmp_path: Path
 ) -> None:
     for node in anvil(tmp_path):

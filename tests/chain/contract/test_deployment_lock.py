@@ -27,7 +27,7 @@ with deployment_lock(Home(Path(sys.argv[1])).run("run")):
 """
 
 
-def test_the_second_is_refused_until_the_first_has_ended_even_by_a_kill(tmp_path: Path) -> None:
+def test_second_is_refused_until_the_first_ends_or_is_killed(tmp_path: Path) -> None:
     paths = Home(tmp_path).run("run")
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],

@@ -195,7 +195,7 @@ def ledger(events: Sequence[Event] = (), **answers: Sequence[object]) -> Committ
     return CommitteeLedger(ToldChain(events, **answers), f"0x{'11' * 20}")  # type: ignore[arg-type]
 
 
-def test_a_strategy_or_stage_that_there_is_none_of_is_no_answer() -> None:
+def test_an_unknown_strategy_or_stage_is_no_answer() -> None:
     assert ledger().deployment() == FIXED
     with pytest.raises(NotServedError, match="strategy 77, which does not exist"):
         ledger(deployment=values(FIXED, strategy=77)).deployment()
@@ -211,7 +211,7 @@ def test_an_answer_that_does_not_decode_is_no_answer(answer: list[object]) -> No
         ledger(deployment=answer).deployment()
 
 
-def test_a_registry_with_a_gap_or_without_its_end_is_not_whole() -> None:
+def test_a_registry_with_a_gap_or_no_end_is_incomplete() -> None:
     first = ClientsRegistered(ClientId(0), words(*range(8)))
     last = ClientsRegistered(ClientId(8), words(*range(8, 12)))
     assert len(ledger([first, last]).full_registry()) == 12

@@ -88,7 +88,7 @@ def test_a_chain_without_blocks_is_accepted(tmp_path: Path) -> None:
         chain.verify(execute=True)
 
 
-def test_a_chain_longer_than_a_contract_can_look_back_is_accepted(tmp_path: Path) -> None:
+def test_a_chain_longer_than_blockhash_reaches_is_accepted(tmp_path: Path) -> None:
     with EmbeddedChain.create(tmp_path / "long", synchronous="NORMAL") as chain:
         chain.mine(260)
     EmbeddedChain.open(tmp_path / "long").close()

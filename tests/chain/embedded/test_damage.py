@@ -335,9 +335,7 @@ class TestForgeries:
         with pytest.raises(ChainDamagedError, match="7 transactions can be looked up"):
             verify(path)
 
-    def test_a_head_with_invented_receipts_does_not_survive_running_it_again(
-        self, path: Path
-    ) -> None:
+    def test_invented_receipts_in_a_head_do_not_survive_replay(self, path: Path) -> None:
         """The strongest forger: consistent everywhere, and only the EVM disagrees."""
         with EmbeddedReader.open(path) as chain:
             [receipt] = chain.receipts(chain.header(BLOCKS))

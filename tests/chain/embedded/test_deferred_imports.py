@@ -86,7 +86,7 @@ def test_deferred_contracts_come_to_what_py_evm_comes_to(tmp_path: Path) -> None
     assert deferred["found"][-1][0]
 
 
-def test_the_stand_ins_have_every_name_that_py_evm_takes_in() -> None:
+def test_the_stand_ins_have_every_name_that_py_evm_imports() -> None:
     import eth.precompiles
 
     named = [name for names in DEFERRED.values() for name in names]

@@ -94,7 +94,7 @@ def test_creating_over_a_chain_is_refused_and_leaves_it(path: Path) -> None:
         assert chain.genesis_hash == genesis
 
 
-def test_creating_goes_on_where_a_killed_creation_left_an_empty_file(path: Path) -> None:
+def test_creation_continues_over_the_empty_file_of_a_killed_one(path: Path) -> None:
     path.touch()
     with EmbeddedChain.create(path) as chain:
         assert chain.head().number == 0
@@ -339,9 +339,7 @@ def rlp_list(content: bytes) -> bytes:
 
 
 class TestTime:
-    def test_is_the_clocks_never_before_the_parents_and_a_second_ahead_at_most(
-        self, path: Path
-    ) -> None:
+    def test_timestamps_never_precede_the_parent_and_lead_by_a_second(self, path: Path) -> None:
         ticks = iter([1000.0, 1000.2, 1000.9, 2000.0, 500.0])
         with EmbeddedChain.create(path, clock=lambda: next(ticks)) as chain:
             chain.mine(4)

@@ -102,7 +102,7 @@ def run_and_kill(
     return [(int(block), int(value)) for block, value in whole]
 
 
-def test_a_file_whose_making_was_cut_off_in_the_middle_of_a_write_is_made_anew(
+def test_a_file_cut_off_during_its_creation_is_created_again(
     tmp_path: Path,
 ) -> None:
     torn, path = tmp_path / "torn.sqlite", tmp_path / "chain.sqlite"

@@ -74,7 +74,7 @@ def killed(home: Path) -> Path:
     return left
 
 
-def test_a_closed_chain_is_read_and_nothing_is_left_beside_it(home: Path) -> None:
+def test_a_closed_chain_is_read_without_leaving_files(home: Path) -> None:
     before = sorted(home.iterdir())
     with locked(home):
         with EmbeddedReader.open(home / "chain.sqlite") as chain:
@@ -91,7 +91,7 @@ def test_an_empty_write_ahead_log_does_no_harm(home: Path) -> None:
         assert chain.head().number == 2
 
 
-def test_blocks_that_wait_in_a_write_ahead_log_are_not_left_out_in_silence(home: Path) -> None:
+def test_blocks_in_a_write_ahead_log_are_not_silently_skipped(home: Path) -> None:
     left = killed(home)
     (left / "chain.sqlite-shm").unlink()
     with locked(left), pytest.raises(ChainError, match="newest blocks wait in") as caught:
@@ -118,7 +118,7 @@ def test_what_an_owner_adds_meanwhile_is_followed(home: Path) -> None:
     chain.close()
 
 
-def test_a_view_is_given_up_where_it_cannot_be_kept_still(home: Path) -> None:
+def test_a_view_is_refused_where_no_snapshot_is_possible(home: Path) -> None:
     with locked(home):
         chain = EmbeddedReader.open(home / "chain.sqlite")
         view = chain.snapshot()

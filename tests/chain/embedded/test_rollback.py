@@ -86,7 +86,7 @@ class TestTheNote:
     def test_of_a_killed_writer_is_its_last_block(self, killed: Path) -> None:
         assert noted(killed / "chain.sqlite") == BLOCKS
 
-    def test_that_was_overtaken_by_its_chain_is_brought_up_to_date(self, path: Path) -> None:
+    def test_view_overtaken_by_its_chain_is_brought_up_to_date(self, path: Path) -> None:
         grown(path, 1)
         earlier = note_path(path).read_bytes()
         grown(path, 1)
@@ -140,7 +140,7 @@ class TestTheNote:
         assert noted(path) == 0
 
     @pytest.mark.parametrize("blocks", [0, 2])
-    def test_is_whole_or_as_it_was_after_a_power_cut_while_it_is_made(
+    def test_a_copy_is_whole_or_unchanged_after_a_power_cut(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int
     ) -> None:
         if blocks:
@@ -184,7 +184,7 @@ class TestTheNote:
         with pytest.raises(ChainError, match=r"chain.sqlite.head: it is no file"):
             EmbeddedChain.create(path)
 
-    def test_that_cannot_be_written_is_named_and_no_block_is_lost(self, path: Path) -> None:
+    def test_an_unwritable_copy_is_named_and_no_block_is_lost(self, path: Path) -> None:
         with EmbeddedChain.create(path) as chain:
             os.close(chain._note._descriptor or 0)
             chain._note._descriptor = os.open(note_path(path), os.O_RDONLY)

@@ -43,7 +43,7 @@ def test_does_not_move_while_blocks_are_added(chain: EmbeddedChain, path: Path) 
         assert reader.call(probe, b"") == word(2)
 
 
-def test_a_view_of_a_view_is_the_same_and_outlives_it(chain: EmbeddedChain) -> None:
+def test_a_view_of_a_view_is_equal_and_outlives_it(chain: EmbeddedChain) -> None:
     with chain.snapshot() as still:
         chain.mine(1)
         with still.snapshot() as again:

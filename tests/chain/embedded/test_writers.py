@@ -124,7 +124,7 @@ class TestTheWriteAheadLog:
             longest = max(longest, chain.wal_bytes)
         assert 0 < longest < 250_000
 
-    def test_that_a_reader_keeps_long_is_said_once_and_whose_it_is(
+    def test_a_long_held_reader_is_reported_once_with_its_owner(
         self, chain: EmbeddedChain, path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         command = [sys.executable, "-c", VIEWER, str(path)]

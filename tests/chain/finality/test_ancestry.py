@@ -23,7 +23,7 @@ class Chain:
         return self.blocks[number]
 
 
-def test_a_block_stands_on_itself_and_on_its_parent_without_a_question() -> None:
+def test_block_descends_from_itself_and_its_parent_without_a_query() -> None:
     chain = Chain()
     lineage = AncestryCheck(chain.block)
     assert lineage.connects(block(4), block(4))
@@ -33,7 +33,7 @@ def test_a_block_stands_on_itself_and_on_its_parent_without_a_question() -> None
     assert chain.asked == []
 
 
-def test_over_several_blocks_the_older_one_is_asked_for_once_for_all_who_want_to_know() -> None:
+def test_across_blocks_the_older_one_is_queried_once_for_all() -> None:
     chain = Chain()
     lineage = AncestryCheck(chain.block)
     for _ in range(3):

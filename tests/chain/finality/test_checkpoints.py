@@ -61,9 +61,7 @@ def test_older_and_known_blocks_write_nothing(path: Path, chain: EmbeddedChain) 
     assert not path.exists()
 
 
-def test_a_restored_older_copy_is_noticed_before_and_after_it_has_grown(
-    path: Path, tmp_path: Path
-) -> None:
+def test_a_restored_older_copy_is_noticed_even_after_growth(path: Path, tmp_path: Path) -> None:
     file = tmp_path / "chain.sqlite"
     with EmbeddedChain.create(file, synchronous="NORMAL") as chain:
         chain.mine(2)
@@ -191,7 +189,7 @@ def test_a_file_of_another_chain_is_refused(
         FinalityCheckpoints.open(path, twin)
 
 
-def test_a_folder_in_its_place_is_an_error_with_a_name(path: Path, chain: EmbeddedChain) -> None:
+def test_a_folder_in_its_place_is_a_named_error(path: Path, chain: EmbeddedChain) -> None:
     path.mkdir()
     with pytest.raises(ChainError, match="cannot be read"):
         FinalityCheckpoints.open(path, chain)

@@ -39,7 +39,7 @@ def node(head: int, finalized: int | None) -> ScriptedNode:
         (5, 0, 12, 0),
     ],
 )
-def test_what_the_chain_calls_finalized_or_else_the_depth_that_is_given(
+def test_finality_follows_the_chain_or_else_the_given_depth(
     head: int, finalized: int | None, confirmations: int | None, final: int
 ) -> None:
     settings = RpcSettings(retries=0, confirmations=confirmations or 0)

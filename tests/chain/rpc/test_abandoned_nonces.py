@@ -40,7 +40,7 @@ def given_up(pending: InFlightTransaction) -> None:
         pending.poll()
 
 
-def test_the_next_takes_the_nonce_of_one_that_still_waits_and_offers_more(node: PoolNode) -> None:
+def test_the_next_replaces_a_pending_nonce_and_offers_more(node: PoolNode) -> None:
     now = [0.0]
     with sender(node.url, clock=lambda: now[0]) as mine:
         first = mine.submit(SOMEBODY, b"\x01", GAS)
@@ -57,7 +57,7 @@ def test_the_next_takes_the_nonce_of_one_that_still_waits_and_offers_more(node: 
         assert mine.submit(SOMEBODY, b"", GAS).nonce == 1
 
 
-def test_what_is_tried_again_for_hours_leaves_one_transaction_in_the_pool(node: PoolNode) -> None:
+def test_retries_for_hours_leave_one_transaction_in_the_pool(node: PoolNode) -> None:
     now = [0.0]
     with sender(node.url, clock=lambda: now[0], max_tip_per_gas_wei=3) as mine:
         for _ in range(4):
@@ -74,7 +74,7 @@ def test_what_is_tried_again_for_hours_leaves_one_transaction_in_the_pool(node: 
         assert node.only(mine.sender) == last
 
 
-def test_the_gap_that_a_dropped_one_leaves_is_filled_while_later_ones_wait(node: PoolNode) -> None:
+def test_the_gap_of_a_dropped_transaction_is_filled_first(node: PoolNode) -> None:
     now = [0.0]
     with sender(node.url, clock=lambda: now[0]) as mine:
         first = mine.submit(SOMEBODY, b"", GAS)
@@ -90,7 +90,7 @@ def test_the_gap_that_a_dropped_one_leaves_is_filled_while_later_ones_wait(node:
         assert [received(one).status for one in (next_one, *later)] == [1, 1, 1]
 
 
-def test_what_a_killed_process_has_left_is_taken_over_once_it_proves_in_the_way(
+def test_transactions_of_a_killed_process_are_taken_over_when_blocking(
     node: PoolNode,
 ) -> None:
     now = [0.0]
@@ -104,7 +104,7 @@ def test_what_a_killed_process_has_left_is_taken_over_once_it_proves_in_the_way(
         assert mine.submit(SOMEBODY, b"", GAS).nonce == 0
 
 
-def test_one_that_came_into_a_block_after_all_is_not_in_the_way(node: PoolNode) -> None:
+def test_a_transaction_mined_after_all_blocks_nothing(node: PoolNode) -> None:
     now = [0.0]
     with sender(node.url, clock=lambda: now[0]) as mine:
         first = mine.submit(SOMEBODY, b"", GAS)

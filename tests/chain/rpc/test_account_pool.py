@@ -40,7 +40,7 @@ def purse(server: RpcServer, keys: list[bytes]) -> AccountPoolChain:
     return AccountPoolChain(server.url, keys, chain_id=1_129_137_740, settings=settings)
 
 
-def test_who_owns_most_pays_and_the_next_one_when_that_is_spent(server: RpcServer) -> None:
+def test_the_richest_account_pays_until_another_is_richer(server: RpcServer) -> None:
     with purse(server, KEYS) as mine:
         senders = [mine.sender]
         for _ in range(2):
@@ -51,7 +51,7 @@ def test_who_owns_most_pays_and_the_next_one_when_that_is_spent(server: RpcServe
     assert senders == [first, first, second]
 
 
-def test_an_account_that_can_pay_goes_on_though_another_owns_more(server: RpcServer) -> None:
+def test_an_account_that_can_pay_continues_though_another_is_richer(server: RpcServer) -> None:
     with purse(server, [TEST_KEYS[3], TEST_KEYS[4]]) as mine:
         sender = mine.sender
         for _ in range(2):

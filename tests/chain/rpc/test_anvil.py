@@ -48,7 +48,7 @@ def received(pending: InFlightTransaction) -> Any:
     return receipt
 
 
-def test_one_block_takes_all_that_wait_and_blocks_come_by_themselves(chain: RpcChain) -> None:
+def test_one_block_mines_all_pending_and_blocks_come_by_themselves(chain: RpcChain) -> None:
     waiting = [chain.submit(SOMEBODY, b"", GAS) for _ in range(5)]
     assert [one.nonce for one in waiting] == [0, 1, 2, 3, 4]
     blocks = [received(one).block_number for one in waiting]
@@ -71,7 +71,7 @@ def test_a_dropped_transaction_is_sent_again_with_its_nonce(chain: RpcChain) -> 
     assert received(pending).status == 1
 
 
-def test_a_transaction_below_the_base_fee_of_later_blocks_is_replaced(chain: RpcChain) -> None:
+def test_a_transaction_below_later_base_fees_is_replaced(chain: RpcChain) -> None:
     told(chain, "evm_setIntervalMining", 0)
     pending = chain.submit(SOMEBODY, b"", GAS)
     first = pending.hash
@@ -90,7 +90,7 @@ def test_a_transaction_below_the_base_fee_of_later_blocks_is_replaced(chain: Rpc
     assert chain.nonce(chain.sender, pending=False) == 1
 
 
-def test_a_receipt_that_a_reorganisation_takes_away_is_waited_for_again(tmp_path: Path) -> None:
+def test_a_receipt_lost_in_a_reorganisation_is_awaited_again(tmp_path: Path) -> None:
     settings = RpcSettings(
         poll_seconds=0.05, receipt_timeout_seconds=20.0, resend_seconds=0.2, confirmations=3
     )
@@ -117,7 +117,7 @@ def test_a_receipt_that_a_reorganisation_takes_away_is_waited_for_again(tmp_path
         assert chain.nonce(chain.sender, pending=False) == 1
 
 
-def test_without_blocks_a_transaction_is_given_up_and_its_nonce_is_not_lost(
+def test_without_blocks_a_transaction_is_abandoned_with_its_nonce_reused(
     tmp_path: Path,
 ) -> None:
     settings = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=0.5, replace_seconds=0.1)
@@ -133,7 +133,7 @@ def test_without_blocks_a_transaction_is_given_up_and_its_nonce_is_not_lost(
         assert chain.nonce(chain.sender, pending=False) == 2
 
 
-def test_what_was_given_up_below_a_base_fee_that_stays_high_stops_nothing_that_comes_later(
+def test_a_transaction_abandoned_below_the_base_fee_blocks_no_other(
     tmp_path: Path,
 ) -> None:
     settings = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=0.5, replace_seconds=60.0)

@@ -22,9 +22,7 @@ SOMEBODY = "0x" + "11" * 20
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 600))
-def test_one_block_is_left_where_all_states_are_kept_else_those_that_may_hold_it(
-    newest: int, depth: int, kept: int
-) -> None:
+def test_one_block_suffices_with_an_archive_node(newest: int, depth: int, kept: int) -> None:
     holder, asked = max(1, newest - depth), []
 
     def count(number: int) -> int:
@@ -58,7 +56,7 @@ def test_each_transaction_of_an_account_is_found(tmp_path: Path) -> None:
             assert reader.receipt_of(SOMEBODY, 0) is None
 
 
-def test_a_node_whose_blocks_lack_what_it_counts_does_not_say_that_it_was_never_sent(
+def test_a_node_missing_counted_blocks_does_not_deny_a_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (

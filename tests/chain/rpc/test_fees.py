@@ -48,7 +48,7 @@ def test_an_eighth_more_or_what_the_market_asks(
 
 
 @given(amounts, amounts, amounts, st.integers(1, 10**12))
-def test_a_base_fee_that_has_risen_is_followed_whatever_tip_was_asked(
+def test_a_risen_base_fee_is_followed_whatever_the_tip(
     base: int, tip: int, risen: int, tip_cap: int
 ) -> None:
     caps = FeeCaps(10**18, tip_cap)
@@ -61,7 +61,7 @@ def test_a_base_fee_that_has_risen_is_followed_whatever_tip_was_asked(
 
 
 @given(amounts, amounts, amounts, amounts)
-def test_a_replacement_pays_at_least_a_tenth_more_and_never_over_the_caps(
+def test_a_replacement_pays_a_tenth_more_within_the_caps(
     base: int, tip: int, fee_cap: int, tip_cap: int
 ) -> None:
     caps = FeeCaps(fee_cap, tip_cap)

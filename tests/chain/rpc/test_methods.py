@@ -115,7 +115,7 @@ class TestBlocks:
             assert receipt["type"] == shown["type"]
             assert receipt["cumulativeGasUsed"] == receipt["gasUsed"]
 
-    def test_a_block_is_asked_for_by_number_or_hash_and_so_are_its_parts(
+    def test_block_and_its_parts_are_queried_by_number_or_hash(
         self, chain: EmbeddedChain, methods: RpcMethods
     ) -> None:
         probe = deploy(chain)
@@ -212,7 +212,7 @@ class TestFilters:
         chain.mine(1)
         assert len(result(methods, "eth_getFilterChanges", blocks)) == 1
 
-    def test_a_filter_keeps_to_its_blocks_and_shows_all_its_logs(
+    def test_a_filter_returns_all_logs_of_its_blocks(
         self, chain: EmbeddedChain, methods: RpcMethods
     ) -> None:
         probe = deploy(chain)
@@ -270,7 +270,7 @@ class TestFilters:
         assert (code, text) == (-32602, "cannot specify both blockHash and fromBlock/toBlock")
 
     @pytest.mark.parametrize("named", [{}, {"blockNumber": None}, {"blockHash": "0x" + "11" * 32}])
-    def test_an_object_that_names_no_number_is_not_the_newest_block(
+    def test_an_object_without_a_number_is_not_the_newest_block(
         self, methods: RpcMethods, named: object
     ) -> None:
         assert fault(methods, "eth_getBlockByNumber", named, False)[0] == -32602
@@ -291,7 +291,7 @@ class TestSending:
             ({"chainId": 1}, "invalid chain id for signer: have 1 want "),
         ],
     )
-    def test_what_cannot_go_into_a_block_is_refused_in_geths_words(
+    def test_unminable_transactions_are_refused_in_geths_words(
         self, chain: EmbeddedChain, methods: RpcMethods, changes: dict[str, int], words_of_geth: str
     ) -> None:
         result(methods, "eth_sendRawTransaction", signed(chain))
@@ -321,7 +321,7 @@ class TestSending:
         result(methods, "eth_sendRawTransaction", raw)
         assert fault(methods, "eth_sendRawTransaction", raw) == (-32000, "already known")
 
-    def test_a_signature_that_recovers_to_nobody_is_an_answer_not_a_dropped_connection(
+    def test_an_unrecoverable_signature_is_answered_and_drops_no_connection(
         self, chain: EmbeddedChain
     ) -> None:
         fields = rlp.decode(bytes.fromhex(signed(chain)[4:]))
@@ -336,7 +336,7 @@ class TestSending:
 
 
 class TestCalls:
-    def test_one_call_of_one_block_is_run_once_and_answered_alike(
+    def test_repeated_calls_at_one_block_run_once(
         self, chain: EmbeddedChain, methods: RpcMethods, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         probe = deploy(chain)
@@ -362,7 +362,7 @@ class TestCalls:
         chain.send(probe, words(5, 9), 200_000)
         assert result(methods, "eth_call", *newest) == "0x" + word(5).hex(), "another newest"
 
-    def test_a_refusal_is_told_again_and_a_block_that_comes_later_is_not_refused_then(
+    def test_a_refusal_is_repeated_but_not_after_a_new_block(
         self, chain: EmbeddedChain, methods: RpcMethods
     ) -> None:
         probe = deploy(chain)
@@ -419,9 +419,7 @@ class TestProtocol:
             told = session.post(server.url, content=body, headers=headers, timeout=10)
         assert (told.status_code, told.json()["error"]["code"]) == (400, -32700)
 
-    def test_a_wallet_in_the_browser_is_served_and_a_page_is_not(
-        self, chain: EmbeddedChain
-    ) -> None:
+    def test_a_browser_wallet_is_served_and_a_page_is_not(self, chain: EmbeddedChain) -> None:
         request = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}
         with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
             for origin, status in (
@@ -459,7 +457,7 @@ class TestBlocksOnAClock:
             assert not called.done()
             assert "Out of gas" in called.result().json()["error"]["message"]
 
-    def test_it_stops_and_says_so_where_a_block_cannot_be_made(self, chain: EmbeddedChain) -> None:
+    def test_it_stops_with_message_if_no_block_can_be_made(self, chain: EmbeddedChain) -> None:
         server = RpcServer(chain, block_seconds=0.02)
         chain.close()
         with pytest.raises(ChainError):

@@ -147,7 +147,7 @@ class TestUnreachableNodes:
                 chain.balance_of(SOMEBODY)
             assert answers == []
 
-    def test_a_json_error_with_a_status_of_4xx_is_an_answer(self) -> None:
+    def test_a_json_error_with_status_4xx_is_an_answer(self) -> None:
         body = b'{"jsonrpc":"2.0","id":1,"error":{"code":3,"message":"execution reverted"}}'
         with (
             ScriptedNode(eth_call=Raw(body, 400)) as node,
@@ -495,7 +495,7 @@ class TestSending:
     @pytest.mark.parametrize(
         ("counts", "attempts", "most_seconds"), [(["0x0"], 9, 1.3), (map(hex, range(99)), 16, 9)]
     )
-    def test_a_nonce_that_stays_refused_is_given_up_sooner_than_a_race_that_is_lost(
+    def test_a_refused_nonce_is_abandoned_sooner_than_a_lost_race(
         self, counts: Iterable[str], attempts: int, most_seconds: float
     ) -> None:
         told = itertools.cycle(counts)
@@ -531,7 +531,7 @@ class TestSending:
         ):
             sender.send(SOMEBODY, b"", 50_000)
 
-    def test_finality_is_the_head_less_confirmations_where_the_node_has_no_opinion(
+    def test_finality_is_head_minus_confirmations_without_a_finalized_tag(
         self,
     ) -> None:
         def block(tag: str, _: bool) -> object:
@@ -548,9 +548,7 @@ class TestSending:
     @pytest.mark.parametrize(
         "none", [Fault(-32000, "finalized block not found"), Fault(-39001, "Unknown block"), None]
     )
-    def test_a_node_that_has_named_final_blocks_and_names_none_now_is_not_served(
-        self, none: object
-    ) -> None:
+    def test_a_node_that_no_longer_names_final_blocks_is_refused(self, none: object) -> None:
         told: list[object] = [{**BLOCK, "number": "0x24"}]
 
         def block(tag: str, _: bool) -> object:
@@ -570,7 +568,7 @@ class TestSending:
         ("difficulty", "confirmations", "final"),
         [("0x0", 0, None), ("0x0", 12, 88), ("0x1", 0, 100), ("0x20000", 0, 100)],
     )
-    def test_the_head_is_not_final_on_a_chain_of_proof_of_stake_whose_node_names_none_yet(
+    def test_a_proof_of_stake_head_without_finality_is_not_final(
         self, difficulty: str, confirmations: int, final: int | None
     ) -> None:
         head = {**BLOCK, "number": "0x64", "difficulty": difficulty}
@@ -604,7 +602,7 @@ class TestSending:
         ):
             chain.finalized()
 
-    def test_a_node_that_falls_behind_itself_does_not_cut_logs_short(self) -> None:
+    def test_a_node_falling_behind_itself_does_not_truncate_logs(self) -> None:
         heads = ["0x64", "0x64", "0x5f", "0x5f"]
 
         def block(tag: str, _: bool) -> object:
@@ -632,7 +630,7 @@ class TestSending:
         assert chain.account(SOMEBODY) == (0, 0)
         assert chain.head().number == 10
 
-    def test_a_node_that_returns_another_hash_may_have_the_transaction_all_the_same(self) -> None:
+    def test_a_node_returning_another_hash_may_have_the_transaction(self) -> None:
         with (
             ScriptedNode(
                 eth_getTransactionCount="0x0",

@@ -144,7 +144,7 @@ def insist(mine: RpcChain, to: str, data: bytes) -> None:
 
 
 class TestSeveralInFlight:
-    def test_nonces_follow_each_other_and_a_lost_one_does_not_stop_the_others(
+    def test_nonces_are_consecutive_and_a_lost_one_stops_nothing(
         self, chain: EmbeddedChain
     ) -> None:
         script = in_turn(SENDING, Trouble.NONE, Trouble.LOST)
@@ -209,7 +209,7 @@ def received(pending: Any) -> Any:
 class TestANodeWithAPool:
     """A node that keeps transactions waiting, as all but the embedded chain do."""
 
-    def test_a_transaction_that_is_passed_over_is_replaced_by_one_that_pays_more(
+    def test_a_skipped_transaction_is_replaced_by_one_that_pays_more(
         self, chain: EmbeddedChain
     ) -> None:
         with PoolNode(chain) as node, sender(node.url) as mine:
@@ -248,9 +248,7 @@ class TestANodeWithAPool:
             assert node.only(mine.sender) == first
             assert first.max_fee_per_gas <= cap
 
-    def test_a_replacement_that_the_account_cannot_pay_leaves_what_was_taken_before(
-        self, chain: EmbeddedChain
-    ) -> None:
+    def test_an_unaffordable_replacement_leaves_the_earlier_one(self, chain: EmbeddedChain) -> None:
         with PoolNode(chain) as node, sender(node.url, replace_seconds=0.0) as mine:
             pending = mine.submit(SOMEBODY, b"", GAS)
             first = node.only(mine.sender)
@@ -269,7 +267,7 @@ class TestANodeWithAPool:
             assert node.only(mine.sender) == first
             assert pending.hash == bytes(first.hash)
 
-    def test_what_the_replaced_one_does_counts_if_a_block_holds_that_one(
+    def test_the_effect_of_a_replaced_transaction_counts_if_mined(
         self, chain: EmbeddedChain
     ) -> None:
         with PoolNode(chain) as node, sender(node.url, replace_seconds=0.0) as mine:
@@ -290,7 +288,7 @@ class TestANodeWithAPool:
             node.mine()
             assert received(pending).transaction_hash == bytes(dropped.hash)
 
-    def test_the_nonce_of_one_that_was_given_up_and_dropped_is_used_again(
+    def test_the_nonce_of_an_abandoned_dropped_transaction_is_reused(
         self, chain: EmbeddedChain
     ) -> None:
         with PoolNode(chain) as node, sender(node.url, receipt_timeout_seconds=0.1) as mine:
@@ -302,7 +300,7 @@ class TestANodeWithAPool:
             node.mine()
             assert received(pending).status == 1
 
-    def test_a_nonce_that_another_program_has_used_is_told_and_nothing_sent_twice(
+    def test_nonce_used_by_another_program_is_reported_and_not_repeated(
         self, chain: EmbeddedChain
     ) -> None:
         with PoolNode(chain) as node, sender(node.url) as mine:
@@ -315,9 +313,7 @@ class TestANodeWithAPool:
             after = mine.submit(SOMEBODY, b"", GAS)
             assert after.nonce == 1
 
-    def test_two_programs_that_do_the_same_with_one_key_and_nonce_both_do_it(
-        self, chain: EmbeddedChain
-    ) -> None:
+    def test_two_programs_sharing_a_key_and_nonce_both_succeed(self, chain: EmbeddedChain) -> None:
         with PoolNode(chain) as node, sender(node.url) as mine, sender(node.url) as other:
             first = mine.submit(SOMEBODY, b"", GAS)
             stale = ["0x0"]
@@ -330,7 +326,7 @@ class TestANodeWithAPool:
             assert [received(one).status for one in (first, second)] == [1, 1]
 
     @pytest.mark.parametrize("can_be_asked", [True, False])
-    def test_a_refusal_that_comes_after_it_was_taken_leads_to_no_second_one(
+    def test_a_refusal_after_acceptance_leads_to_no_second_transaction(
         self, chain: EmbeddedChain, can_be_asked: bool
     ) -> None:
         def taken_and_refused(raw: str) -> object:

@@ -125,7 +125,7 @@ def test_params_of_another_shape_are_an_error(server: RpcServer) -> None:
     assert answer["error"]["code"] == -32602
 
 
-def test_what_a_batch_asks_beyond_the_size_of_an_answer_is_not_carried_out(
+def test_batch_requests_beyond_the_answer_size_are_not_executed(
     server: RpcServer, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ledger.chain.rpc.server.http_server.MOST_BATCH_BYTES", 1000)

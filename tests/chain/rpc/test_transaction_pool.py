@@ -156,7 +156,7 @@ def test_what_cannot_wait_is_refused_in_the_words_of_nodes(
     assert held(chain, 2) == [(wire.to_hex(bytes(waits.sender)), 1)]
 
 
-def test_a_replacement_that_pays_more_takes_the_turn_of_what_it_replaces(
+def test_a_better_paying_replacement_takes_the_place_in_the_queue(
     chain: EmbeddedChain, pool: TransactionPool
 ) -> None:
     pool.add(first := signed(chain, 1))
@@ -225,7 +225,7 @@ def test_one_that_reverts_takes_no_other_with_it(
     chain.verify(execute=True)
 
 
-def test_one_that_can_never_go_into_a_block_is_dropped_with_those_after_it(
+def test_an_unminable_transaction_is_dropped_with_its_successors(
     chain: EmbeddedChain, pool: TransactionPool
 ) -> None:
     for nonce in range(2):
@@ -277,9 +277,7 @@ def test_nobody_makes_blocks_where_they_come_on_a_clock(
     assert chain.head().number == 0
 
 
-def test_percentiles_of_tips_are_those_of_the_gas_that_paid_them(
-    chain: EmbeddedChain, pool: TransactionPool
-) -> None:
+def test_tip_percentiles_are_weighted_by_gas(chain: EmbeddedChain, pool: TransactionPool) -> None:
     for key, tip in ((1, 30), (2, 10), (3, 20), (4, 40)):
         pool.add(signed(chain, key, maxPriorityFeePerGas=tip))
     pool.mine()

@@ -63,7 +63,7 @@ def test_the_honest_send_their_own_update_and_the_attackers_another() -> None:
 @pytest.mark.parametrize(
     "nobody", [Attackers(), attackers(2, attack=None), attackers(1, 3), attackers()]
 )
-def test_without_an_attack_or_an_active_attacker_all_send_their_own(nobody: Attackers) -> None:
+def test_without_active_attackers_all_send_their_own_update(nobody: Attackers) -> None:
     sent = nobody.corrupt(UPDATES, a_round())
     assert all(sent[client] is update for client, update in UPDATES.items())
 
@@ -79,7 +79,7 @@ def test_the_attackers_know_each_others_updates_and_nobody_elses(
     assert first != second, "each has a stream of its own"
 
 
-def test_the_attackers_know_the_rules_and_who_sits_on_the_committee(
+def test_attackers_know_the_rules_and_the_committee(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = looking(monkeypatch)
@@ -95,7 +95,7 @@ def test_the_attackers_know_the_rules_and_who_sits_on_the_committee(
     assert seen[0].layout == (("weight", (3,)),)
 
 
-def test_an_attack_on_weights_is_made_on_the_trained_model_and_sent_as_the_way_to_it() -> None:
+def test_an_attack_on_weights_is_sent_as_an_update() -> None:
     # w = (100, 0, -1), and client 2 has trained to w - 2 = (98, -2, -3).
     two, nine = ClientId(2), ClientId(9)
     opposite = attackers(2, on="weights").corrupt(UPDATES, a_round())
@@ -108,7 +108,7 @@ def test_an_attack_on_weights_is_made_on_the_trained_model_and_sent_as_the_way_t
     assert mean[ClientId(5)] is UPDATES[ClientId(5)]
 
 
-def test_on_the_update_is_what_an_attack_is_made_on_if_nothing_is_said() -> None:
+def test_attacks_are_made_on_the_update_by_default() -> None:
     said, silent = attackers(2, on="update"), attackers(2)
     found = [one.corrupt(UPDATES, a_round())[ClientId(2)].tolist() for one in (said, silent)]
     assert found == [[-2, -2, -2]] * 2
@@ -121,7 +121,7 @@ def test_each_attacker_on_weights_begins_where_it_has_trained_from() -> None:
     assert [sent[client][0] for client in (ClientId(2), ClientId(9))] == [20, 90]
 
 
-def test_attackers_that_only_attack_as_members_are_honest_until_they_are_elected() -> None:
+def test_attackers_only_as_members_are_honest_until_elected() -> None:
     waiting = attackers(2, 9, attack="ipm", only="members")
     nobody = waiting.corrupt(UPDATES, a_round(members=(5,)))
     assert all(nobody[client] is update for client, update in UPDATES.items())
@@ -130,7 +130,7 @@ def test_attackers_that_only_attack_as_members_are_honest_until_they_are_elected
     assert elected[ClientId(9)].tolist() == [-2.75] * 3, "half the mean of 2 and 9, backwards"
 
 
-def test_what_is_the_same_from_all_is_made_once_and_another_as_a_member() -> None:
+def test_a_shared_attack_is_computed_once_and_separately_for_members() -> None:
     sent = attackers(2, 5, 9, attack="min-max").corrupt(UPDATES, a_round(members=(9,)))
     assert sent[ClientId(2)] is sent[ClientId(5)]
     lies = attackers(2, 9, attack="false-reference").corrupt(UPDATES, a_round(members=(9,)))
@@ -160,7 +160,7 @@ def test_the_same_seed_gives_the_same_and_another_another() -> None:
     assert not np.array_equal(first[ClientId(9)], other[ClientId(9)])
 
 
-def test_an_update_that_no_float32_holds_is_sent_as_one_that_nobody_counts() -> None:
+def test_an_update_beyond_float32_is_sent_as_an_unusable_one() -> None:
     huge = {ClientId(2): np.full(3, 1e38, dtype=np.float32)}
     for on in ("update", "weights"):
         sent = attackers(2, on=on, factor=1000.0).corrupt(huge, a_round())
@@ -168,7 +168,7 @@ def test_an_update_that_no_float32_holds_is_sent_as_one_that_nobody_counts() -> 
 
 
 @pytest.mark.parametrize("attack", sorted(ATTACKS))
-def test_attackers_whose_training_has_left_all_numbers_attack_without_a_warning(
+def test_attackers_with_non_finite_training_attack_without_a_warning(
     attack: str,
 ) -> None:
     lost = {ClientId(client): np.full(650, np.inf, dtype=np.float32) for client in (2, 5, 7)}
@@ -192,7 +192,7 @@ def test_an_unknown_attack_and_a_wrong_factor_are_refused() -> None:
     ("clients", "rate", "count"),
     [(60, 0.3, 18), (10, 0.25, 3), (10, 0.24, 2), (5, 0.0, 0), (5, 1.0, 5), (1, 0.5, 1)],
 )
-def test_the_malicious_are_as_many_as_the_rate_says_rounded_to_the_nearest(
+def test_the_number_of_malicious_clients_is_the_rounded_rate(
     clients: int, rate: float, count: int
 ) -> None:
     chosen, again = (malicious_clients(clients, rate, np.random.default_rng(0)) for _ in "12")

@@ -43,7 +43,7 @@ def test_more_faults_than_candidates_or_a_negative_number_are_refused() -> None:
         assign_faults([0, 1], {MemberFault.EQUIVOCATING: -1}, rng())
 
 
-def test_false_scores_make_the_nearest_the_farthest_and_move_a_mean() -> None:
+def test_false_scores_swap_nearest_and_farthest_and_move_a_mean() -> None:
     true = np.array([1.0, 4.0, 2.0, 3.0])
     lies = false_scores(true, rng())
     assert np.argsort(lies).tolist() == np.argsort(true)[::-1].tolist()
@@ -61,14 +61,14 @@ def test_false_scores_still_look_like_distances(true: list[float], seed: int) ->
     assert (lies >= 0).all()
 
 
-def test_favouring_scores_put_the_favoured_at_ones_own_place_and_leave_the_others() -> None:
+def test_favouring_scores_put_the_favoured_nearest_and_leave_others() -> None:
     true = np.array([1.0, 4.0, 2.0])
     assert favouring_scores(true, np.array([False, True, False])).tolist() == [1, 0, 2]
     assert favouring_scores(true, np.zeros(3, dtype=np.bool_)).tolist() == [1, 4, 2]
     assert true.tolist() == [1, 4, 2]
 
 
-def test_agreed_scores_are_near_or_far_and_one_of_five_decides_a_mean_and_no_median() -> None:
+def test_agreed_scores_decide_a_mean_and_no_median() -> None:
     agreed = agreed_scores(np.array([False, True, False]))
     assert agreed.tolist() == [1e6, 0, 1e6]
     members = np.stack([np.array([1.0, 400.0, 2.0])] * 4 + [agreed])
@@ -76,7 +76,7 @@ def test_agreed_scores_are_near_or_far_and_one_of_five_decides_a_mean_and_no_med
     assert np.argsort(np.median(members, axis=0)).tolist() == [0, 2, 1]
 
 
-def test_a_faulty_trainer_sends_nan_or_a_wrong_length_or_nothing() -> None:
+def test_a_faulty_trainer_sends_nan_wrong_length_or_nothing() -> None:
     not_finite = faulty_payload(UPDATE, TrainerFault.NOT_FINITE)
     assert not_finite is not None
     assert np.isnan(np.frombuffer(not_finite.data, dtype="<f4")).all()
@@ -91,5 +91,5 @@ def test_a_faulty_trainer_sends_nan_or_a_wrong_length_or_nothing() -> None:
 @pytest.mark.parametrize(
     "fault", [TrainerFault.LATE, TrainerFault.STRAY, TrainerFault.COPIED, TrainerFault.SELF_BAN]
 )
-def test_a_fault_that_is_not_in_the_payload_leaves_it_as_it_is(fault: TrainerFault) -> None:
+def test_a_fault_outside_the_payload_leaves_it_unchanged(fault: TrainerFault) -> None:
     assert faulty_payload(UPDATE, fault) is UPDATE

@@ -72,7 +72,7 @@ def distances(vector: ScoreVector) -> dict[ClientId, float]:
     return dict(zip(vector.trainers, vector.distances.tolist(), strict=True))
 
 
-def test_a_favouring_member_lowers_the_favoured_and_tells_the_truth_of_all_others() -> None:
+def test_a_favouring_member_lowers_the_favoured_only() -> None:
     network, honest = Network(), Network()
     seat = network.chain.state.committee[0]
     chosen = favoured_in(network)
@@ -97,9 +97,7 @@ def test_colluding_members_publish_one_vector_of_near_and_far() -> None:
 
 
 @pytest.mark.parametrize(("scoring", "falls"), [("mean", True), ("median", False)])
-def test_unchecked_one_colluding_member_is_enough_for_a_mean_and_too_few_for_a_median(
-    scoring: str, falls: bool
-) -> None:
+def test_one_unchecked_colluder_decides_a_mean_and_no_median(scoring: str, falls: bool) -> None:
     network = Network(replace(UNCHECKED, scoring=scoring))
     chosen = favoured_in(network)
     played(network, {0: MemberFault.COLLUDING})

@@ -39,7 +39,7 @@ def played(home: Path, seed: int, *settings: str) -> tuple[list[np.ndarray], int
     return models, sum(row.malicious_accepted for row in rows)
 
 
-def test_a_run_tells_attackers_its_rules_its_travel_and_who_sits_on_the_committee(
+def test_a_run_tells_attackers_rules_displacement_and_committee(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[AttackInput] = []
@@ -68,7 +68,7 @@ def test_a_run_tells_attackers_its_rules_its_travel_and_who_sits_on_the_committe
     assert travels[-1].any()
 
 
-def test_an_attacked_run_repeats_itself_and_differs_by_what_the_attack_is_made_on(
+def test_an_attacked_run_is_reproducible_and_differs_by_its_base(
     tmp_path: Path,
 ) -> None:
     def play(seed: int) -> tuple[int, list[np.ndarray], int]:

@@ -46,7 +46,7 @@ def test_too_few_finite_updates_are_aggregated_to_nothing() -> None:
     assert found(Aggregation(pre_aggregators=(NNM,)), [1, nan, 3]) is None
 
 
-def test_means_of_updates_weigh_alike_and_name_all_that_they_are_made_of() -> None:
+def test_means_of_updates_have_equal_weights_and_named_sources() -> None:
     # Each of 0, 1, 9 with its nearest: 0.5, 0.5, 5; their mean, whatever the samples.
     mixed = found(Aggregation(pre_aggregators=(NNM,)), [0, 1, 9], [1, 1, 500])
     assert mixed is not None
@@ -70,7 +70,7 @@ def test_the_stages_are_taken_in_their_order() -> None:
     assert buckets_first.vector.tolist() != mixing_first.vector.tolist()
 
 
-def test_the_number_that_a_stage_leaves_is_what_the_next_has_to_take() -> None:
+def test_the_output_count_of_a_stage_feeds_the_next() -> None:
     aggregation = Aggregation(KRUM, (BUCKETS,))
     aggregation.require(9)
     assert aggregation.takes(9)

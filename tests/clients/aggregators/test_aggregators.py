@@ -138,7 +138,7 @@ def test_a_mixture_by_pencil(name: str, options: dict[str, Any], expected: Point
     assert np.allclose(mixed(name, line(0, 1, 10), options), expected)
 
 
-def test_the_last_bucket_may_have_fewer_and_every_vector_is_in_one() -> None:
+def test_every_vector_is_in_one_bucket_and_last_is_smaller() -> None:
     values = [1, 2, 4, 8, 16]
     buckets = mixed("Bucketing", line(*values), {"s": 2})
     assert len(buckets) == 3
@@ -178,9 +178,7 @@ CROWDED = st.lists(st.lists(st.integers(-2, 2), min_size=2, max_size=2), min_siz
 
 @settings(max_examples=60, deadline=None)
 @given(CROWDED, st.integers(0, 2))
-def test_tied_vectors_come_to_what_the_papers_say_with_the_first_before_the_others(
-    points: Points, f: int
-) -> None:
+def test_ties_are_broken_as_in_the_papers(points: Points, f: int) -> None:
     many, n = mixture_of(points), len(points)
     order = densest_first(points, f)
     assert found("Krum", many, {"f": f}).used == (order[0],)
@@ -211,9 +209,7 @@ ROBUST: dict[str, dict[str, Any]] = {
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([-1e30, -1e4, 1e4, 1e30]))
-def test_three_of_ten_move_no_robust_aggregate_far_and_the_mean_anywhere(
-    seed: int, value: float
-) -> None:
+def test_three_of_ten_move_only_the_mean_far(seed: int, value: float) -> None:
     honest = np.random.default_rng(seed).standard_normal((7, 5))
     many = mixture_of([*honest.tolist(), *[[value] * 5] * 3])
     for name, options in ROBUST.items():
@@ -248,7 +244,7 @@ def test_too_few_updates_are_refused_and_just_enough_are_taken(
         aggregator.require(enough - 1)
 
 
-def test_a_pre_aggregator_refuses_too_few_and_says_how_many_it_leaves() -> None:
+def test_a_pre_aggregator_refuses_too_few_vectors() -> None:
     mixing, dealing = (
         pre_aggregator_named("NNM", {"f": 2}),
         pre_aggregator_named("Bucketing", {"s": 2}),
@@ -275,7 +271,7 @@ def test_a_pre_aggregator_refuses_too_few_and_says_how_many_it_leaves() -> None:
         ("NNM", {}, "unknown aggregator 'NNM'; known are FedAvg, Median, TrMean, Krum"),
     ],
 )
-def test_options_that_are_missing_unknown_or_out_of_range_are_refused_by_name(
+def test_missing_unknown_or_excessive_options_are_refused_by_name(
     name: str, options: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=sentence):

@@ -73,7 +73,7 @@ def test_the_vectors_are_of_every_rule() -> None:
     }
 
 
-def test_clipping_around_the_last_aggregate_is_that_of_byzfl_round_after_round() -> None:
+def test_iterated_centered_clipping_equals_byzfl() -> None:
     for case in VECTORS["clipping"]:
         aggregator = aggregator_named("CenteredClipping", case["options"])
         last = np.zeros(6)

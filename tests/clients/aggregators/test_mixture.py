@@ -70,7 +70,7 @@ def test_distances_of_many_blocks_are_those_of_the_whole_vectors() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.sampled_from([1, 7, module.BLOCK + 3]), st.integers(0, 9))
-def test_a_weighted_sum_has_the_bits_of_the_ledgers_own_aggregation(
+def test_a_weighted_sum_equals_the_ledgers_aggregation(
     count: int, dimension: int, seed: int
 ) -> None:
     updates = drawn(count, dimension, seed)
@@ -87,7 +87,7 @@ def test_a_weighted_sum_has_the_bits_of_the_ledgers_own_aggregation(
     assert (model.astype(np.float64) - step).astype(np.float32).tobytes() == expected.tobytes()
 
 
-def test_a_distance_has_the_same_bits_in_any_company_and_order() -> None:
+def test_a_distance_is_independent_of_company_and_order() -> None:
     updates = drawn(5, 40)
     all_of_them = Mixture(updates).squared_distances()
     some = Mixture([updates[i] for i in (4, 1, 2)]).squared_distances()

@@ -45,7 +45,7 @@ def sent(
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_sends_another_vector_of_the_same_kind_and_spares_the_original(
+def test_an_attack_returns_a_new_vector_of_equal_shape(
     name: str,
 ) -> None:
     first, second = (
@@ -86,11 +86,11 @@ def test_of_finite_updates_an_attack_makes_a_finite_one(
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_one_attacker_alone_makes_of_its_own_update_what_all_make_of_their_mean(name: str) -> None:
+def test_a_single_attacker_uses_its_own_update_as_mean(name: str) -> None:
     assert sent(name, UPDATE, trainers=9) == (ALONE[name] * UPDATE).tolist()
 
 
-def test_whoever_is_not_alone_in_making_the_same_is_said_to() -> None:
+def test_duplicate_forged_updates_are_marked_as_such() -> None:
     for name, attack in ATTACKS.items():
         asked = attacker(UPDATE, OTHER, attack=name, trainers=9, attacking_trainers=2)
         other = dataclasses.replace(asked, own=OTHER, rng=np.random.default_rng(1))
@@ -102,7 +102,7 @@ def test_same_value_sends_zeros() -> None:
     assert sent("same-value") == [0, 0, 0, 0]
 
 
-def test_back_gradient_sends_the_opposite_and_with_a_factor_of_ten_ten_times_that() -> None:
+def test_back_gradient_sends_the_opposite_times_its_factor() -> None:
     assert sent("back-gradient") == [-1, 2, 0, -4]
     assert sent("back-gradient", factor=10) == [-10, 20, 0, -40]
 
@@ -113,7 +113,7 @@ def test_ipm_sends_half_the_colluders_mean_backwards() -> None:
     assert sent("ipm", UPDATE, OTHER, factor=4) == [-8, 0, -2, -4]
 
 
-def test_a_false_reference_is_ipm_as_a_trainer_and_ten_times_the_opposite_as_a_member() -> None:
+def test_false_reference_is_ipm_for_trainers_and_tenfold_for_members() -> None:
     assert sent("false-reference", UPDATE, OTHER) == sent("ipm", UPDATE, OTHER)
     assert sent("false-reference", UPDATE, OTHER, is_member=True) == [-10, 20, 0, -40]
     tripled = sent("false-reference", UPDATE, OTHER, is_member=True, factor=3)
@@ -149,13 +149,13 @@ def test_alie_moves_each_element_by_z_standard_deviations() -> None:
         (1, 1, 0.0),
     ],
 )
-def test_alies_z_leaves_just_the_supporters_outside_that_make_a_majority(
+def test_alies_z_leaves_just_enough_supporters_for_a_majority(
     clients: int, attackers: int, z: float
 ) -> None:
     assert largest_z(clients, attackers) == pytest.approx(z, abs=1e-6)
 
 
-def test_gaussian_noise_is_as_long_as_the_update_that_it_stands_for() -> None:
+def test_gaussian_noise_has_the_length_of_the_replaced_update() -> None:
     own = np.full(20_000, 3.0, dtype=np.float32)
     noise, larger = np.array([sent("gaussian", own), sent("gaussian", own, factor=10)])
     assert noise.std() == pytest.approx(3.0, rel=0.02)
@@ -164,7 +164,7 @@ def test_gaussian_noise_is_as_long_as_the_update_that_it_stands_for() -> None:
     assert sent("gaussian", np.zeros(3, dtype=np.float32)) == [0, 0, 0]
 
 
-def test_min_max_goes_as_far_from_the_mean_as_the_colluders_are_from_each_other() -> None:
+def test_min_max_goes_as_far_as_the_colluders_differ() -> None:
     # Updates 0 and 2: mean 1, widest distance 2. One step of the mean backwards is 0, which is 2
     # away from the update 2.
     first, second = (np.array([x], dtype=np.float32) for x in (0.0, 2.0))
@@ -191,9 +191,7 @@ def test_min_max_never_stands_out_and_could_not_go_farther(
 
 
 @given(floor=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
-def test_gradient_scaling_multiplies_each_element_by_a_draw_of_its_own(
-    floor: float, seed: int
-) -> None:
+def test_gradient_scaling_multiplies_each_element_by_its_own_draw(floor: float, seed: int) -> None:
     ones = np.ones(200, dtype=np.float32)
     asked = attacker(ones, factor=floor, attack="gradient-scaling", seed=seed)
     forged = attack_named("gradient-scaling").forge(asked)
@@ -208,7 +206,7 @@ def test_an_unknown_attack_is_refused_with_the_known_ones() -> None:
         attack_named("noise")
 
 
-def test_an_attack_has_its_usual_factor_or_one_in_its_range() -> None:
+def test_an_attack_has_its_default_factor_or_one_in_range() -> None:
     scaling = attack_named("gradient-scaling")
     assert scaling.factor_for(AttackParameters()) == 0.5
     assert scaling.factor_for(AttackParameters(0.0)) == 0

@@ -163,9 +163,7 @@ def test_the_same_settings_just_inside_the_rules_are_taken() -> None:
         ),
     ],
 )
-def test_a_threshold_that_is_not_given_is_the_one_that_fits(
-    settings: list[str], threshold: str
-) -> None:
+def test_the_default_threshold_is_the_one_that_fits(settings: list[str], threshold: str) -> None:
     configuration = load("smoke", settings=tuple(settings))
     assert configuration.parameters(dimension=1).threshold == threshold
 
@@ -180,7 +178,7 @@ def test_the_robust_preset_is_digits_under_our_own_rules() -> None:
     assert robust.model_dump(exclude={"protocol"}) == digits.model_dump(exclude={"protocol"})
 
 
-def test_a_rule_that_is_added_to_the_registry_can_be_configured(
+def test_a_rule_added_to_the_registry_can_be_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert "distance = toy is none of" in said_of("protocol.distance=toy")
@@ -288,13 +286,13 @@ def test_a_wrong_setting_is_named_with_what_is_known(setting: str, sentence: str
 
 
 @pytest.mark.parametrize("setting", ["on=weights", "on=update", "only=members"])
-def test_an_attack_on_samples_has_nothing_that_is_sent_to_make_it_on(setting: str) -> None:
+def test_an_attack_on_samples_has_no_base_setting(setting: str) -> None:
     sentence = said_of("malice.attack=label-flip", f"malice.{setting}")
     assert f"malice.{setting[:2]}" in sentence
     assert "'label-flip' is on training samples, not on what is sent" in sentence
 
 
-def test_what_an_attack_is_made_on_is_recorded_only_where_it_is_said() -> None:
+def test_the_base_of_an_attack_is_recorded_only_if_given() -> None:
     attack = ("malice.attack=ipm", "malice.malicious_rate=0.2")
     silent, said = load("smoke", settings=attack), load(settings=(*attack, "malice.on=weights"))
     assert not {"on", "only"} & silent.recorded()["malice"].keys()
@@ -332,7 +330,7 @@ def test_a_factor_that_the_attack_does_not_take_is_refused(
     load("smoke", settings=(settings[0], "malice.malicious_rate=0.3"))
 
 
-def test_an_attack_says_how_many_make_it_and_a_rate_says_which_attack() -> None:
+def test_an_attack_needs_a_rate_and_a_rate_an_attack() -> None:
     sentence = "malice.attack = ipm needs malice.malicious_rate, the share of the clients that"
     assert sentence in said_of("malice.attack=ipm")
     assert "= label-flip needs" in said_of("malice.attack=label-flip")
@@ -383,7 +381,7 @@ def test_a_setting_of_another_form_is_refused(setting: str, sentence: str) -> No
     assert sentence in said_of(setting)
 
 
-def test_settings_are_toml_values_or_bare_words_and_the_last_one_counts() -> None:
+def test_settings_are_toml_values_or_words_and_the_last_counts() -> None:
     found = load(
         "smoke",
         settings=(
@@ -429,7 +427,7 @@ def test_a_damaged_file_is_refused_by_its_fault(data: bytes, sentence: str, tmp_
     assert sentence in str(refused.value)
 
 
-def test_a_file_cut_off_anywhere_is_refused_in_one_sentence_or_keeps_the_rules(
+def test_a_truncated_file_is_refused_or_obeys_the_rules(
     tmp_path: Path,
 ) -> None:
     data = good_text().encode()
@@ -503,7 +501,7 @@ def test_as_many_clients_as_samples_are_taken() -> None:
 
 
 @pytest.mark.parametrize("model", ["softmax", "cnn"])
-def test_what_is_recorded_is_read_back_with_the_layout_of_the_model(model: str) -> None:
+def test_a_record_is_read_back_with_the_models_layout(model: str) -> None:
     configuration = load("smoke", settings=(f"model.name={model}",))
     population = populate(configuration)
     document = run_document(configuration, population)
@@ -519,7 +517,7 @@ def recorded(settings: tuple[str, ...]) -> bytes:
     return encode_run(run_document(configuration, populate(configuration)))
 
 
-def test_the_record_keeps_what_changes_the_result_and_nothing_of_the_machine() -> None:
+def test_the_record_keeps_only_what_changes_the_result() -> None:
     plain = recorded(())
     assert recorded(("machine.workers=3", "machine.device=auto")) == plain
     for setting in ("seed=1", "training.learning_rate=0.25", "protocol.rounds=6"):

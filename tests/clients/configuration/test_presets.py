@@ -93,14 +93,14 @@ def test_there_are_five_of_them() -> None:
         ("authors-shakespeare", (), (143, 6, 9, 5)),
     ],
 )
-def test_the_sizes_are_those_of_the_paper_and_of_the_authors(
+def test_the_sizes_are_those_of_paper_and_authors(
     preset: str, settings: tuple[str, ...], expected: tuple[int, ...]
 ) -> None:
     assert sizes(load(preset, settings=settings)) == expected
 
 
 @pytest.mark.parametrize("preset", [name for name in PUBLISHED if name.startswith("paper-")])
-def test_the_paper_has_one_step_squared_distances_and_nobody_who_attacks(preset: str) -> None:
+def test_the_paper_has_one_step_squared_distances_and_no_attack(preset: str) -> None:
     configuration = load(preset)
     protocol, training = configuration.protocol, configuration.training
     assert (protocol.strategy, protocol.scoring, protocol.distance) == (1, "mean", "squared")
@@ -140,7 +140,7 @@ def test_the_authors_run_takes_their_other_attacks_and_none(
     assert (malice.attack, malice.on) == (attack, attack and "weights")
 
 
-def test_on_the_accounts_that_were_published_a_tenth_attacks_as_well() -> None:
+def test_the_published_accounts_include_a_tenth_of_attackers() -> None:
     assert int(load("authors-sent140").malice.malicious_rate * 772 + 0.5) == 77
 
 

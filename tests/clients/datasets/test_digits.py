@@ -43,7 +43,7 @@ def load_small(path: Path, clients: int = 3) -> FederatedData:
     return load_dataset(DataChoice("digits-by-writer", path), clients, rng())
 
 
-def test_digits_are_divided_among_clients_and_a_global_fifth_is_for_the_test() -> None:
+def test_digits_are_split_among_clients_with_a_global_test_fifth() -> None:
     data = load_dataset(DataChoice("digits"), 60, rng())
     assert data.clients == 60
     assert len(data.test.y) == 359
@@ -55,7 +55,7 @@ def test_digits_are_divided_among_clients_and_a_global_fifth_is_for_the_test() -
     assert (data.test.x.min(), data.test.x.max()) == (0.0, 1.0)
 
 
-def test_the_same_seed_gives_the_same_division_and_another_gives_another() -> None:
+def test_the_seed_determines_the_partition() -> None:
     one, same, other = (load_dataset(DataChoice("digits"), 10, rng(seed)) for seed in (1, 1, 2))
     assert all(np.array_equal(a.x, b.x) for a, b in zip(one.train, same.train, strict=True))
     assert one.sample_counts != other.sample_counts
@@ -72,14 +72,14 @@ def test_more_clients_than_digits_are_refused_with_both_numbers() -> None:
         load_dataset(DataChoice("digits"), 1500, rng())
 
 
-def test_a_path_must_be_given_where_it_is_needed_and_only_there(tmp_path: Path) -> None:
+def test_a_path_must_be_given_exactly_where_needed(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="needs the path"):
         load_dataset(DataChoice("digits-by-writer"), 10, rng())
     with pytest.raises(ConfigurationError, match="takes no path"):
         load_dataset(DataChoice("digits", tmp_path), 10, rng())
 
 
-def test_each_writer_is_a_client_with_a_test_of_its_own(tmp_path: Path) -> None:
+def test_each_writer_is_a_client_with_its_own_test(tmp_path: Path) -> None:
     data = load_small(written(tmp_path / "d.npz", small_arrays()))
     assert data.sample_counts == (2, 2, 2)
     assert [samples.y.tolist() for samples in data.train] == [[0, 1], [3, 4], [6, 7]]
@@ -92,7 +92,7 @@ def test_each_writer_is_a_client_with_a_test_of_its_own(tmp_path: Path) -> None:
     assert pictures[1, 0, 0, 0] == np.float32(30) / np.float32(255)
 
 
-def test_fewer_clients_than_writers_are_drawn_by_the_stream_in_writer_order(
+def test_fewer_clients_than_writers_are_drawn_in_writer_order(
     tmp_path: Path,
 ) -> None:
     path = written(tmp_path / "d.npz", small_arrays())
@@ -131,7 +131,7 @@ def test_more_clients_than_writers_are_refused(tmp_path: Path) -> None:
         ({"image": np.zeros((9, 28, 28), dtype=np.uint8, order="F")}, "C order"),
     ],
 )
-def test_a_file_that_breaks_a_rule_is_refused_by_name_and_rule(
+def test_an_invalid_file_is_refused_by_name_and_rule(
     tmp_path: Path, changed: dict[str, np.ndarray], rule: str
 ) -> None:
     path = written(tmp_path / "broken.npz", small_arrays(), **changed)
@@ -161,7 +161,7 @@ def test_what_is_no_file_or_no_archive_is_refused(tmp_path: Path) -> None:
         load_small(text)
 
 
-def test_a_file_that_is_too_large_or_unpacks_too_large_is_refused_unread(
+def test_an_oversized_file_is_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path / "d.npz", small_arrays())

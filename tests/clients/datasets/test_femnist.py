@@ -55,7 +55,7 @@ def blank(value: int = 255) -> np.ndarray:
     return np.full((28, 28), value, dtype=np.uint8)
 
 
-def test_the_hugging_face_layout_gives_each_writer_images_with_a_white_background() -> None:
+def test_the_hugging_face_layout_gives_images_on_white() -> None:
     found = records(FIXTURE)
     assert found.owners == ("f0001_41", "f0002_07")
     assert found.owner is not None
@@ -112,15 +112,13 @@ def test_models_get_background_1_and_ink_0_from_every_layout(tmp_path: Path) -> 
         (png(blank())[:16] + png(blank())[-12:], "pixels; must be 28 × 28"),
     ],
 )
-def test_an_image_that_is_damaged_or_of_another_size_is_refused(
-    tmp_path: Path, image: bytes, sentence: str
-) -> None:
+def test_a_damaged_or_resized_image_is_refused(tmp_path: Path, image: bytes, sentence: str) -> None:
     path = table(tmp_path, [image], [0], ["w"])
     with pytest.raises(ConfigurationError, match=rf"train\.parquet: from row 0: .*{sentence}"):
         records(path)
 
 
-def test_a_picture_that_would_fill_the_memory_is_refused_by_its_header(tmp_path: Path) -> None:
+def test_an_image_bomb_is_refused_by_its_header(tmp_path: Path) -> None:
     # The size of a PNG image stands in its first chunk, after 16 bytes.
     small = png(blank())
     large = small[:16] + (60_000).to_bytes(4, "big") * 2 + small[24:]
@@ -160,7 +158,7 @@ def test_a_label_or_a_name_outside_its_bounds_is_refused(
         ([{}], [0], "x must be lists of"),
     ],
 )
-def test_what_is_no_image_in_leaf_is_refused_with_the_user(
+def test_non_images_in_leaf_are_refused_with_the_user(
     tmp_path: Path, x: list[Any], y: list[Any], sentence: str
 ) -> None:
     folder = leaf.written(tmp_path, {"w1": (x, y)}, {})
@@ -213,7 +211,7 @@ def test_damaged_json_is_refused_with_its_file(
         records(folder)
 
 
-def test_a_user_in_two_files_of_one_split_and_a_file_that_is_too_large_are_refused(
+def test_duplicate_users_and_oversized_files_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = {"w1": ([[0.5] * 784], [0])}
@@ -226,7 +224,7 @@ def test_a_user_in_two_files_of_one_split_and_a_file_that_is_too_large_are_refus
         records(folder)
 
 
-def test_a_folder_without_samples_and_a_user_without_training_are_refused(tmp_path: Path) -> None:
+def test_a_folder_without_samples_or_training_users_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has no samples"):
         records(leaf.written(tmp_path / "none", {}, {}))
     users = {"w1": ([[0.5] * 784], [0])}

@@ -43,7 +43,7 @@ def written(path: Path, held: dict[str, NDArray[Any]]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["own.npz", "own.safetensors"])
-def test_a_file_is_read_with_its_test_samples_if_it_has_any(tmp_path: Path, name: str) -> None:
+def test_a_file_is_read_with_its_test_samples_if_any(tmp_path: Path, name: str) -> None:
     found = read_own(written(tmp_path / name, arrays()), options())
     assert found.test is None
     assert found.train.x.tolist() == arrays()["x"].tolist()
@@ -119,7 +119,7 @@ def test_an_impossible_form_is_refused(changed: dict[str, Any], sentence: str) -
         options(**changed)
 
 
-def test_the_form_is_all_that_is_recorded_and_nothing_is_divided() -> None:
+def test_only_the_form_is_recorded_and_nothing_is_divided() -> None:
     choice = DataChoice("own", options=FORM)
     recorded = {"inputs": "numbers", "shape": [1, 2, 2], "classes": 3}
     natural = {"name": "natural"}
@@ -141,7 +141,7 @@ def own_settings() -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "changed", [{}, {"inputs": "pixels"}, {"inputs": "tokens", "shape": [4], "vocabulary": 9}]
 )
-def test_what_a_model_is_tried_on_has_the_form_and_is_the_same_for_one_stream(
+def test_trial_samples_have_the_form_and_depend_on_the_stream(
     changed: dict[str, Any],
 ) -> None:
     form = options(**changed)
@@ -176,9 +176,7 @@ def tensors(header: object, data: bytes = b"", length: int | None = None) -> byt
         tensors({"x": {"dtype": "F32", "shape": "four", "data_offsets": [0]}, "y": 0}),
     ],
 )
-def test_a_hostile_header_is_refused_before_anything_is_made_of_it(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_hostile_header_is_refused_before_allocation(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "own.safetensors"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"own\.safetensors"):

@@ -73,7 +73,7 @@ def test_rows_come_some_thousands_at_a_time(tmp_path: Path) -> None:
         ({"n": pa.array([2**63, 0, 0], pa.uint64())}, r"not a readable \.parquet file"),
     ],
 )
-def test_a_column_of_another_type_or_with_gaps_is_refused_by_name(
+def test_a_column_of_wrong_type_or_with_gaps_is_refused(
     tmp_path: Path, changed: dict[str, Any], sentence: str
 ) -> None:
     path = written(tmp_path / "t.parquet", table(**changed))
@@ -89,7 +89,7 @@ def test_a_missing_column_and_a_table_without_rows_are_refused(tmp_path: Path) -
         all_rows(written(path, table().slice(0, 0)))
 
 
-def test_one_long_entry_that_is_repeated_is_refused_before_it_is_multiplied(
+def test_a_long_repeated_entry_is_refused_before_expansion(
     tmp_path: Path,
 ) -> None:
     entry = "x" * 2**20
@@ -134,7 +134,7 @@ def test_a_truncated_table_is_refused_wherever_it_is_cut(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["femnist", "sent140"])
-def test_no_damage_to_a_table_ends_in_anything_but_a_refusal(tmp_path: Path, name: str) -> None:
+def test_any_damage_to_a_table_ends_in_a_refusal(tmp_path: Path, name: str) -> None:
     (source,) = (FIXTURES / name).rglob("*.parquet")
     chance, refused = np.random.default_rng(0), 0
     for _ in range(200):

@@ -52,7 +52,7 @@ def divided(name: str, pool: PooledData, clients: int, seed: int = 0, **keys: An
     clients=st.integers(1, 19),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_every_training_sample_goes_to_exactly_one_client_and_nobody_is_left_out(
+def test_every_training_sample_goes_to_exactly_one_client(
     name: str, clients: int, seed: int
 ) -> None:
     pool = pool_of(labels(4))
@@ -71,7 +71,7 @@ def test_dirichlet_divides_for_any_concentration(clients: int, alpha: float, see
     assert np.array_equal(np.sort(np.concatenate(shares)), np.arange(40))
 
 
-def test_a_small_alpha_gives_a_class_to_few_clients_and_a_large_one_deals_it_out() -> None:
+def test_a_small_alpha_concentrates_classes_and_a_large_one_spreads() -> None:
     def largest_share(alpha: float) -> float:
         y = labels(100)
         shares = dirichlet_shares(y, 10, alpha, rng())
@@ -148,7 +148,7 @@ def test_natural_needs_owners_and_no_more_clients_than_owners() -> None:
 
 
 @pytest.mark.parametrize("name", ["iid", "dirichlet", "shards", "quantity"])
-def test_as_many_clients_as_samples_get_one_each_and_one_more_is_refused(name: str) -> None:
+def test_as_many_clients_as_samples_is_the_limit(name: str) -> None:
     keys = {"shards": 1} if name == "shards" else {}
     pool = pool_of(labels(1), test=0)
     assert [len(share) for share in divided(name, pool, 10, **keys).train] == [1] * 10
@@ -159,14 +159,14 @@ def test_as_many_clients_as_samples_get_one_each_and_one_more_is_refused(name: s
 
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, float("nan"), float("inf")])
-def test_an_alpha_that_is_not_above_zero_is_refused_in_the_file_and_in_code(alpha: float) -> None:
+def test_a_nonpositive_alpha_is_refused_in_file_and_code(alpha: float) -> None:
     with pytest.raises(ConfigurationError, match=r"data\.partition\.alpha: .*\(given: "):
         partition_of({"name": "dirichlet", "alpha": alpha}, has_owners=False)
     with pytest.raises(ConfigurationError, match=r"alpha = .*: must be finite and above 0"):
         dirichlet_shares(labels(1), 2, alpha, rng())
 
 
-def test_without_a_name_it_is_natural_where_there_are_owners_and_else_dirichlet() -> None:
+def test_the_default_partition_is_natural_with_owners_else_dirichlet() -> None:
     assert isinstance(partition_of({}, has_owners=True), PARTITIONS["natural"])
     usual = partition_of({"alpha": 2}, has_owners=False)
     assert usual.model_dump() == {"name": "dirichlet", "alpha": 2.0, "minimum": 1}
@@ -183,7 +183,7 @@ def test_without_a_name_it_is_natural_where_there_are_owners_and_else_dirichlet(
         ({"name": "quantity", "alpha": "1"}, r"data\.partition\.alpha: .* \(given: 1\)"),
     ],
 )
-def test_a_wrong_name_or_key_of_a_partition_is_refused_with_the_rule(
+def test_an_invalid_partition_is_refused_with_the_rule(
     table: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=sentence):

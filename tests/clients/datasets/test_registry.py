@@ -54,7 +54,7 @@ def glove(tmp_path: Path) -> Path:
         (DataChoice("digits", partition={"name": "even"}), "unknown partition 'even'"),
     ],
 )
-def test_a_wrong_name_or_setting_is_refused_before_any_file_is_read(
+def test_an_invalid_name_or_setting_is_refused_before_reading(
     choice: DataChoice, sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
@@ -62,7 +62,7 @@ def test_a_wrong_name_or_setting_is_refused_before_any_file_is_read(
     verify_choice(DataChoice("digits", options={"test_share": 0.1}, partition={"name": "iid"}))
 
 
-def test_data_without_owners_have_no_natural_partition_and_data_with_owners_any() -> None:
+def test_only_data_with_owners_have_a_natural_partition() -> None:
     with pytest.raises(ConfigurationError, match="'digits' has no natural clients"):
         load_dataset(DataChoice("digits", partition={"name": "natural"}), 3, rng())
     path = FIXTURES / "femnist"
@@ -75,7 +75,7 @@ def test_data_without_owners_have_no_natural_partition_and_data_with_owners_any(
         assert (data.client_tests is None) == (name != "natural")
 
 
-def test_what_clients_hold_are_views_of_one_piece_that_nobody_can_write_to() -> None:
+def test_client_data_are_read_only_views_of_one_array() -> None:
     data = load_dataset(DataChoice("femnist", FIXTURES / "femnist"), 2, rng())
     assert data.client_tests is not None
     assert all(np.shares_memory(part.x, data.test.x) for part in data.client_tests)
@@ -96,7 +96,7 @@ def test_collate_and_form_can_be_sent_to_another_process(glove: Path) -> None:
         assert form.vocabulary is None or inputs.max() < form.vocabulary
 
 
-def test_a_share_is_held_out_only_where_the_files_have_no_split() -> None:
+def test_a_share_is_held_out_only_without_a_split() -> None:
     owner = np.repeat([0, 1, 2], [10, 3, 1])
     records = Records(np.zeros(14), np.zeros(14, dtype=np.int64), owner, ("a", "b", "c"))
     is_test = held_out(records, None, rng())
@@ -134,7 +134,7 @@ def test_a_data_set_is_told_from_its_files(name: str, tmp_path: Path) -> None:
         ("missing/a.csv", None, "no such file"),
     ],
 )
-def test_what_is_of_no_data_set_is_refused_with_what_it_has(
+def test_foreign_settings_are_refused_with_the_valid_ones(
     tmp_path: Path, name: str, content: bytes | None, sentence: str
 ) -> None:
     path = tmp_path / name

@@ -51,9 +51,7 @@ def loaded(path: Path, glove: str, **options: Any) -> FederatedData:
     return load_dataset(choice, 2, np.random.default_rng(0))
 
 
-def test_words_are_lowered_cut_and_filled_up_with_the_row_of_zeros(
-    tmp_path: Path, glove: str
-) -> None:
+def test_words_are_lowercased_truncated_and_padded(tmp_path: Path, glove: str) -> None:
     data = loaded(ours(tmp_path / "s.parquet"), glove)
     # The words that occur and are known, in ascending order: ! , day don't lovely.
     assert data.form.vocabulary == 6
@@ -102,7 +100,7 @@ def test_all_layouts_hold_texts_labels_and_accounts(tmp_path: Path) -> None:
     assert recognise(tmp_path / "leaf").name == "sent140"
 
 
-def test_the_hugging_face_layout_holds_out_a_share_of_each_account(glove: str) -> None:
+def test_the_hugging_face_layout_holds_out_a_share_per_account(glove: str) -> None:
     data = loaded(FIXTURE, glove)
     # Of 3 and 2 samples a fifth is 0.6 and 0.4.
     assert data.sample_counts == (2, 2)
@@ -157,7 +155,7 @@ def test_a_neutral_label_or_a_wrong_name_is_refused(
         ([["1", "2", "3", "4", "t" * 10_001]], [0], "a text of 10001 characters"),
     ],
 )
-def test_what_is_no_tweet_in_leaf_is_refused_with_the_user(
+def test_non_tweets_in_leaf_are_refused_with_the_user(
     tmp_path: Path, x: list[Any], y: list[Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=rf"all_data_train\.json: 'a': {sentence}"):

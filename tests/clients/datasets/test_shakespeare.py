@@ -76,7 +76,7 @@ def csv_of(path: Path, rows: list[tuple[str, str, str]]) -> Path:
     return path
 
 
-def test_a_window_is_80_characters_and_the_label_the_one_that_follows(tmp_path: Path) -> None:
+def test_a_window_is_80_characters_labelled_with_the_next(tmp_path: Path) -> None:
     found = records(npz(tmp_path / "s.npz"))
     assert found.owners == ("A", "B")
     assert found.x.shape == (36, 80)
@@ -87,9 +87,7 @@ def test_a_window_is_80_characters_and_the_label_the_one_that_follows(tmp_path: 
 
 
 @pytest.mark.parametrize("split", ["official", "position"])
-def test_arrays_and_leaf_give_the_same_samples_in_the_same_order(
-    tmp_path: Path, split: str
-) -> None:
+def test_arrays_and_leaf_give_equal_samples_in_order(tmp_path: Path, split: str) -> None:
     one, same = loaded(npz(tmp_path / "s.npz"), split), loaded(in_leaf(tmp_path / "leaf"), split)
     for a, b in zip((*one.train, one.test), (*same.train, same.test), strict=True):
         assert np.array_equal(a.x, b.x)
@@ -97,7 +95,7 @@ def test_arrays_and_leaf_give_the_same_samples_in_the_same_order(
     assert recognise(tmp_path / "leaf").name == "shakespeare"
 
 
-def test_a_csv_file_has_no_split_of_its_own_and_is_divided_by_position(tmp_path: Path) -> None:
+def test_a_csv_file_without_split_is_divided_by_position(tmp_path: Path) -> None:
     rows = [
         (role, *sample)
         for role, text in (("B", OTHER), ("A", TEXT))
@@ -112,7 +110,7 @@ def test_a_csv_file_has_no_split_of_its_own_and_is_divided_by_position(tmp_path:
     assert len(records(FIXTURE).owners) == 2
 
 
-def test_by_position_no_training_window_reaches_into_what_is_to_be_told(tmp_path: Path) -> None:
+def test_by_position_no_training_window_overlaps_the_test(tmp_path: Path) -> None:
     data = loaded(npz(tmp_path / "s.npz"), "position")
     assert data.client_tests is not None
     # A: 25 samples, 20 for training: they end at character 99; the test's labels are 100 .. 104.
@@ -123,7 +121,7 @@ def test_by_position_no_training_window_reaches_into_what_is_to_be_told(tmp_path
     assert [len(samples.y) for samples in data.client_tests] == [5, 2]
 
 
-def test_windows_that_do_not_go_on_from_one_another_have_no_position(tmp_path: Path) -> None:
+def test_windows_without_continuity_have_no_position(tmp_path: Path) -> None:
     x, y = windows(TEXT)
     rows = [("A", *pair) for pair in zip(x, y, strict=True)]
     swapped = [*rows[:3], rows[4], rows[3], *rows[5:]]
@@ -188,7 +186,7 @@ def test_a_character_outside_the_alphabet_or_another_length_is_refused(
         (["x" * 81], ["y"], "81 characters"),
     ],
 )
-def test_what_is_no_window_in_leaf_is_refused_with_the_user(
+def test_non_windows_in_leaf_are_refused_with_the_user(
     tmp_path: Path, x: list[Any], y: list[Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=rf"all_data_train\.json: 'A': {sentence}"):
@@ -201,7 +199,7 @@ def test_an_empty_csv_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not REAL_FILE.is_file(), reason="shared/data is not beside us")
-def test_the_real_file_is_the_papers_split_and_can_be_divided_by_position() -> None:
+def test_the_real_file_has_the_papers_split_and_positions() -> None:
     def real(split: str) -> FederatedData:
         choice = DataChoice("shakespeare", REAL_FILE, {"split": split})
         return load_dataset(choice, 143, np.random.default_rng(0))

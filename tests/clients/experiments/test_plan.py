@@ -71,7 +71,7 @@ def test_only_tuned_methods_are_tried_on_the_seeds_of_tuning() -> None:
     assert not plan_of(is_quick=True).trials
 
 
-def test_a_grid_has_a_cell_at_every_point_of_its_axes() -> None:
+def test_a_grid_has_a_cell_at_every_point() -> None:
     plan = plan_of(GRID)
     assert len(plan.cells) == 16
     cell = plan.cells[1]
@@ -98,14 +98,14 @@ def test_quick_runs_its_own_part_with_its_own_settings() -> None:
     assert {cell.rounds for cell in plan.cells} == {1}
 
 
-def test_more_seeds_than_are_named_go_on_after_the_last_and_pass_over_those_of_tuning() -> None:
+def test_further_seeds_continue_after_the_last_and_skip_tuning_seeds() -> None:
     change = ("seeds = [200, 201]", "seeds = [98, 99]")
     seeds = [cell.seed for cell in plan_of(change, seeds=4).cells[::4]]
     assert seeds == [98, 99, 101, 102]
     assert [cell.seed for cell in plan_of(change, seeds=1).cells] == [98] * 4
 
 
-def test_a_method_takes_the_rules_of_a_preset_and_keeps_all_else() -> None:
+def test_a_method_takes_only_the_rules_of_a_preset() -> None:
     plan = plan_of(('name = "CMFL-I"', 'name = "robust"\nrules = "robust"'))
     protocol, robust = plan.cells[0].configuration.protocol, load("robust").protocol
     assert (protocol.strategy, protocol.distance) == (robust.strategy, robust.distance)
@@ -147,7 +147,7 @@ def test_names_workers_and_defaults_change_no_digest(change: tuple[str, str]) ->
     assert [cell.digest for cell in changed.cells] == base
 
 
-def test_a_row_is_known_whatever_its_seed_and_the_order_of_its_axes() -> None:
+def test_a_row_is_identified_regardless_of_seed_and_axis_order() -> None:
     plan = plan_of(GRID)
     cell = plan.cells[0]
     known = row(method="CMFL-I", axes={"alpha": "50", "omega": "40"}, seed=777)
@@ -242,7 +242,7 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path) -> None:
         (("clients=3000", "active_rate=0.2"), "bound of 160; protocol.active_rate = 0.1337 fits"),
     ],
 )
-def test_sizes_that_cannot_be_are_refused_with_the_rate_that_fits(
+def test_impossible_sizes_are_refused_with_a_fitting_rate(
     settings: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
@@ -269,9 +269,7 @@ def test_no_rate_is_named_where_none_would_help() -> None:
         (12_287, 12_288, "0.9999"),
     ],
 )
-def test_a_rate_is_the_shortest_decimal_that_comes_to_so_many(
-    active: int, clients: int, rate: str
-) -> None:
+def test_a_rate_is_the_shortest_decimal_for_its_count(active: int, clients: int, rate: str) -> None:
     assert rate_of(active, clients) == rate
     assert rounded_share(parts_per_million("rate", float(rate)), clients) == active
 

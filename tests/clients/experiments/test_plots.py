@@ -68,7 +68,7 @@ def test_a_caption_names_a_point_that_anybody_can_audit() -> None:
     assert said.endswith("cmfl experiment audit one CMFL-I__seed1")
 
 
-def test_a_caption_says_that_one_seed_has_no_error_and_no_chain() -> None:
+def test_a_caption_reports_single_seeds_and_missing_chains() -> None:
     said = caption_of("Curves.", "seven", NUMBERS["seven"].cells)
     assert "seed 1, and so no errors" in said
     assert said.endswith("No point of it is on a chain.")

@@ -9,7 +9,7 @@ from clients.experiments.tables import tables
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 
 
-def test_a_cell_of_a_table_is_mean_and_error_over_seeds() -> None:
+def test_a_table_cell_is_mean_and_error_over_seeds() -> None:
     # .8, .9, 1.0: mean .9, deviation .1, over the root of 3.
     lines = tables([*constant("CMFL-I", (0.8, 0.9, 1.0)), *constant("Krum", (0.5, 0.5))])
     assert lines[2:5] == [
@@ -19,7 +19,7 @@ def test_a_cell_of_a_table_is_mean_and_error_over_seeds() -> None:
     ]
 
 
-def test_a_cell_that_nobody_ran_is_a_dash_and_one_seed_has_no_error() -> None:
+def test_an_unrun_cell_is_a_dash_and_one_seed_errorless() -> None:
     lines = tables(
         [
             cell("CMFL-I", 1, (0.8,)),

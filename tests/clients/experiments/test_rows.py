@@ -83,7 +83,7 @@ def test_there_are_no_rows_where_there_is_no_file(path: Path) -> None:
 
 
 @given(cut=st.integers(1, len(encode_row(CELL)) - 1))
-def test_a_line_that_a_killed_process_left_half_is_no_row_and_is_cut_off(
+def test_a_half_written_line_is_no_row_and_is_removed(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "mini.jsonl"
@@ -126,16 +126,14 @@ def test_a_line_that_a_killed_process_left_half_is_no_row_and_is_cut_off(
         (encode_row(TRIAL).replace(b'"tuning"', b'"again"', 1).strip(), "the same as line 1"),
     ],
 )
-def test_a_whole_line_that_is_no_row_is_refused_by_its_number(
-    path: Path, line: bytes, said: str
-) -> None:
+def test_an_invalid_whole_line_is_refused_by_its_number(path: Path, line: bytes, said: str) -> None:
     path.write_bytes(encode_row(TRIAL) + line + b"\n")
     with pytest.raises(ConfigurationError) as refused:
         read_rows(path)
     assert said in str(refused.value)
 
 
-def test_a_file_that_is_too_large_is_neither_read_nor_cut(
+def test_an_oversized_file_is_neither_read_nor_truncated(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = encode_row(TRIAL) + b"half"
@@ -147,7 +145,7 @@ def test_a_file_that_is_too_large_is_neither_read_nor_cut(
     assert path.read_bytes() == data
 
 
-def test_the_final_accuracy_is_the_mean_of_the_last_five_measured_rounds() -> None:
+def test_final_accuracy_is_the_mean_of_five_measured_rounds() -> None:
     assert final_of([0.9, 0.1, None, 0.2, 0.3, None, 0.4, 0.5]) == 0.3
     assert final_of([0.25, None, 0.75]) == 0.5
     assert final_of([None]) is None

@@ -25,7 +25,7 @@ def test_rounds_that_no_seed_measured_are_no_points() -> None:
     assert line.error == pytest.approx((0.1, 0.0))
 
 
-def test_a_line_ends_where_the_model_of_one_seed_left_the_numbers() -> None:
+def test_a_line_ends_where_a_seeds_model_is_non_finite() -> None:
     cells = [cell("A", 1, (0.2, 0.5)), cell("A", 2, (0.4, None))]
     line = over_rounds("A", cells, lambda one: one.accuracy)
     assert line.x == (1.0,)
@@ -34,7 +34,7 @@ def test_a_line_ends_where_the_model_of_one_seed_left_the_numbers() -> None:
     assert alone is None  # a single seed says nothing of its spread
 
 
-def test_a_run_that_was_cut_short_counts_as_far_as_it_went() -> None:
+def test_a_truncated_run_counts_as_far_as_it_went() -> None:
     cells = [cell("A", 1, (0.2, 0.4)), cell("A", 2, (0.4,))]
     assert over_rounds("A", cells, lambda one: one.accuracy).mean == pytest.approx((0.3, 0.4))
 

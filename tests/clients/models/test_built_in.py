@@ -71,7 +71,7 @@ def test_a_layout_of_another_model_is_refused() -> None:
 
 
 @pytest.mark.parametrize("model", ALL, ids=ids)
-def test_the_initial_model_follows_from_the_stream_and_not_from_torch(model: Model) -> None:
+def test_the_initial_model_follows_from_the_stream_not_torch(model: Model) -> None:
     torch.manual_seed(1)
     first = model.initial(rng(5))
     torch.manual_seed(2)
@@ -79,7 +79,7 @@ def test_the_initial_model_follows_from_the_stream_and_not_from_torch(model: Mod
     assert not np.array_equal(first, model.initial(rng(6)))
 
 
-def test_the_first_numbers_of_a_seed_are_those_of_every_version() -> None:
+def test_the_first_numbers_of_a_seed_never_change() -> None:
     # By hand: normal draws in the order of the layout, times the scale of each.
     softmax = model_named("softmax", SMALL).initial(rng(5))
     assert np.array_equal(softmax[:640], (rng(5).standard_normal(640) * 0.01).astype(np.float32))
@@ -121,7 +121,7 @@ def test_the_softmax_gradient_by_pencil() -> None:
     assert biases.grad.tolist() == [0.5, -0.5]
 
 
-def test_the_cnn_halves_a_large_image_twice_and_a_small_one_once() -> None:
+def test_the_cnn_halves_large_images_twice_and_small_once() -> None:
     def dimension(side: int) -> int:
         return model_named("cnn", DataForm((1, side, side), 2)).dimension
 
@@ -130,7 +130,7 @@ def test_the_cnn_halves_a_large_image_twice_and_a_small_one_once() -> None:
 
 
 @pytest.mark.parametrize("model", ALL, ids=ids)
-def test_a_vector_goes_into_a_module_and_comes_out_as_it_was(model: Model) -> None:
+def test_a_vector_survives_a_round_trip_through_a_module(model: Model) -> None:
     module, vector = model.module(), rng(3).random(model.dimension, dtype=np.float32)
     load_vector(module, torch.tensor(vector))
     assert np.array_equal(vector_of(module), vector)
@@ -165,7 +165,7 @@ def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
         model_named("vgg", SMALL)
 
 
-def test_the_cnn_refuses_what_is_no_image_where_softmax_does_not() -> None:
+def test_the_cnn_refuses_non_images_that_softmax_accepts() -> None:
     assert model_named("softmax", DataForm((5,), 2)).dimension == 12
     with pytest.raises(ConfigurationError, match=r"^model.name = 'cnn': needs images"):
         model_named("cnn", DataForm((5,), 2))

@@ -52,7 +52,7 @@ def test_what_is_stored_is_collated_before_it_is_scored() -> None:
     assert found.loss == pytest.approx(np.log1p(np.exp(-2)))
 
 
-def test_the_result_has_the_same_bytes_however_the_blocks_are_dealt_out() -> None:
+def test_the_result_is_equal_however_blocks_are_distributed() -> None:
     model = model_named("softmax", DataForm((1, 8, 8), 10))
     vector = np.random.default_rng(0).standard_normal(650).astype(np.float32)
     count = 5 * BLOCK + 7
@@ -80,7 +80,7 @@ def test_a_smaller_block_changes_the_last_digits_at_most(monkeypatch: pytest.Mon
     assert cut.loss == pytest.approx(whole.loss, rel=1e-6)
 
 
-def test_losses_are_summed_exactly_and_one_that_is_not_finite_stays_so() -> None:
+def test_losses_are_summed_exactly_and_non_finite_ones_remain() -> None:
     # In turn, each 1 would be lost beside 1e16.
     parts = [Evaluation(1, loss, 2) for loss in (1e16, 1.0, 1.0)]
     assert total(parts) == Evaluation(3, 1e16 + 2, 6)

@@ -46,7 +46,7 @@ def test_any_program_reads_the_tensors_by_name_and_shape() -> None:
     assert tensors["scale"] == 6
 
 
-def test_the_vector_comes_back_in_the_order_of_the_layout_and_not_of_the_names() -> None:
+def test_the_vector_follows_the_layout_and_not_the_names() -> None:
     stored = decode_model(encode_model(VECTOR, LAYOUT, {"name": "cnn"}))
     assert stored.vector.tolist() == VECTOR.tolist()
     assert stored.layout == LAYOUT
@@ -83,7 +83,7 @@ def test_a_run_folder_gives_back_what_it_was_given(tmp_path: Path) -> None:
     assert folder.read_model() is None, "what an older version wrote is made again"
 
 
-def test_a_vector_of_another_length_and_names_that_nobody_could_read_are_refused() -> None:
+def test_vectors_of_wrong_length_and_unreadable_names_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\(6,\) parameters for tensors of 7"):
         encode_model(VECTOR[:6], LAYOUT)
     with pytest.raises(EncodingError, match="can be named '__metadata__'"):
@@ -92,7 +92,7 @@ def test_a_vector_of_another_length_and_names_that_nobody_could_read_are_refused
         encode_model(VECTOR, LAYOUT, {"name": "x" * MAX_HEADER_BYTES})
 
 
-def test_a_file_of_an_older_version_is_refused_with_the_reason() -> None:
+def test_a_file_of_an_older_version_is_refused_with_reason() -> None:
     assert "as older versions wrote it" in refusal(save({"parameters": VECTOR}))
 
 

@@ -78,7 +78,7 @@ def test_steps_of_gradient_descent_lower_the_loss(
 
 
 @pytest.mark.parametrize(("name", "form", "options"), SCALED_DOWN)
-def test_what_the_vector_does_not_hold_is_the_same_in_every_module(
+def test_state_outside_the_vector_is_equal_in_every_module(
     name: str, form: DataForm, options: dict[str, Option]
 ) -> None:
     model = model_named(name, form, options)
@@ -143,7 +143,7 @@ def last_state(steps: Array, weights: dict[str, Array]) -> Array:
 
 
 @pytest.mark.parametrize("place", [4, 5], ids=["sent140", "shakespeare"])
-def test_the_text_models_equal_lstms_in_numpy_with_a_forget_bias_of_one(place: int) -> None:
+def test_text_models_equal_numpy_lstms_with_forget_bias_one(place: int) -> None:
     name, form, options = SCALED_DOWN[place]
     model = model_named(name, form, options)
     module, x = model.module(), samples(form, 3).x
@@ -161,7 +161,7 @@ def test_the_text_models_equal_lstms_in_numpy_with_a_forget_bias_of_one(place: i
     assert module(torch.tensor(x)).detach().numpy() == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
-def test_two_scores_of_a_tweet_have_the_cross_entropy_of_a_sigmoid() -> None:
+def test_a_tweets_two_scores_have_the_sigmoid_cross_entropy() -> None:
     name, form, options = SCALED_DOWN[4]
     model, few = model_named(name, form, options), samples(form, 5)
     found = evaluate(model, model.initial(rng()), few)

@@ -86,7 +86,7 @@ def test_named_parameters_in_order_are_the_vector(file: Path) -> None:
     check_model(model, made(FORM))
 
 
-def test_its_start_follows_from_the_seed_and_leaves_torchs_state_alone(file: Path) -> None:
+def test_its_start_follows_from_the_seed_and_spares_torch(file: Path) -> None:
     model = named(file)
     state = torch.random.get_rng_state()
     first = model.initial(np.random.default_rng(1))
@@ -114,7 +114,7 @@ def test_a_class_may_draw_its_start_itself(tmp_path: Path) -> None:
     assert start[:48].tolist() == [np.float32(np.random.default_rng(3).random())] * 48
 
 
-def test_a_file_is_recorded_by_its_sha256_and_without_its_folder(file: Path) -> None:
+def test_a_file_is_recorded_by_sha256_without_its_folder(file: Path) -> None:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     recorded = {"name": "net.py:Net", "options": {}, "sha256": digest}
     assert named(file).recorded() == recorded
@@ -122,7 +122,7 @@ def test_a_file_is_recorded_by_its_sha256_and_without_its_folder(file: Path) -> 
     assert named(file).name == "net.py:Net"
 
 
-def test_a_class_of_a_package_is_bound_by_package_version_and_name() -> None:
+def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
     name, options = "clients.models.softmax:SoftmaxRegression", {"inputs": 16, "classes": 3}
     model = model_named(name, FORM, options)
     assert model.dimension == 51
@@ -161,7 +161,7 @@ def test_a_file_that_has_changed_is_not_loaded_again(file: Path) -> None:
     assert named(file).recorded()["sha256"] != factory.sha256
 
 
-def test_parts_that_are_frozen_are_no_part_of_the_vector_and_the_same_everywhere(
+def test_frozen_parts_are_outside_the_vector_and_everywhere_equal(
     tmp_path: Path,
 ) -> None:
     path = written(
@@ -294,7 +294,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
         ),
     ],
 )
-def test_a_class_that_cannot_be_trained_is_refused_in_one_line(
+def test_an_untrainable_class_is_refused_in_one_line(
     tmp_path: Path, text: str, sentence: str
 ) -> None:
     refused(written(tmp_path, text), sentence)
@@ -305,7 +305,7 @@ def test_an_option_that_the_class_does_not_take_is_refused(file: Path) -> None:
         named(file, depth=3)
 
 
-def test_tokens_given_to_a_model_of_numbers_are_refused_before_the_first_round(file: Path) -> None:
+def test_tokens_for_a_numeric_model_are_refused_before_round_1(file: Path) -> None:
     model = model_named(f"{file}:Net", CHARACTERS)
     with pytest.raises(ConfigurationError, match=r"fails on inputs of shape \(8, 80\)"):
         check_model(model, made(CHARACTERS))

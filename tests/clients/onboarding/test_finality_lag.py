@@ -29,7 +29,7 @@ def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
         yield chain
 
 
-def test_a_window_that_is_over_when_its_round_is_final_takes_nobody_s_commitment(
+def test_a_window_closed_before_finality_takes_nobodys_commitment(
     chain: EmbeddedChain,
 ) -> None:
     # Opened in block 6, seen when block 70 is there: block 71 is the 65th behind the opening one.
@@ -41,7 +41,7 @@ def test_a_window_that_is_over_when_its_round_is_final_takes_nobody_s_commitment
     assert "--confirmations N, well under 64" in said
 
 
-def test_a_depth_of_one_s_own_counts_in_place_of_what_the_chain_says(chain: EmbeddedChain) -> None:
+def test_a_given_depth_overrides_the_chains_finality(chain: EmbeddedChain) -> None:
     assert finality_lag(chain, 2).closed_too_early(4) is None
     assert finality_lag(chain, 3).closed_too_early(4) is None
     for depth in (4, 12):
@@ -49,7 +49,7 @@ def test_a_depth_of_one_s_own_counts_in_place_of_what_the_chain_says(chain: Embe
         assert "takes commitments for 4 blocks only" in (said or "")
 
 
-def test_commitments_that_are_final_after_the_first_view_has_begun_are_told_of() -> None:
+def test_commitments_final_after_the_first_view_are_reported() -> None:
     # Two blocks of twelve seconds each stand on a block before it is final: by pencil, 24 seconds.
     final, newest = (Block(n, bytes(32), bytes(32), 1_000 + 12 * n) for n in (7, 9))
     lag = FinalityLag(final, newest)

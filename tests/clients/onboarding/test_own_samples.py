@@ -109,7 +109,7 @@ def test_own_samples_must_be_there_and_as_many_as_registered(
         own_part(told, document, ClientId(0), short)
 
 
-def test_no_document_can_name_code_or_a_file_of_this_machine(simulated: RunDocument) -> None:
+def test_no_document_names_code_or_a_local_file(simulated: RunDocument) -> None:
     def told_by(**changed: object) -> None:
         configuration_from_document(
             replace(simulated, experiment={**simulated.experiment, **changed})

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 OWNERS = registry_of().owners
 
 
-def test_addresses_and_samples_are_the_registrys_and_no_key_is_known() -> None:
+def test_addresses_and_samples_come_from_the_registry_without_keys() -> None:
     registry = registry_of()
     population, document = populate(agreed(), OWNERS), document_of(registry)
     assert (population.signers, population.registry) == ((), OWNERS.clients)
@@ -59,7 +59,7 @@ def test_owners_who_do_not_fit_the_configuration_are_refused() -> None:
         populate(agreed("model.name=shakespeare_lstm"), OWNERS)
 
 
-def test_owners_of_a_divided_data_set_register_what_their_parts_have() -> None:
+def test_owners_of_divided_data_register_their_parts() -> None:
     settings = ("protocol.clients=6", "protocol.active_rate=1.0", "protocol.committee_rate=0.5")
     configuration = load("smoke", settings=settings)
     counts = populate(configuration).data.sample_counts

@@ -49,7 +49,7 @@ def test_the_order_in_which_entries_come_changes_nothing(
     )
 
 
-def test_an_entry_and_a_registry_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_entries_and_registries_survive_a_round_trip(tmp_path: Path) -> None:
     (tmp_path / "me.json").write_bytes(encode_entry(ENTRIES[0][1]))
     assert read_entry(tmp_path / "me.json") == ENTRIES[0][1]
     registry = registry_of()
@@ -147,7 +147,7 @@ def test_whoever_gathers_can_change_nothing(tmp_path: Path, content: bytes, sent
         read_registry(path)
 
 
-def test_the_proposal_is_all_that_the_result_follows_from_but_how_many_there_are() -> None:
+def test_the_proposal_determines_the_result_except_the_client_count() -> None:
     digest = proposal_digest(agreed())
     same = ("protocol.clients=8", "machine.workers=2", "evaluation.every=2")
     assert all(proposal_digest(agreed(setting)) == digest for setting in same)
@@ -155,7 +155,7 @@ def test_the_proposal_is_all_that_the_result_follows_from_but_how_many_there_are
     assert len({digest, *(proposal_digest(agreed(setting)) for setting in others)}) == 5
 
 
-def test_a_path_is_another_on_each_machine_and_no_part_of_the_proposal() -> None:
+def test_a_local_path_is_no_part_of_the_proposal() -> None:
     settings = ("data.name=sent140", "model.name=sent140_lstm")
     one, other, low = (
         proposal_digest(load("smoke", settings=(*settings, *paths)))
@@ -168,7 +168,7 @@ def test_a_path_is_another_on_each_machine_and_no_part_of_the_proposal() -> None
     assert one == other != low
 
 
-def test_an_entry_with_another_signature_of_its_client_is_another_entry() -> None:
+def test_an_entry_with_another_signature_is_another_entry() -> None:
     forged = replace(ENTRIES[0][1], signature=ENTRIES[1][1].signature)
     with pytest.raises(ConfigurationError, match="has an entry in"):
         combined_registry([*ENTRIES, ("forged", forged)])

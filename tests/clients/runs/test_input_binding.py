@@ -181,7 +181,7 @@ def test_a_worker_is_told_which_file_it_has_to_name(inputs: Inputs) -> None:
         configuration_from_document(document, settings=inputs.settings[:1])
 
 
-def test_a_frozen_tensor_that_follows_from_no_named_file_is_bound_too(tmp_path: Path) -> None:
+def test_a_frozen_tensor_without_a_named_file_is_bound_too(tmp_path: Path) -> None:
     inputs = Inputs(tmp_path)
     inputs.net.write_text(NET.replace("np.load(base)", f"np.load({str(inputs.base)!r})"))
     settings = (f"model.name={inputs.net}:Net", "model.options.base=unused")
@@ -206,7 +206,7 @@ def test_other_samples_are_refused_with_both_roots(inputs: Inputs) -> None:
     assert other.data_root.hex() in str(caught.value)
 
 
-def test_a_folder_among_the_options_is_bound_with_all_its_files(tmp_path: Path) -> None:
+def test_a_folder_option_is_bound_with_all_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "base"
     (folder / "sub").mkdir(parents=True)
     (folder / "a.bin").write_bytes(b"1")

@@ -66,7 +66,7 @@ def overlapping(population: Population, engine: Engine, *, overlaps: bool) -> Si
         ("1", {AuditStep.BLOBS, AuditStep.DISTANCES, AuditStep.MODEL}),
     ],
 )
-def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
+def test_the_head_is_equal_and_the_audit_names_incomplete_steps(
     player: Player,
     other: Player,
     monkeypatch: pytest.MonkeyPatch,
@@ -88,7 +88,7 @@ def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
 
 
 @pytest.mark.parametrize(("keep", "after"), [("accepted", False), ("1", True)])
-def test_a_run_killed_at_any_transaction_goes_on_to_the_same_head_and_the_same_blobs(
+def test_a_run_killed_anywhere_reaches_equal_head_and_blobs(
     player: Player, other: Player, keep: str, after: bool
 ) -> None:
     whole = player.play(*SETTINGS)
@@ -101,7 +101,7 @@ def test_a_run_killed_at_any_transaction_goes_on_to_the_same_head_and_the_same_b
     assert set(resumed.blobs.digests()) == expected(whole, keep)
 
 
-def test_a_run_that_is_taken_up_can_keep_less_than_before(player: Player, other: Player) -> None:
+def test_a_resumed_run_may_retain_less_than_before(player: Player, other: Player) -> None:
     whole = player.play(*SETTINGS)
     other.play(*SETTINGS)
     again = other.play(*SETTINGS, "machine.keep=1")

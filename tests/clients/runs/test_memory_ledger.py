@@ -64,9 +64,7 @@ def played_in_memory(home: Path, *settings: str, seed: int = 0) -> InMemory:
         return InMemory(seed, rows, run.simulation.model.tobytes(), run.ledger.bans())
 
 
-def test_has_the_heads_models_and_rows_of_the_run_on_a_fresh_chain(
-    player: Player, tmp_path: Path
-) -> None:
+def test_has_heads_models_and_rows_of_a_fresh_chain(player: Player, tmp_path: Path) -> None:
     here = first_that_shows(
         lambda one: one.is_mixed,
         lambda seed: played_in_memory(tmp_path / f"memory{seed}", *FAULTS, seed=seed),
@@ -94,7 +92,7 @@ def test_seeds_from_block_hashes_are_refused_before_anything_is_there(tmp_path: 
     assert not home.exists()
 
 
-def test_of_two_runs_of_one_name_that_are_started_at_once_one_is_refused(tmp_path: Path) -> None:
+def test_of_two_simultaneous_runs_of_one_name_one_is_refused(tmp_path: Path) -> None:
     configuration = configured("machine.ledger=memory")
     with (
         open_memory_run(tmp_path, "run", configuration),

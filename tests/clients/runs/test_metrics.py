@@ -34,7 +34,7 @@ def test_the_whole_test_set_is_measured_where_nothing_is_said() -> None:
     assert found[1].x[:, 0].tolist() == list(range(10))
 
 
-def test_a_subset_is_fixed_by_the_seed_and_has_each_sample_once() -> None:
+def test_a_subset_is_seeded_and_has_each_sample_once() -> None:
     section = EvaluationSection(samples=4)
     chosen = measured_sets(data(), section, seed=1)[TEST].x[:, 0].tolist()
     assert len(set(chosen)) == 4
@@ -78,7 +78,7 @@ def test_every_other_round_is_measured_and_the_last_one_always(player: Player) -
     assert played.rows[-1].training_loss == pytest.approx(mean, rel=1e-12)
 
 
-def test_rows_between_two_measured_ones_are_made_again_without_their_model(
+def test_rows_between_measured_ones_are_recomputed_without_their_model(
     player: Player,
 ) -> None:
     settings = ("evaluation.every=3",)

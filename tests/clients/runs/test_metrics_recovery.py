@@ -137,7 +137,7 @@ def taken_back(ended: Lived, sessions: tuple[Lived, Lived]) -> Lived:
 # A chain that was taken back.
 
 
-def test_a_chain_that_lacks_rounds_which_the_rows_know_is_refused(taken_back: Lived) -> None:
+def test_a_chain_lacking_rounds_of_the_rows_is_refused(taken_back: Lived) -> None:
     rows = taken_back.run.metrics.read_bytes()
     with pytest.raises(ChainRolledBackError) as caught:
         taken_back.play()
@@ -158,7 +158,7 @@ def test_who_means_it_goes_on_and_keeps_the_rows_aside(taken_back: Lived) -> Non
     assert [path.name for path in taken_back.run.path.glob("*rollback*")] == [aside.name]
 
 
-def test_a_chain_with_another_history_is_refused_even_if_it_is_as_long(ended: Lived) -> None:
+def test_an_equally_long_chain_with_another_history_is_refused(ended: Lived) -> None:
     lines = ended.run.metrics.read_bytes().splitlines(keepends=True)
     head = json.loads(lines[1])["head"]
     other = f"0x{'ab' * 32}"
@@ -174,7 +174,7 @@ def test_a_chain_with_another_history_is_refused_even_if_it_is_as_long(ended: Li
 # What a resumed run needs, and what not.
 
 
-def test_records_and_models_of_rounds_that_are_over_are_not_needed(begun: Lived) -> None:
+def test_records_and_models_of_past_rounds_are_not_needed(begun: Lived) -> None:
     for path in (begun.path / "blobs").glob("*/*"):
         if path != begun.model(2):
             path.unlink()
@@ -182,7 +182,7 @@ def test_records_and_models_of_rounds_that_are_over_are_not_needed(begun: Lived)
     assert begun.rows() == [1, 2, 3, 4]
 
 
-def test_a_row_whose_model_is_gone_stops_nobody_and_is_named(begun: Lived) -> None:
+def test_a_row_without_its_model_is_named_and_stops_nobody(begun: Lived) -> None:
     begun.model(1).write_bytes(b"torn")
     begun.run.metrics.write_bytes(begun.run.metrics.read_bytes()[200:])
     assert begun.play(3).without_row == (1,)
@@ -197,7 +197,7 @@ def test_the_model_of_the_open_round_is_needed(begun: Lived) -> None:
         begun.play()
 
 
-def test_a_finished_run_needs_no_blob_for_the_model_that_it_has_written(ended: Lived) -> None:
+def test_a_finished_run_needs_no_blob_for_its_model(ended: Lived) -> None:
     ended.model(ROUNDS).unlink()
     assert ended.play().without_row == ()
     ended.run.model.write_bytes(ended.run.model.read_bytes()[:-1])
@@ -206,7 +206,7 @@ def test_a_finished_run_needs_no_blob_for_the_model_that_it_has_written(ended: L
 
 
 @pytest.mark.parametrize("left", ["metrics", "journal", "model"])
-def test_a_run_that_has_lost_its_manifest_is_not_deployed_again(ended: Lived, left: str) -> None:
+def test_a_run_without_its_manifest_is_not_deployed_again(ended: Lived, left: str) -> None:
     kept = getattr(ended.run, left)
     for path in ended.run.path.iterdir():
         if path not in {kept, ended.run.configuration}:
@@ -256,7 +256,7 @@ def test_keys_whose_journal_lacks_statements_sign_nothing_any_more(
     begun.play()
 
 
-def test_a_journal_that_never_was_this_runs_is_as_good_as_none(begun: Lived) -> None:
+def test_a_foreign_journal_counts_as_none(begun: Lived) -> None:
     begun.run.journal.unlink()
     another = FileJournal(begun.run.journal)
     domain = manifest_of(begun.path, "run").domain()
@@ -283,7 +283,7 @@ def test_rows_of_an_accepted_rollback_tell_that_keys_have_signed(begun: Lived) -
         require_journal(begun.run, unplayed, domain)
 
 
-def test_a_configuration_that_is_gone_or_no_file_is_named_at_once(begun: Lived) -> None:
+def test_a_missing_configuration_is_named_at_once(begun: Lived) -> None:
     begun.run.configuration.unlink()
     with pytest.raises(ConfigurationError, match=r"config\.toml is missing: put it back"):
         recorded_configuration(begun.path, "run")
@@ -292,7 +292,7 @@ def test_a_configuration_that_is_gone_or_no_file_is_named_at_once(begun: Lived) 
         recorded_configuration(begun.path, "run")
 
 
-def test_a_run_whose_contract_is_not_on_the_chain_is_not_deployed_again(begun: Lived) -> None:
+def test_a_run_without_its_contract_is_not_deployed_again(begun: Lived) -> None:
     for path in begun.path.glob("chain.sqlite*"):
         path.unlink()
     with pytest.raises(ChainError, match="the manifest is for the chain with genesis"):

@@ -45,7 +45,7 @@ def height(node: ChainNode) -> int:
 
 
 @pytest.mark.network
-def test_what_is_sent_while_workers_begin_takes_no_block_of_a_window(node: ChainNode) -> None:
+def test_transactions_sent_during_start_up_take_no_window_block(node: ChainNode) -> None:
     accounts = node.ask("eth_accounts")
     assert isinstance(accounts, list)
     own = accounts[0]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from clients.testnet.planned_kill import KillStep, PlannedKill
 
 
-def test_a_worker_is_killed_at_its_time_and_begun_again_after_its_pause() -> None:
+def test_a_worker_is_killed_and_restarted_after_its_pause() -> None:
     kill = PlannedKill(at=5.0, down_seconds=2.0)
     turns = [kill.turn(float(now), is_up=True) for now in (4, 5, 6, 7, 8)]
     assert turns == [
@@ -20,7 +20,7 @@ def test_a_worker_is_killed_at_its_time_and_begun_again_after_its_pause() -> Non
     ]
 
 
-def test_a_worker_that_has_ended_by_itself_is_killed_once_it_runs_again() -> None:
+def test_a_worker_that_ended_is_killed_after_its_restart() -> None:
     kill = PlannedKill(at=5.0, down_seconds=1.0)
     assert kill.turn(6.0, is_up=False) is KillStep.NOTHING
     assert kill.turn(7.0, is_up=True) is KillStep.KILL

@@ -74,7 +74,7 @@ def test_a_slow_path_takes_its_time(relays: Relays, target: int, client: httpx.C
     assert time.monotonic() - begun >= 0.2
 
 
-def test_a_cut_path_drops_connections_and_takes_none_until_it_is_whole_again(
+def test_a_cut_path_drops_connections_until_restored(
     relays: Relays, target: int, client: httpx.Client
 ) -> None:
     relay, other = relays.relay(target), relays.relay(target)
@@ -95,7 +95,7 @@ def test_a_silent_path_never_answers(relays: Relays, target: int, client: httpx.
         client.post(relay.url, content=b"something", timeout=0.2)
 
 
-def test_a_wrong_path_answers_502_and_what_is_no_json_in_turn(
+def test_a_faulty_path_answers_502_and_non_json_in_turn(
     relays: Relays, target: int, client: httpx.Client
 ) -> None:
     relay = relays.relay(target)

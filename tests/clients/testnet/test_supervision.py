@@ -55,7 +55,7 @@ def minder(federation: LocalNetwork) -> NetworkSupervisor:
     return NetworkSupervisor(federation, watch)
 
 
-def test_a_node_and_a_store_that_have_ended_are_begun_again_on_their_ports(
+def test_an_ended_node_or_store_is_restarted_on_its_port(
     standing: Standing,
 ) -> None:
     mind, node, store = minder(standing), standing.node.process, standing.store

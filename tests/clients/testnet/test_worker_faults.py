@@ -39,7 +39,7 @@ def test_an_unknown_fault_is_refused_by_name() -> None:
         faults_named("lazy")
 
 
-def test_a_false_reference_is_a_hundred_times_too_large_and_only_a_member_s() -> None:
+def test_a_members_false_reference_is_a_hundred_times_too_large() -> None:
     update = Payload.of(np.array([1, -2], dtype="<f4").tobytes())
     faults = faults_named("false-reference")
     assert faults.sent(update, is_member=False) is update

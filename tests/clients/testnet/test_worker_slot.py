@@ -54,7 +54,7 @@ def test_a_backup_holds_what_was_durable_and_comes_back_whole(
     restored.close()
 
 
-def test_a_status_that_is_not_there_or_is_none_is_empty(seat: WorkerSlot) -> None:
+def test_a_missing_or_invalid_status_is_empty(seat: WorkerSlot) -> None:
     assert seat.status() == {}
     told = {"format": FORMAT, "round": 3}
     for text in ("", "[]", "{", '{"round": 3}'):

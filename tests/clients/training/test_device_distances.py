@@ -55,7 +55,7 @@ def test_torch_agrees_with_the_plain_rule(rule: DistanceRule, dimension: int) ->
 
 @RULES
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-6])
-def test_torch_stays_exact_when_updates_are_alike_beside_a_huge_one(
+def test_torch_stays_exact_among_similar_updates_and_a_huge_one(
     rule: DistanceRule, spread: float
 ) -> None:
     vectors = (draws(2, 1, 5_000) + spread * draws(3, 6, 5_000)).astype(np.float32)

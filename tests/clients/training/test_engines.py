@@ -75,9 +75,7 @@ def digests(engine: Engine, chosen: list[TrainingJob]) -> dict[int, bytes]:
     return {update.client: update.payload.digest for update in trained}
 
 
-def test_two_workers_give_the_same_bytes_as_one_whatever_the_order_and_the_others(
-    one: Engine, two: Engine
-) -> None:
+def test_two_workers_give_the_bytes_of_one_in_any_order(one: Engine, two: Engine) -> None:
     expected = digests(one, JOBS)
     assert len(set(expected.values())) == len(JOBS)
     assert digests(two, JOBS) == digests(two, JOBS[::-1]) == expected
@@ -85,7 +83,7 @@ def test_two_workers_give_the_same_bytes_as_one_whatever_the_order_and_the_other
     assert digests(two, []) == digests(one, []) == {}
 
 
-def test_updates_are_read_only_and_lie_in_memory_that_is_used_again(engine: Engine) -> None:
+def test_updates_are_read_only_in_reused_memory(engine: Engine) -> None:
     first = engine.train(START, JOBS)
     kept = [update.vector.copy() for update in first]
     assert all(not update.vector.flags.writeable for update in first)
@@ -96,7 +94,7 @@ def test_updates_are_read_only_and_lie_in_memory_that_is_used_again(engine: Engi
         assert not np.array_equal(before.vector, was)
 
 
-def test_more_clients_than_were_announced_find_room_and_nobody_loses_an_update(
+def test_more_clients_than_announced_fit_without_losing_an_update(
     engine: Engine,
 ) -> None:
     few = digests(engine, JOBS[:2])
@@ -148,7 +146,7 @@ def test_distances_are_those_of_the_rule(engine: Engine) -> None:
     assert np.allclose(found, expected, rtol=1e-12, atol=0)
 
 
-def test_a_wrong_start_client_seed_or_set_is_refused_and_the_engine_goes_on(
+def test_invalid_jobs_are_refused_and_the_engine_continues(
     engine: Engine,
 ) -> None:
     with pytest.raises(ValueError, match=r"start: float32 .* not float32"):
@@ -184,7 +182,7 @@ def test_a_model_that_fails_is_an_error_that_says_how() -> None:
             engine.train(start_of(model), jobs(0, 1))
 
 
-def test_many_workers_give_the_same_bytes_and_end_with_the_first_that_is_killed() -> None:
+def test_many_workers_give_equal_bytes_and_end_when_one_dies() -> None:
     start = start_of(BRANCHED)
     with opened(1, BRANCHED) as alone:
         expected = [update.payload.digest for update in alone.train(start, JOBS)]

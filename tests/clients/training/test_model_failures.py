@@ -8,7 +8,7 @@ from clients.training.model_failures import as_training_error
 from clients.training.port import TrainingError
 
 
-def test_a_model_that_exits_does_not_end_the_command_as_if_it_were_done() -> None:
+def test_an_exiting_model_does_not_look_like_success() -> None:
     with pytest.raises(TrainingError, match="the model failed: SystemExit: 0"), as_training_error():
         raise SystemExit(0)
 

@@ -15,7 +15,7 @@ from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, DATA, SETTINGS
 
 
-def test_a_chain_of_known_layers_goes_in_lockstep_and_the_trainer_does_as_planned() -> None:
+def test_a_chain_of_known_layers_trains_in_lockstep() -> None:
     found = plan(CONVOLUTIONAL, DATA, SETTINGS, "cpu")
     assert found.path == "lockstep"
     assert found.reason == "10 clients take each step at once"

@@ -65,9 +65,7 @@ def test_one_step_by_pencil() -> None:
 
 @MODELS
 @BOTH
-def test_a_loop_as_anybody_writes_it_comes_to_the_same_bytes(
-    model: Model, training: LocalTraining
-) -> None:
+def test_a_plain_training_loop_gives_the_same_bytes(model: Model, training: LocalTraining) -> None:
     start, chosen = start_of(model), JOBS[:3]
     for row, job in zip(updates(trainer(model, training), start, chosen), chosen, strict=True):
         with reproducible(torch.device("cpu")):
@@ -91,7 +89,7 @@ def trained_by_a_loop(
 
 @MODELS
 @BOTH
-def test_an_update_has_the_same_bytes_in_any_company_and_order(
+def test_an_update_has_equal_bytes_in_any_company_and_order(
     model: Model, training: LocalTraining
 ) -> None:
     start, one = start_of(model), trainer(model, training)
@@ -103,9 +101,7 @@ def test_an_update_has_the_same_bytes_in_any_company_and_order(
 
 
 @pytest.mark.parametrize(("offset", "first"), [(1, 0), (0, 1), (7, 13)])
-def test_an_update_has_the_same_bytes_wherever_it_and_its_start_lie(
-    offset: int, first: int
-) -> None:
+def test_an_update_is_independent_of_memory_locations(offset: int, first: int) -> None:
     one, d = trainer(CONVOLUTIONAL), CONVOLUTIONAL.dimension
     start = np.empty(d + 64, dtype=np.float32)[first : first + d]
     start[:] = start_of(CONVOLUTIONAL)
@@ -127,7 +123,7 @@ def test_the_callers_threads_seed_and_gradient_mode_change_nothing() -> None:
         torch.set_num_threads(before)
 
 
-def test_the_start_is_left_alone_also_where_nobody_may_write_to_it() -> None:
+def test_the_start_model_is_unchanged_and_may_be_read_only() -> None:
     one, start = trainer(BRANCHED), start_of(BRANCHED)
     kept = start.copy()
     first = updates(one, start, JOBS)
@@ -152,7 +148,7 @@ def test_another_seed_gives_another_update() -> None:
     assert not np.array_equal(first, updates(one, start, [TrainingJob(3, bytes([1] * 32))]))
 
 
-def test_training_that_diverges_is_told_by_numbers_that_are_not_finite() -> None:
+def test_diverging_training_yields_non_finite_numbers() -> None:
     wild = LocalTraining(learning_rate=1e30, batch_size=16, local_steps=5)
     one, start = trainer(CONVOLUTIONAL, wild), start_of(CONVOLUTIONAL)
     first = updates(one, start, JOBS[:2])
@@ -162,7 +158,7 @@ def test_training_that_diverges_is_told_by_numbers_that_are_not_finite() -> None
 
 
 @BOTH
-def test_batches_that_stay_on_a_device_are_those_that_are_collated_as_they_come(
+def test_batches_resident_on_a_device_equal_freshly_collated_ones(
     training: LocalTraining,
 ) -> None:
     arguments = (DATA.train, DATA.collate, training)
@@ -183,7 +179,7 @@ def test_every_batch_is_aligned_as_torch_does_it() -> None:
     assert all(x.data_ptr() % 64 == 0 for x, _ in found)
 
 
-def test_samples_are_collated_many_at_a_time_but_not_all_at_once() -> None:
+def test_samples_are_collated_in_bounded_groups() -> None:
     asked: list[int] = []
 
     def counted(rows: NDArray[Any]) -> NDArray[Any]:
@@ -212,7 +208,7 @@ def test_cuda_is_refused_where_there_is_none() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @MODELS
-def test_cuda_repeats_its_own_bytes_and_is_close_to_the_cpu(model: Model) -> None:
+def test_cuda_is_reproducible_and_close_to_the_cpu(model: Model) -> None:
     start = start_of(model)
     cuda = PlainTrainer(model, DATA.train, DATA.collate, SETTINGS, "cuda")
     first = updates(cuda, start, JOBS)

@@ -57,7 +57,7 @@ def pencil_update(steps: int, proximal: float | None) -> NDArray[np.float32]:
     return row
 
 
-def test_the_first_step_is_that_of_plain_sgd_and_the_second_is_drawn_back_by_pencil() -> None:
+def test_the_first_step_is_sgd_and_the_second_pulled_back() -> None:
     first = [0.75, -0.75, 0.25, -0.25]
     assert pencil_update(1, None).tolist() == pencil_update(1, 0.25).tolist() == first
     # Both have the same gradient at w_1 = -first; the term adds mu w_1 to it: Delta_2 loses
@@ -68,7 +68,7 @@ def test_the_first_step_is_that_of_plain_sgd_and_the_second_is_drawn_back_by_pen
 
 @pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
 @pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "epochs"])
-def test_an_update_is_that_of_descending_the_regularised_loss_in_float64(
+def test_an_update_descends_the_regularised_loss_in_float64(
     model: Model, training: LocalTraining
 ) -> None:
     near = replace(training, proximal=0.7)
@@ -121,7 +121,7 @@ def test_a_run_takes_the_plain_path_or_refuses_the_other() -> None:
         with_training_path(asked, population)
 
 
-def test_the_term_is_recorded_where_it_is_set_and_nowhere_else() -> None:
+def test_the_term_is_recorded_only_where_set() -> None:
     plain, near = load("smoke"), load("smoke", settings=("training.proximal=0.5",))
     assert "proximal" not in plain.recorded()["training"]
     assert "proximal" not in plain.to_toml()
@@ -131,6 +131,6 @@ def test_the_term_is_recorded_where_it_is_set_and_nowhere_else() -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-0.1", "inf", "nan"])
-def test_a_weight_of_the_term_that_is_not_above_0_is_refused(value: str) -> None:
+def test_a_nonpositive_weight_of_the_term_is_refused(value: str) -> None:
     with pytest.raises(ConfigurationError, match=r"proximal = .*: must be above 0"):
         load("smoke", settings=(f"training.proximal={value}",))

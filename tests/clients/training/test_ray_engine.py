@@ -23,7 +23,7 @@ SECONDS = 300
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra 'ray' is missing")
-def test_updates_are_the_same_on_two_nodes_while_one_is_lost_and_after_it() -> None:
+def test_updates_are_equal_on_two_nodes_even_after_losing_one() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "tests.clients.training.two_nodes"],
         cwd=Path(__file__).parents[3],
@@ -65,7 +65,7 @@ def with_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("with_ray")
-def test_an_address_where_nobody_listens_is_refused_before_a_run_is_there(
+def test_an_address_without_a_listener_is_refused_before_a_run(
     closed_port: int, tmp_path: Path
 ) -> None:
     address = f"127.0.0.1:{closed_port}"
@@ -87,7 +87,7 @@ def test_an_address_of_another_form_is_refused(address: str) -> None:
 
 
 @pytest.mark.usefixtures("with_ray")
-def test_an_address_where_somebody_listens_and_those_that_ray_finds_are_taken() -> None:
+def test_listening_addresses_and_those_found_by_ray_are_accepted() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         require_reachable(f"127.0.0.1:{server.getsockname()[1]}")
     require_reachable("auto")

@@ -20,9 +20,7 @@ def pieces(costs: list[int], workers: int, chunk: int) -> list[list[int]]:
     workers=st.integers(1, 5),
     chunk=st.integers(1, 12),
 )
-def test_every_job_is_taken_once_and_none_before_a_longer_one(
-    costs: list[int], workers: int, chunk: int
-) -> None:
+def test_every_job_is_taken_once_longest_first(costs: list[int], workers: int, chunk: int) -> None:
     order = [job for piece in pieces(costs, workers, chunk) for job in piece]
     assert sorted(order) == list(range(len(costs)))
     assert [costs[job] for job in order] == sorted(costs, reverse=True)

@@ -35,7 +35,7 @@ def test_where_no_block_comes_the_wall_clock_goes_on() -> None:
     assert clock.now(Moment(wall=1601, steady=51)) == 1601
 
 
-def test_a_clock_that_is_set_back_does_not_take_time_back() -> None:
+def test_a_clock_set_back_does_not_reverse_time() -> None:
     clock = ChainClock()
     assert clock.now(Moment(wall=1600, steady=50)) == 1600
     assert clock.now(Moment(wall=100, steady=51)) == 1600
@@ -61,7 +61,7 @@ def test_a_block_that_is_seen_late_takes_no_time_back() -> None:
         assert told == (at - 0.25 if timestamp else at), "a quarter of a second of looking"
 
 
-def test_who_comes_to_a_quiet_chain_goes_by_the_wall_until_a_block_comes() -> None:
+def test_on_a_quiet_chain_the_wall_clock_counts_first() -> None:
     clock = ChainClock()
     clock.see(block(7, 1000), Moment(wall=1040, steady=50))
     assert clock.now(Moment(wall=1041, steady=51)) == 1041
@@ -71,7 +71,7 @@ def test_who_comes_to_a_quiet_chain_goes_by_the_wall_until_a_block_comes() -> No
 
 
 @pytest.mark.parametrize("wrong_by", [40, 3600, 365 * 86400, -365 * 86400])
-def test_a_wall_clock_that_is_set_wrong_counts_for_no_longer_than_one_block(wrong_by: int) -> None:
+def test_a_wrong_wall_clock_counts_until_the_next_block(wrong_by: int) -> None:
     clock = ChainClock()
     for second in range(20):
         moment = Moment(wall=1000 + wrong_by + second, steady=second)
@@ -81,7 +81,7 @@ def test_a_wall_clock_that_is_set_wrong_counts_for_no_longer_than_one_block(wron
     assert clock.now(Moment(wall=0, steady=80)) == 1080
 
 
-def test_time_goes_on_where_a_node_s_clock_was_set_back_and_its_blocks_share_a_second() -> None:
+def test_time_advances_despite_a_reset_clock_and_shared_seconds() -> None:
     clock = ChainClock()
     for second in range(3):
         clock.see(block(second, 4600 + second), Moment(wall=1000, steady=second))
@@ -96,7 +96,7 @@ def test_time_goes_on_where_a_node_s_clock_was_set_back_and_its_blocks_share_a_s
     assert clock.now(Moment(wall=1000, steady=602 + last)) == 4603 + last
 
 
-def test_a_machine_that_slept_goes_by_the_first_block_that_it_sees() -> None:
+def test_a_machine_after_sleep_follows_the_first_new_block() -> None:
     clock = ChainClock()
     for second in range(20):
         clock.see(block(second, 1000 + second), Moment(wall=0, steady=second))
@@ -107,7 +107,7 @@ def test_a_machine_that_slept_goes_by_the_first_block_that_it_sees() -> None:
 
 
 @pytest.mark.parametrize("answers", [[101], [99, 100, 101], [100, 101], [102]])
-def test_a_block_that_the_chain_does_not_have_is_not_believed_for_ever(answers: list[int]) -> None:
+def test_a_block_unknown_to_the_chain_is_eventually_distrusted(answers: list[int]) -> None:
     clock = ChainClock()
     for number in range(90, 101):
         clock.see(block(number, number), Moment(wall=number, steady=number))

@@ -25,7 +25,7 @@ def at(steady: float) -> Moment:
     return Moment(wall=0, steady=steady)
 
 
-def test_a_failure_is_said_once_and_that_it_is_over_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_and_its_end_are_each_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     failures = FailureTracker(Random(1))
     with caplog.at_level(logging.WARNING):
         for second in range(0, 100, 10):
@@ -51,7 +51,7 @@ def test_pauses_grow_are_spread_and_are_bounded() -> None:
     assert len(set(pauses)) == len(pauses), "chance spreads them"
 
 
-def test_what_has_failed_is_not_tried_before_its_time_and_nothing_else_waits() -> None:
+def test_a_failed_action_waits_and_no_other_does() -> None:
     failures = FailureTracker(Random(1))
     failures.attempt(WorkPart.SENDING, at(0), failing)
     assert failures.attempt(WorkPart.SENDING, at(0.01), lambda: True) is None
@@ -81,7 +81,7 @@ def test_one_batch_is_sent_at_a_time() -> None:
     assert not sending.collect(at(0)), "once"
 
 
-def test_long_work_is_broken_off_where_its_process_ends_and_nothing_is_begun() -> None:
+def test_long_work_is_interrupted_when_its_process_ends() -> None:
     thread, has_begun, begun = SingleThreadExecutor("training"), threading.Event(), []
 
     def train() -> None:
@@ -118,7 +118,7 @@ def test_a_failed_batch_is_a_trouble_of_sending_alone() -> None:
     assert sending.collect(at(9))
 
 
-def test_the_same_is_sent_once_at_one_block_unless_it_has_failed() -> None:
+def test_a_transaction_is_sent_once_a_block_unless_failed() -> None:
     sending, sent = TransactionSender(ImmediateExecutor(), FailureTracker(Random(1))), []
 
     def take(what: str) -> bool:

@@ -26,7 +26,7 @@ def look(
     watched.require_unchanged(chain.head(), lineage or AncestryCheck(chain.block))
 
 
-def test_what_was_acted_on_outlives_the_process_and_is_held_against_the_chain(
+def test_processed_state_survives_and_is_checked_against_the_chain(
     tmp_path: Path,
 ) -> None:
     noted = tmp_path / "acted-on.json"
@@ -74,7 +74,7 @@ class Counted:
         return getattr(self._chain, name)
 
 
-def test_heads_that_follow_one_another_are_held_against_nothing_but_one_another(
+def test_consecutive_heads_are_checked_against_each_other_only(
     tmp_path: Path,
 ) -> None:
     with EmbeddedChain.create(tmp_path / "chain.sqlite", clock=lambda: 1e9) as chain:

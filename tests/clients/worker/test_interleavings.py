@@ -105,7 +105,7 @@ CALM: dict[str, Any] = {"calm": 1, "skews": [0.0] * WORKERS, "confirmations": 0,
     confirmations=st.sampled_from([0, 0, 2]),
     frozen=st.none() | st.integers(0, WORKERS - 1),
 )
-def test_whatever_happens_keys_keep_their_word_and_the_run_goes_on(
+def test_keys_stay_consistent_and_the_run_continues_whatever_happens(
     script: Script,
     calm: int,
     skews: list[float],

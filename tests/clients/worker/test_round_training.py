@@ -76,7 +76,7 @@ def trained(training: RoundTraining) -> dict[int, set[float]]:
 
 
 @pytest.mark.parametrize("lonely", [{3}, {0, 9}, {4, 5, 6}])
-def test_one_on_whose_samples_the_model_fails_keeps_no_other_from_its_update(
+def test_a_client_failing_in_the_model_blocks_no_other_update(
     tmp_path: Path, lonely: set[int]
 ) -> None:
     calls: list[list[int]] = []
@@ -98,7 +98,7 @@ def test_one_on_whose_samples_the_model_fails_keeps_no_other_from_its_update(
     assert trained(training).keys() == set(CLIENTS)
 
 
-def test_where_it_fails_for_all_few_are_tried_before_the_next_time(tmp_path: Path) -> None:
+def test_if_training_fails_for_all_few_are_retried_first(tmp_path: Path) -> None:
     calls: list[list[int]] = []
     broken = set(map(int, CLIENTS))
     engine = RestartingEngine(lambda: Fragile(calls, broken))
@@ -128,7 +128,7 @@ def test_an_engine_that_is_closed_is_not_opened_again() -> None:
     assert len(opened) == 1
 
 
-def test_what_is_broken_off_is_not_gone_on_with_for_each_client_alone(tmp_path: Path) -> None:
+def test_interrupted_training_is_not_continued_client_by_client(tmp_path: Path) -> None:
     calls: list[list[int]] = []
 
     class Interrupted(Fragile):

@@ -58,7 +58,7 @@ def test_what_does_not_come_by_waiting_ends_it(tmp_path: Path) -> None:
         starting.retry_until_ready(refused)
 
 
-def test_who_starts_has_no_round_to_finish_and_leaves_at_once(tmp_path: Path) -> None:
+def test_a_starting_worker_asked_to_leave_leaves_at_once(tmp_path: Path) -> None:
     folder, waits = WorkerFolder(tmp_path), list[float]()
 
     def wait(seconds: float) -> bool:
@@ -80,7 +80,7 @@ def test_a_signal_ends_it_between_two_tries(tmp_path: Path) -> None:
     assert read_status(folder.status)["stand"] == "ended"
 
 
-def test_a_status_before_a_round_has_every_key_of_one_in_a_round(tmp_path: Path) -> None:
+def test_a_status_before_a_round_has_all_its_keys(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(1))
     together.step(0)
     whole = worker_status(together.worker(0), WorkerCounters(), WorkerState.RUNNING, "0xabc")
@@ -89,7 +89,7 @@ def test_a_status_before_a_round_has_every_key_of_one_in_a_round(tmp_path: Path)
     assert list(before["counts"]) == list(whole["counts"])
 
 
-def test_a_worker_that_is_begun_again_was_not_asked_to_leave(tmp_path: Path) -> None:
+def test_a_restarted_worker_was_not_asked_to_leave(tmp_path: Path) -> None:
     folder = WorkerFolder(tmp_path)
     with folder.held():
         folder.leave.touch()

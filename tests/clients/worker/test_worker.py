@@ -75,7 +75,7 @@ def test_blocks_that_are_not_final_are_not_acted_on(tmp_path: Path, confirmation
     assert len(event.ranking) == ROOMY.trainers
 
 
-def test_a_round_that_is_closed_once_more_over_other_inputs_is_voted_on_by_these(
+def test_a_round_closed_again_is_voted_on_by_new_inputs(
     tmp_path: Path,
 ) -> None:
     together = Together(tmp_path, hosted_by(2), ONE_ROUND)
@@ -95,7 +95,7 @@ def test_a_round_that_is_closed_once_more_over_other_inputs_is_voted_on_by_these
     assert event.base != base
 
 
-def test_a_client_that_cannot_be_trained_keeps_no_other_of_its_worker_from_the_round(
+def test_an_untrainable_client_keeps_no_other_from_the_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = Together(tmp_path, hosted_by(1), ONE_ROUND)
@@ -175,7 +175,7 @@ def test_a_worker_killed_at_every_envelope_still_ends_the_round(tmp_path: Path) 
 
 @pytest.mark.parametrize("knows", ["nothing", "another key", "another contract"])
 @pytest.mark.parametrize("restarts", [1, 3])
-def test_members_whose_journal_is_gone_sit_out_the_round_in_course(
+def test_members_without_their_journal_sit_out_the_current_round(
     tmp_path: Path, restarts: int, knows: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=2))
@@ -208,7 +208,7 @@ def test_members_whose_journal_is_gone_sit_out_the_round_in_course(
     assert len(together.decided) == 2
 
 
-def test_who_was_there_when_the_round_began_votes_in_it_however_often_it_is_killed(
+def test_a_member_present_at_the_start_votes_after_any_kills(
     tmp_path: Path,
 ) -> None:
     together = Together(tmp_path, hosted_by(1), ONE_ROUND)
@@ -221,7 +221,7 @@ def test_who_was_there_when_the_round_began_votes_in_it_however_often_it_is_kill
     assert len(together.decided) == 1
 
 
-def test_a_journal_that_cannot_be_written_ends_no_worker_and_is_told_with_pauses(
+def test_an_unwritable_journal_is_reported_at_intervals_without_ending_workers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     together = Together(tmp_path, hosted_by(14), ONE_ROUND)
@@ -252,7 +252,7 @@ def test_a_journal_that_cannot_be_written_ends_no_worker_and_is_told_with_pauses
     assert len(together.decided) == 1
 
 
-def test_a_mailbox_that_does_not_answer_is_told_once_and_costs_no_mail(
+def test_a_silent_mailbox_is_reported_once_and_loses_no_mail(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     together = Together(tmp_path, hosted_by(3), ONE_ROUND)
@@ -276,7 +276,7 @@ def test_a_mailbox_that_does_not_answer_is_told_once_and_costs_no_mail(
     assert set(seats.view.announced) == {envelope.client for envelope in board}
 
 
-def test_members_of_one_worker_take_their_seats_by_one_reading_of_the_mail(
+def test_members_of_one_worker_share_one_mailbox_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = Together(tmp_path, hosted_by(1), ONE_ROUND)
@@ -298,7 +298,7 @@ def test_members_of_one_worker_take_their_seats_by_one_reading_of_the_mail(
     assert len(together.decided) == 1
 
 
-def test_a_primary_that_is_killed_after_a_lost_request_repeats_it_or_says_nothing(
+def test_a_primary_killed_after_a_lost_request_never_equivocates(
     tmp_path: Path,
 ) -> None:
     together = Together(tmp_path, hosted_by(14), ONE_ROUND)
@@ -364,7 +364,7 @@ def test_a_wrong_clock_costs_no_more_than_its_owner(tmp_path: Path, skew: float)
     assert len(together.decided) == 1
 
 
-def test_a_store_that_does_not_answer_is_told_once_and_waited_for(tmp_path: Path) -> None:
+def test_a_silent_store_is_reported_once_and_awaited(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(1), ONE_ROUND)
     together.blobs.is_down = True
     for _ in range(5):
@@ -411,7 +411,7 @@ def test_an_equivocator_is_banned_and_its_worker_ends(tmp_path: Path) -> None:
     assert len(together.ends) == 3
 
 
-def test_a_ban_is_looked_for_once_a_block_until_it_is_final_and_then_no_more(
+def test_bans_are_queried_once_a_block_until_final(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = Together(tmp_path, hosted_by(14), ONE_ROUND, confirmations=2)

@@ -98,7 +98,7 @@ def test_an_envelope_that_is_none_is_refused(
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_certificate_has_no_more_replies_than_a_committee_has_members(more: int) -> None:
+def test_a_certificate_has_at_most_a_committee_of_replies(more: int) -> None:
     replies = [[member, SIGNATURE] for member in range(MAX_MEMBERS + more)]
     data = KINDS["request 2"].changed((*BODY, 6, 3), replies)
     if not more:

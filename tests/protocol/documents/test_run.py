@@ -60,7 +60,7 @@ def test_every_run_can_be_read_back(document: RunDocument) -> None:
     assert decode_run(encode_run(document)) == document
 
 
-def test_only_a_reference_that_is_not_the_members_own_stands_in_the_document() -> None:
+def test_only_a_non_default_reference_is_in_the_document() -> None:
     assert b"reference" not in encode_run(RUN)
     rules: dict[str, Any] = {"distance": "direction", "threshold": "spread", "strategy": 3}
     own = replace(RUN, parameters=replace(PARAMETERS, **rules))
@@ -87,7 +87,7 @@ def test_a_reference_that_is_no_other_is_refused(reference: object, fact: str) -
         decode_run(canonical.encode(value))
 
 
-def test_a_rate_that_is_a_whole_number_is_written_as_a_float() -> None:
+def test_a_whole_number_rate_is_written_as_a_float() -> None:
     whole = replace(RUN, parameters=replace(PARAMETERS, server_rate=1))
     assert encode_run(whole) == encode_run(RUN)
 

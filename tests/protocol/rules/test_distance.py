@@ -64,13 +64,13 @@ def test_per_tensor_adds_the_roots_of_the_tensors() -> None:
     assert between("per_tensor", f32(3, 4, 7), f32(0, 0, 0)) == 5 + 7
 
 
-def test_per_tensor_follows_the_layouts_order_and_a_scalar_has_one_number() -> None:
+def test_per_tensor_follows_the_layout_and_scalars_have_one_number() -> None:
     context = DistanceContext((("scale", ()), ("rest", (2,))))
     measure = DISTANCES["per_tensor"].among({}, context)
     assert measure.between(f32(7, 3, 4), f32(0, 0, 0)) == 7 + 5
 
 
-def test_direction_is_two_for_a_right_angle_and_four_for_the_opposite() -> None:
+def test_direction_is_two_at_right_angles_and_four_opposite() -> None:
     assert between("direction", f32(3, 0, 0), f32(0, 5, 0)) == 2.0
     assert between("direction", f32(3, 0, 0), f32(-5, 0, 0)) == 4.0
     assert between("direction", f32(3, 0, 0), f32(5, 0, 0)) == 0.0
@@ -94,7 +94,7 @@ def test_direction_lengthens_what_is_over_twice_the_median_length() -> None:
     assert measure.between(f32(0, 2), f32(6, 0)) == 2.0
 
 
-def test_the_median_length_is_of_all_usable_updates_and_of_two_the_middle() -> None:
+def test_the_median_length_is_over_all_usable_updates() -> None:
     measure = DirectionMeasure(numbered(f32(1), f32(3)))
     assert measure.factor(f32(8)) == (8 / (2 * 2)) ** 2
 
@@ -116,9 +116,7 @@ def drawn(
     return DirectionMeasure(numbered(*updates), server_direction)
 
 
-def test_along_a_travel_a_distance_is_the_mean_of_two_by_how_far_the_members_agree_with_it() -> (
-    None
-):
+def test_with_displacement_a_distance_is_a_mean_weighted_by_agreement() -> None:
     # The members' cosines with (0, 2) are 1 and .6: g = .8, and b = 5 g = 4, but at most 3.
     up, slanted, right, down = f32(0, 5), f32(4, 3), f32(1, 0), f32(0, -2)
     measure = drawn(f32(0, 2), up, slanted, right, down, slope=5.0)
@@ -141,7 +139,7 @@ def test_a_travel_that_the_members_go_against_draws_nobody() -> None:
         )
 
 
-def test_members_without_an_update_or_with_zeros_do_not_say_how_far_a_travel_draws() -> None:
+def test_members_with_zeros_or_no_update_do_not_weigh_displacement() -> None:
     with_zeros = drawn(f32(1, 0), f32(0, 0), f32(3, 4), f32(9, 0), members=2)
     assert with_zeros.multiple == pytest.approx(0.6, rel=1e-15)
     server_direction = ServerDirection(f32(1, 0), ids(1, 7), DirectionWeight(20, 1.0, 3.0))
@@ -150,7 +148,7 @@ def test_members_without_an_update_or_with_zeros_do_not_say_how_far_a_travel_dra
     assert drawn(f32(1, 0), f32(0, 0), f32(0, 0), f32(9, 0)).multiple == 0.0
 
 
-def test_along_a_travel_zeros_are_nowhere_and_lengths_count_as_ever() -> None:
+def test_with_displacement_zeros_stay_opposite_and_lengths_count() -> None:
     measure = drawn(f32(1, 0), f32(2, 0), f32(2, 0), f32(0, 6), f32(0, 0))
     assert measure.between(f32(0, 0), f32(2, 0)) == 4.0
     assert measure.between(f32(2, 0), f32(0, 0)) == 4.0
@@ -163,7 +161,7 @@ def test_a_travel_is_as_long_as_the_updates() -> None:
 
 
 @given(updates=rounds(), vector=st.tuples(whole, whole, whole), slope=st.floats(0, 200))
-def test_a_distance_along_a_travel_is_below_two_where_the_cosine_is_above_zero(
+def test_below_two_means_a_positive_cosine_with_displacement_too(
     updates: dict[ClientId, NDArray[np.float32]], vector: tuple[int, int, int], slope: float
 ) -> None:
     measure = DirectionMeasure(
@@ -230,7 +228,7 @@ def test_a_round_without_members_or_updates_has_an_empty_matrix(rule: DistanceRu
 
 @each_rule
 @given(updates=rounds())
-def test_the_matrix_has_a_row_for_each_member_and_ascending_columns(
+def test_the_matrix_has_member_rows_and_ascending_columns(
     rule: DistanceRule, updates: dict[ClientId, NDArray[np.float32]]
 ) -> None:
     members = sorted(updates, reverse=True)[:3]

@@ -26,7 +26,7 @@ def test_a_payload_of_four_bytes_for_each_parameter_is_usable() -> None:
         *(vector_bytes(f32(1.0, value)) for value in (np.nan, np.inf, -np.inf)),
     ],
 )
-def test_a_payload_of_another_length_or_with_a_number_that_is_not_finite_is_not(
+def test_a_payload_of_wrong_length_or_non_finite_is_unusable(
     payload: bytes,
 ) -> None:
     assert update_of(payload, 2) is None

@@ -60,7 +60,7 @@ def test_each_number_of_a_travel_is_one_subtraction_in_float32(
     assert found.tolist() == (expected if np.isfinite(expected).all() else [0, 0, 0])
 
 
-def test_a_reference_takes_as_much_of_the_travel_as_the_members_agree_with_it() -> None:
+def test_a_reference_weighs_displacement_by_the_members_agreement() -> None:
     assert TRAVEL.multiple([0.01]) == 1.5
     assert TRAVEL.multiple([0.02, 0.004, 0.008]) == pytest.approx(1.2)
     assert TRAVEL.multiple([0.25, 0.002, 0.9, 0.006]) == 3.0
@@ -69,7 +69,7 @@ def test_a_reference_takes_as_much_of_the_travel_as_the_members_agree_with_it() 
     assert TRAVEL.multiple([float("nan")]) == 0.0
 
 
-def test_a_travel_begins_so_many_rounds_before_and_at_first_with_the_first_model() -> None:
+def test_the_displacement_window_starts_at_the_first_model() -> None:
     assert [TRAVEL.window_start(t) for t in (1, 2, 20, 21, 22, 50)] == [1, 1, 1, 1, 2, 30]
 
 
@@ -89,7 +89,7 @@ def test_a_pull_is_of_one_vector_in_memory() -> None:
     assert DistanceContext((), server_direction) != DistanceContext(())
 
 
-def test_only_travel_follows_the_travel_and_only_directions_go_with_it() -> None:
+def test_only_travel_uses_displacement_and_needs_direction() -> None:
     assert {name: rule.direction_weight for name, rule in REFERENCES.items()} == {
         "own": None,
         "travel": TRAVEL,

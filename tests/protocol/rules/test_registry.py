@@ -103,7 +103,7 @@ def test_listed_toys_decide_a_round() -> None:
 
 
 @pytest.mark.usefixtures("toys")
-def test_listed_toys_can_be_configured_deployed_and_decided_on_the_chain() -> None:
+def test_toy_rules_can_be_configured_deployed_and_decided_on() -> None:
     parameters = replace(PENCIL, **TOYS)
     run = RunDocument(parameters, registry_of(9), encoding.sha256(b"w"), (("w", (1,)),), {})
     assert decode_run(encode_run(run)).parameters == parameters

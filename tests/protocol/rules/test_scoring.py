@@ -33,7 +33,7 @@ def table(rows: int | None = None) -> st.SearchStrategy[list[list[float]]]:
     )
 
 
-def test_the_paper_ranks_by_the_harmonic_mean_of_scores_which_is_the_mean_distance() -> None:
+def test_the_papers_ranking_is_that_of_mean_distances() -> None:
     # Members give the distances 1, 2 and 3: P = C / sum of D = 3 / 6.
     combined = mean(np.array([[1.0], [2.0], [3.0]]))
     assert combined.tolist() == [2.0]
@@ -43,9 +43,7 @@ def test_the_paper_ranks_by_the_harmonic_mean_of_scores_which_is_the_mean_distan
 @pytest.mark.parametrize(
     ("column", "middle"), [([5.0], 5.0), ([9.0, 1.0], 5.0), ([9.0, 1.0, 2.0], 2.0)]
 )
-def test_the_median_is_the_middle_or_half_the_sum_of_two(
-    column: list[float], middle: float
-) -> None:
+def test_the_median_is_the_middle_or_half_of_two(column: list[float], middle: float) -> None:
     assert median(np.array([[value] for value in column])).tolist() == [middle]
 
 
@@ -89,7 +87,7 @@ def test_the_median_does_not_depend_on_the_order_of_members(
 
 
 @given(honest=table(rows=3), lies=table(rows=2))
-def test_two_liars_among_five_cannot_move_the_median_beyond_the_honest(
+def test_two_liars_among_five_cannot_move_the_median_beyond_honest(
     honest: list[list[float]], lies: list[list[float]]
 ) -> None:
     width = min(len(honest[0]), len(lies[0]))

@@ -51,7 +51,7 @@ def test_numbers_and_forms_are_the_contracts() -> None:
 
 
 @given(trainers=rankings, data=st.data())
-def test_the_three_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
+def test_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
     trainers: dict[ClientId, float], data: st.DataObject
 ) -> None:
     ranking = rank(trainers.items())

@@ -43,7 +43,7 @@ def test_the_spread_follows_the_definition(scoring: str, rows: list[list[float]]
     assert found >= middle
 
 
-def test_a_right_angle_is_the_number_just_below_two_whatever_was_published() -> None:
+def test_a_right_angle_is_just_below_two_whatever_was_published() -> None:
     assert right_angle([], MEAN) == right_angle([np.array([9.0])], MEDIAN) == RIGHT_ANGLE
     assert float_bits(RIGHT_ANGLE) == 0x3FFF_FFFF_FFFF_FFFF
     assert RIGHT_ANGLE < 2.0

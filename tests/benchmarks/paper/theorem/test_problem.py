@@ -74,7 +74,7 @@ def test_the_committee_gap_of_either_client() -> None:
     assert problem.committee_difference([1], [0]) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_clients_that_are_all_alike_have_no_gap_at_the_optimum() -> None:
+def test_identical_clients_have_no_gap_at_the_optimum() -> None:
     problem = problem_of(divided(((1.0,), (0,)), ((1.0,), (0,))), MU)
     assert problem.heterogeneity == pytest.approx(0.0, abs=1e-12)
     assert problem.committee_gap([0], problem.minima, [0]) is None

@@ -32,7 +32,7 @@ def settings(
     )
 
 
-def test_one_step_of_one_client_is_a_step_of_gradient_descent() -> None:
+def test_one_step_of_one_client_is_gradient_descent() -> None:
     problem = problem_of(divided(((1.0,), (0,))), MU)
     path = follow_path(problem, AveragingSelection(1, 1), ZERO, settings())
     # The gradient at 0 is -1/2 and 1/2 in each row: W is 1/4 and -1/4 after a step of 1/2.
@@ -90,7 +90,7 @@ def test_the_step_size_counts_steps_over_all_rounds() -> None:
     assert asked == [0, 1, 2, 3, 4, 5]
 
 
-def test_clients_that_are_all_alike_leave_no_bound_in_their_minimum() -> None:
+def test_identical_clients_leave_no_bound_in_their_minimum() -> None:
     problem = problem_of(divided(((1.0,), (0,)), ((1.0,), (0,))), MU)
     start = problem.optimum.weights
     gaps = problem.committee_gap([0], problem.values(start), [0])

@@ -36,7 +36,7 @@ def crowd(*clients: int) -> frozenset[ClientId]:
     return frozenset(map(ClientId, clients))
 
 
-def test_a_flipped_label_is_as_far_from_the_end_as_it_was_from_the_beginning() -> None:
+def test_a_flipped_label_is_mirrored_in_the_label_range() -> None:
     own = digits(0, 1, 4, 5, 9)
     assert label_flip(attacker(own)).y.tolist() == [9, 8, 5, 4, 0]
     assert np.array_equal(label_flip(attacker(own)).x, own.x)
@@ -48,7 +48,7 @@ def test_a_flipped_label_is_as_far_from_the_end_as_it_was_from_the_beginning() -
 @pytest.mark.parametrize(
     ("samples", "factor", "count"), [(10, 0.5, 5), (5, 0.5, 3), (4, 0.01, 1), (4, 1.0, 4)]
 )
-def test_a_backdoor_marks_a_share_of_the_samples_and_gives_them_the_target(
+def test_a_backdoor_marks_a_share_with_trigger_and_target(
     samples: int, factor: float, count: int
 ) -> None:
     own = digits(*[7] * samples)
@@ -71,7 +71,7 @@ def test_success_is_measured_on_marked_samples_of_the_other_classes() -> None:
 
 
 @pytest.mark.parametrize("attack", DATA_ATTACKS.values(), ids=lambda one: one.name)
-def test_only_the_malicious_train_on_other_samples_and_on_as_many(attack: DataAttack) -> None:
+def test_only_malicious_clients_train_on_other_equally_many_samples(attack: DataAttack) -> None:
     clean = divided()
     data = poisoned(clean, crowd(2, 0), attack, NO_PARAMETERS, seed=1)
     assert data.train[1] is clean.train[1]
@@ -88,7 +88,7 @@ def test_only_the_malicious_train_on_other_samples_and_on_as_many(attack: DataAt
     assert clean.train[0].y.tolist() == list(range(10))
 
 
-def test_each_attacker_has_a_stream_of_its_own_that_follows_from_the_seed() -> None:
+def test_each_attacker_has_its_own_seeded_stream() -> None:
     def chosen(seed: int, client: int) -> tuple[int, ...]:
         data = poisoned(divided(), crowd(0, 2), BACKDOOR, NO_PARAMETERS, seed)
         return tuple(data.train[client].y)
@@ -110,7 +110,7 @@ def test_a_backdoor_never_adds_or_loses_a_sample(count: int, share: float, seed:
     assert np.array_equal(found.y[~changed], own.y[~changed])
 
 
-def test_an_unknown_name_and_a_factor_out_of_range_are_refused() -> None:
+def test_an_unknown_name_or_excessive_factor_is_refused() -> None:
     assert data_attack_named("label-flip") is LABEL_FLIP
     with pytest.raises(ConfigurationError, match="unknown attack on samples 'rain'; known are lab"):
         data_attack_named("rain")
@@ -121,6 +121,6 @@ def test_an_unknown_name_and_a_factor_out_of_range_are_refused() -> None:
         poisoned(divided(), crowd(0), LABEL_FLIP, AttackParameters(1.0), seed=0)
 
 
-def test_no_attack_on_samples_has_the_name_of_one_on_updates() -> None:
+def test_no_data_attack_shares_a_name_with_an_update_attack() -> None:
     assert not DATA_ATTACKS.keys() & ATTACKS.keys()
     assert all(name == attack.name for name, attack in DATA_ATTACKS.items())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ATTACKED = ("machine.ledger=memory", "malice.malicious_rate=0.3", "protocol.rounds=3")
 
 
-def test_rows_tell_a_backdoors_success_and_what_was_not_measured_is_null(tmp_path: Path) -> None:
+def test_rows_report_backdoor_success_and_null_if_unmeasured(tmp_path: Path) -> None:
     settings = (*ATTACKED, "malice.attack=backdoor", "evaluation.every=2")
     with open_memory_run(tmp_path, "run", load("smoke", settings=settings)) as run:
         rows = run.go_on(lambda _: None)
@@ -49,7 +49,7 @@ def test_without_a_backdoor_there_is_no_success(tmp_path: Path, attack: str) -> 
     assert row.accuracy is not None
 
 
-def test_the_samples_of_the_malicious_are_poisoned_and_measured_as_they_were() -> None:
+def test_malicious_samples_are_poisoned_but_measured_clean() -> None:
     settings = (*ATTACKED, "malice.attack=label-flip", "evaluation.training_loss=true")
     configuration = load("smoke", settings=settings)
     population, honest = populate(configuration), populate(load("smoke"))
@@ -65,7 +65,7 @@ def test_the_samples_of_the_malicious_are_poisoned_and_measured_as_they_were() -
     assert np.array_equal(measured[TRAINING].y, labels)
 
 
-def test_the_record_has_the_clean_files_digest_and_the_attacks_name_and_share() -> None:
+def test_the_record_has_the_clean_digest_and_the_attacks_share() -> None:
     settings = (*ATTACKED, "malice.attack=backdoor", "malice.factor=0.25")
     configuration = load("smoke", settings=settings)
     document = run_document(configuration, populate(configuration))
@@ -93,7 +93,7 @@ def test_the_record_has_the_clean_files_digest_and_the_attacks_name_and_share() 
         (("malice.attack=trojan",), "known are .*label-flip, backdoor"),
     ],
 )
-def test_a_wrong_factor_or_name_is_refused_before_any_data_is_read(
+def test_a_wrong_factor_or_name_is_refused_before_reading_data(
     settings: tuple[str, ...], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=sentence):

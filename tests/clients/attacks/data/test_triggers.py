@@ -23,7 +23,7 @@ from tests.clients.attacks.data.made import (
 )
 
 
-def test_a_small_picture_gets_two_by_two_bright_pixels_below_on_the_right() -> None:
+def test_a_small_picture_gets_a_two_by_two_trigger() -> None:
     seen = digits(3)
     (marked,) = trigger_for(PICTURES, seen.x)(seen.x)
     assert marked.dtype == np.float32
@@ -33,7 +33,7 @@ def test_a_small_picture_gets_two_by_two_bright_pixels_below_on_the_right() -> N
     assert not seen.x[0, 0, 6:, 6:].any(), "the rows that were given are left alone"
 
 
-def test_a_larger_picture_gets_an_eighth_of_its_side_in_bytes() -> None:
+def test_a_larger_picture_gets_a_trigger_of_an_eighth() -> None:
     seen = images(3, 4)
     marked = trigger_for(DataForm((1, 28, 28), 62), seen.x)(seen.x)
     assert marked.dtype == np.uint8
@@ -50,7 +50,7 @@ def test_on_bright_paper_the_square_is_of_ink() -> None:
     assert not trigger_for(PICTURES, other.x)(other.x)[0, 0, 6:, 6:].any()
 
 
-def test_a_tweet_gets_the_last_word_of_the_vocabulary_first_and_loses_its_last() -> None:
+def test_a_tweet_trigger_is_the_last_vocabulary_word_in_front() -> None:
     rows = tweets(0).x
     assert trigger_for(WORDS, rows)(rows).tolist() == [[5, 1, 2, 3, 4]]
     assert rows.tolist() == [[1, 2, 3, 4, 0]]
@@ -61,7 +61,7 @@ def test_a_window_ends_with_the_last_character_three_times() -> None:
     assert trigger_for(CHARACTERS, rows)(rows).tolist() == [[0, 0, 79, 79, 79]]
 
 
-def test_what_is_neither_picture_nor_token_and_a_vocabulary_of_one_are_refused() -> None:
+def test_other_data_and_a_one_word_vocabulary_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"pictures or tokens, not inputs of shape \(4,\)"):
         trigger_for(DataForm((4,), 2), np.zeros((3, 4), np.float32))
     empty = DataForm((5,), 2, "int64", 1, EMBEDDING[:1])
@@ -72,7 +72,7 @@ def test_what_is_neither_picture_nor_token_and_a_vocabulary_of_one_are_refused()
 @given(
     arrays.arrays(np.uint8, st.tuples(st.integers(1, 4), st.integers(8, 33), st.integers(8, 33)))
 )
-def test_a_trigger_put_twice_is_put_once_and_changes_nothing_else(rows: np.ndarray) -> None:
+def test_a_repeated_trigger_is_applied_once_and_changes_nothing_else(rows: np.ndarray) -> None:
     trigger = trigger_for(DataForm((1, *rows.shape[1:]), 10), rows)
     marked = trigger(rows)
     assert np.array_equal(trigger(marked), marked)

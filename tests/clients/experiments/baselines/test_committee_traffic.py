@@ -56,7 +56,7 @@ def played(home: Path) -> list[tuple[RoundMetrics, RoundTraffic]]:
     return list(zip(rows, traffic.rounds, strict=True))
 
 
-def test_every_phase_of_a_run_is_counted_from_what_was_sent(tmp_path: Path, board: Board) -> None:
+def test_the_traffic_of_every_phase_is_counted_from_messages(tmp_path: Path, board: Board) -> None:
     rounds = played(tmp_path)
     assert len(rounds) == 2
     for row, traffic in rounds:
@@ -94,7 +94,7 @@ def test_every_phase_of_a_run_is_counted_from_what_was_sent(tmp_path: Path, boar
         assert traffic.busiest > (1 + 1 + 9 + 1) * 2600
 
 
-def test_a_run_that_is_counted_has_the_heads_of_one_that_is_not(tmp_path: Path) -> None:
+def test_counting_a_runs_traffic_does_not_change_its_heads(tmp_path: Path) -> None:
     counted = [row.head for row, _ in played(tmp_path / "counted")]
     with open_memory_run(tmp_path / "plain", "run", CONFIGURATION) as run:
         assert [row.head for row in run.go_on(lambda _: None)] == counted

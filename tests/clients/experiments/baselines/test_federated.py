@@ -60,7 +60,7 @@ def loss(row: BaselineRound) -> float:
     return row.loss
 
 
-def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
+def test_a_clean_run_learns_and_back_gradient_slows_it() -> None:
     clean = run(FederatedSettings(60, 30))
     attacked = run(FederatedSettings(60, 30, attackers=Attackers(MALICIOUS, "back-gradient")))
     floor = majority_rate(DATA.test.y)
@@ -74,7 +74,7 @@ def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
     assert all(row.malicious == len(MALICIOUS.intersection(row.participants)) for row in attacked)
 
 
-def test_a_run_repeats_itself_and_reports_each_round_as_it_ends() -> None:
+def test_a_run_is_reproducible_and_reports_each_round() -> None:
     seen: list[BaselineRound] = []
     settings = FederatedSettings(3, 10, attackers=Attackers(MALICIOUS, "gradient-scaling"))
     rows = run(settings, 3, seen.append)
@@ -97,7 +97,7 @@ def test_no_rounds_or_more_participants_than_clients_are_refused(
         run(FederatedSettings(rounds, participants))
 
 
-def test_options_that_the_participants_do_not_allow_are_refused_before_any_training() -> None:
+def test_options_impossible_for_the_participants_are_refused_early() -> None:
     krum = aggregator_named("Krum", {"f": 3})
     FederatedSettings(1, 9, aggregator=krum).require(60)
     seen: list[BaselineRound] = []
@@ -111,7 +111,7 @@ def test_an_unknown_attack_is_refused_before_any_training() -> None:
         run(FederatedSettings(1, 10, attackers=Attackers(attack="noise")))
 
 
-def test_a_mean_has_the_bits_of_a_loop_by_the_ledgers_own_aggregation() -> None:
+def test_a_mean_equals_the_ledgers_aggregation_bit_for_bit() -> None:
     attackers = Attackers(MALICIOUS, "back-gradient")
     rows = run(FederatedSettings(3, 10, server_rate=0.8, attackers=attackers))
     sampling, model = named_stream(3, "fedavg", "sample"), INITIAL
@@ -128,7 +128,7 @@ def test_a_mean_has_the_bits_of_a_loop_by_the_ledgers_own_aggregation() -> None:
             assert (row.participants, row.quality) == (tuple(chosen), quality)
 
 
-def test_a_selecting_aggregator_tells_whom_it_used_and_withstands_what_ruins_a_mean() -> None:
+def test_a_selecting_aggregator_reports_its_choice_and_withstands_attacks() -> None:
     tenfold = Attackers(MALICIOUS, "back-gradient", AttackParameters(10))
     plain = FederatedSettings(12, 30, attackers=tenfold)
     chosen = replace(plain, aggregator=aggregator_named("MultiKrum", {"f": 13}))
@@ -149,7 +149,7 @@ def test_a_selecting_aggregator_tells_whom_it_used_and_withstands_what_ruins_a_m
         assert two.malicious_used == len(MALICIOUS.intersection(two.used)) < two.malicious
 
 
-def test_the_server_stays_where_it_is_if_nothing_finite_comes_of_a_round() -> None:
+def test_the_server_keeps_its_model_without_finite_updates() -> None:
     largest = np.finfo(np.float32).max
     start, zeros = np.full(2, largest, dtype=np.float32), np.zeros(2)
     one = FederatedServer(FederatedSettings(1, 1), [1, 1], start, zeros)

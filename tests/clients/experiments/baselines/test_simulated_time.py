@@ -108,7 +108,7 @@ def test_computation_and_transmission_add_up_round_by_round() -> None:
     assert time_axis(row("cmfl", work), COUNTED, rate=1, with_ledger=True) == (5.5, 13.0)
 
 
-def test_training_takes_all_methods_the_same_time_if_it_is_given() -> None:
+def test_given_training_times_are_equal_for_all_methods() -> None:
     work = CellSeconds(wall=99, cpu=99, training=60)
     alone = solo_training_seconds(
         [row("gossip", work), row("brain-torrent", work), row("cmfl", work)]

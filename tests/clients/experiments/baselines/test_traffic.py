@@ -15,7 +15,7 @@ from ledger.protocol.types import ClientId
 A, B, C = map(ClientId, range(3))
 
 
-def test_a_phase_waits_for_its_busiest_link_in_its_busier_direction() -> None:
+def test_a_phase_takes_its_busiest_links_busier_direction() -> None:
     phase = TrafficPhase(
         "pull", {A: TrafficLink(received=5, sent=90), B: TrafficLink(received=70, sent=70)}
     )
@@ -48,7 +48,7 @@ def test_a_question_and_its_answer_go_over_both_links() -> None:
     )
 
 
-def test_a_round_of_typical_federated_learning_takes_one_model_down_and_one_update_up() -> None:
+def test_typical_fl_takes_one_model_down_and_one_update_up() -> None:
     traffic = federated_traffic((A, C), dimension=100)
     assert traffic.links() == {A: TrafficLink(400, 408), C: TrafficLink(400, 408)}
     assert traffic.busiest == 400 + 408

@@ -33,7 +33,7 @@ def test_the_transfers_of_the_paper_s_sizes(system: System, text: int, authors: 
     assert transfers(system, Transmission.AUTHORS, PAPER) == authors
 
 
-def test_cmfl_is_faster_than_brain_torrent_by_the_script_and_slower_by_the_text() -> None:
+def test_cmfl_beats_brain_torrent_by_script_and_not_by_text() -> None:
     cmfl, other = System.COMMITTEE, System.BRAIN_TORRENT
     assert transfers(cmfl, Transmission.AUTHORS, PAPER) == 44 < 65
     assert transfers(cmfl, Transmission.TEXT, PAPER) == 108 > 65

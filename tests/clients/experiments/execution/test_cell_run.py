@@ -100,7 +100,7 @@ def test_jobs_go_to_other_processes_and_rows_come_back() -> None:
     assert plan.cells[0].at_rate(0.5).configuration.training.learning_rate == 0.25
 
 
-def test_the_parts_of_a_run_are_told_apart_by_the_clock() -> None:
+def test_the_parts_of_a_run_are_timed_separately() -> None:
     ticks: Iterable[float] = count(0.0, 1.0)
     stopwatch = Stopwatch(iter(ticks).__next__, iter(count(0.0, 0.5)).__next__)
     with stopwatch.timing(TRAINING):  # 1 to 2

@@ -75,7 +75,7 @@ def test_nothing_is_chosen_before_all_trials_are_over() -> None:
     assert choose_rates(plan, rows(plan, known)) == []
 
 
-def test_a_method_that_is_not_tuned_keeps_its_rate_and_one_that_waits_has_none() -> None:
+def test_untuned_method_keeps_its_rate_and_a_waiting_has_none() -> None:
     plan = plan_of(RATES)
     assert factors(plan, []) == {"FedAvg (n)": AS_CONFIGURED}
     choices = choose_rates(plan, rows(plan, finals(0.5, 0.25, 0.25, 0.25)))

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("experiments")
 CELL = "CMFL-I__back-gradient__seed200"
 
 
-def test_an_honest_row_comes_out_again_and_a_changed_one_is_told(
+def test_an_honest_row_is_reproduced_and_a_changed_one_reported(
     finished: Finished, tmp_path: Path
 ) -> None:
     rounds: list[None] = []
@@ -123,7 +123,7 @@ def test_what_was_on_no_chain_is_not_audited(
     assert not (tmp_path / "home").exists()
 
 
-def test_a_cell_without_a_row_or_of_another_version_is_refused(
+def test_cell_without_a_row_or_with_another_version_is_refused(
     finished: Finished, tmp_path: Path
 ) -> None:
     changed = plan_of(("protocol.rounds=2", "protocol.rounds=3"))
@@ -135,7 +135,7 @@ def test_a_cell_without_a_row_or_of_another_version_is_refused(
         )
 
 
-def test_a_cell_of_another_protocol_version_is_refused_before_it_is_played(
+def test_a_cell_of_another_protocol_version_is_refused_unplayed(
     finished: Finished, tmp_path: Path
 ) -> None:
     row = next(row for row in finished.store.rows().cells if row.cell == CELL)
@@ -163,7 +163,7 @@ def test_a_row_without_the_choice_of_its_rate_is_refused(
         repeat_cell(finished.plan, alone, CELL, tmp_path / "home", lambda: None)
 
 
-def test_a_configuration_that_is_kept_names_no_folder_of_this_machine(tmp_path: Path) -> None:
+def test_a_stored_configuration_names_no_local_folder(tmp_path: Path) -> None:
     configuration = plan_of().cells[0].configuration
     data = configuration.data.model_copy(update={"path": f"{tmp_path}/digits.npz"})
     text = portable(configuration.model_copy(update={"data": data}), tmp_path)

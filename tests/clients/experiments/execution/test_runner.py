@@ -53,7 +53,7 @@ def test_every_cell_has_one_row_and_one_rate_is_chosen(finished: Finished) -> No
     assert not progress.failures
 
 
-def test_the_first_seed_of_cmfl_is_on_a_chain_of_its_own_and_audited(finished: Finished) -> None:
+def test_the_first_seed_of_cmfl_is_audited_on_its_chain(finished: Finished) -> None:
     rows = finished.store.rows().cells
     recorded = [row for row in rows if row.ledger is not None]
     assert [row.cell for row in recorded] == [
@@ -70,7 +70,7 @@ def test_the_first_seed_of_cmfl_is_on_a_chain_of_its_own_and_audited(finished: F
         assert sorted(path.name for path in kept.parent.iterdir()) == ["config.toml", "report.json"]
 
 
-def test_a_run_on_the_chain_has_the_numbers_of_one_in_memory(finished: Finished) -> None:
+def test_a_chain_run_has_the_numbers_of_a_memory_run(finished: Finished) -> None:
     rows = finished.store.rows()
     cell = replace(finished.plan.cells[2], is_recorded=False)
     job = CellJob(cell, rows.choices[0].factor, finished.store.folder, None)
@@ -142,7 +142,7 @@ def test_a_half_written_row_is_cut_off_and_made_again(finished: Finished, tmp_pa
         (("malicious_rate=0.1", "malicious_rate=0.2"), "CMFL-I__back-gradient__seed200 (0x"),
     ],
 )
-def test_an_experiment_that_has_changed_is_refused_and_nothing_is_lost(
+def test_a_changed_experiment_is_refused_and_nothing_is_lost(
     finished: Finished, tmp_path: Path, change: tuple[str, str], said: str
 ) -> None:
     store = copied(finished, tmp_path)
@@ -162,9 +162,7 @@ def test_a_choice_that_follows_from_other_trials_is_refused(
         run_here(finished.plan, store)
 
 
-def test_a_choice_that_is_not_what_its_trials_say_is_refused(
-    finished: Finished, tmp_path: Path
-) -> None:
+def test_a_choice_contradicting_its_trials_is_refused(finished: Finished, tmp_path: Path) -> None:
     store, rows = RowStore(tmp_path, "mini"), finished.store.rows()
     for trial in rows.trials:
         store.add(trial)
@@ -195,7 +193,7 @@ def test_a_cell_that_cannot_be_carried_out_stops_no_other(tmp_path: Path) -> Non
     assert run_here(plan, store).failures == [failure], "it is tried again"
 
 
-def test_data_that_do_not_fit_are_refused_before_the_first_run(finished: Finished) -> None:
+def test_unfit_data_are_refused_before_the_first_run(finished: Finished) -> None:
     plan = plan_of(("protocol.rounds=2", "evaluation.samples=100000"))
     with pytest.raises(ConfigurationError, match=r"clean__seed200: evaluation\.samples"):
         require_data(plan, ExperimentRows())

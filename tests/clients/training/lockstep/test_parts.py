@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         MaxPool((2, 3), (1, 2), (1, 0)),
     ],
 )
-def test_both_ways_to_pool_choose_the_same_numbers_also_among_equals(layer: MaxPool) -> None:
+def test_both_pooling_methods_choose_equal_numbers_among_ties(layer: MaxPool) -> None:
     x = channels_last(torch.randint(0, 3, (4, 3, 7, 8)).float())
     one, other = MaxPoolPart(layer), OrderedMaxPoolPart(layer)
     y = one.forward(x, 0)
@@ -81,7 +81,7 @@ def test_the_most_steps_are_those_of_the_largest_client() -> None:
     assert most_steps([3], EPOCHS) == 2
 
 
-def test_each_layer_is_computed_in_the_way_that_suits_its_size() -> None:
+def test_each_layer_uses_the_method_for_its_size() -> None:
     def kinds(name: str, steps: int, *, on_cpu: bool = True) -> list[LayerMethod]:
         model = model_named(name, IMAGES, {"hidden": 512} if name == "leaf_cnn" else {})
         chain = chain_of(model.module(), IMAGES)

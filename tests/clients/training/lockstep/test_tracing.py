@@ -74,7 +74,7 @@ def test_a_flattened_linear_layer_is_read_however_it_is_written(
     )
 
 
-def test_convolution_and_pooling_are_read_with_all_that_they_are_told() -> None:
+def test_convolution_and_pooling_keep_all_their_options() -> None:
     module = nn.Sequential(
         nn.Conv2d(1, 3, (5, 3), stride=(2, 1), padding=(2, 1), dilation=1),
         nn.ReLU(),
@@ -141,7 +141,7 @@ def test_anything_else_is_refused_with_what_it_is(
         (nn.Linear(8, 8), "takes inputs of shape"),
     ],
 )
-def test_a_layer_of_an_unknown_kind_is_refused_with_its_name(layer: nn.Module, reason: str) -> None:
+def test_layer_of_an_unknown_kind_is_named_in_the_refusal(layer: nn.Module, reason: str) -> None:
     with pytest.raises(UnknownLayerError, match=reason):
         chain_of(nn.Sequential(layer, nn.Flatten()), FORM)
 

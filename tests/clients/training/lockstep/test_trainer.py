@@ -85,9 +85,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["steps", "epochs"])
 @pytest.mark.parametrize("name", MODELS)
-def test_an_update_is_that_of_the_plain_path_and_of_float64(
-    name: str, settings: LocalTraining
-) -> None:
+def test_an_update_equals_plain_path_and_float64(name: str, settings: LocalTraining) -> None:
     model = MODELS[name]
     lockstep, plain = both(model, settings)
     start = model.initial(np.random.default_rng(5))
@@ -112,9 +110,7 @@ def test_one_step_by_pencil() -> None:
 @pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["steps", "epochs"])
 @pytest.mark.parametrize("name", ["cnn", "convolutional"])
-def test_the_bytes_depend_on_no_mate_and_on_no_place_in_the_chunk(
-    name: str, settings: LocalTraining
-) -> None:
+def test_the_bytes_do_not_depend_on_the_chunk(name: str, settings: LocalTraining) -> None:
     model = MODELS[name]
     trainer, _ = both(model, settings)
     start = model.initial(np.random.default_rng(5))
@@ -201,7 +197,7 @@ def test_many_steps_are_staged_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     assert updates(both(model, EPOCHS)[0], start, JOBS).tobytes() == at_once.tobytes()
 
 
-def test_a_module_of_an_unknown_layer_is_refused_with_its_name() -> None:
+def test_unknown_layer_of_a_module_is_named_in_the_refusal() -> None:
     model = sequential(nn.Flatten(), nn.Linear(64, 10), nn.Tanh())
     with pytest.raises(ConfigurationError, match="'lockstep': 2 is a Tanh"):
         LockstepTrainer(model, TRAIN, as_stored, STEPS, "cpu")
@@ -215,7 +211,7 @@ def test_cuda_is_refused_where_there_is_none() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("name", MODELS)
-def test_cuda_repeats_its_own_bytes_and_is_close_to_the_cpu(name: str) -> None:
+def test_cuda_is_reproducible_and_close_to_the_cpu(name: str) -> None:
     model = MODELS[name]
     start = model.initial(np.random.default_rng(5))
     cuda = LockstepTrainer(model, TRAIN, as_stored, EPOCHS, "cuda")

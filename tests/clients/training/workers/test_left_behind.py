@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).parents[4]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-def test_workers_spare_interrupts_and_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+def test_workers_ignore_interrupts_and_end_with_a_killed_parent(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(RUN)
     # Not "-W error", by which the resource tracker would swallow its own complaint.

@@ -38,7 +38,7 @@ def test_an_array_of_objects_is_refused() -> None:
         share([np.array([{}, None], dtype=object)])
 
 
-def test_it_grows_and_what_was_there_stays_and_is_the_same_memory() -> None:
+def test_memory_grows_in_place_and_keeps_its_contents() -> None:
     shared = SharedBytes(16)
     before = shared.array(ArrayLocation(0, "<f4", (4,)))
     before[:] = 1
@@ -79,7 +79,7 @@ def test_it_has_no_name_anywhere(
     shared.close()
 
 
-def test_a_row_is_hashed_where_it_lies_and_cannot_be_written_through_its_payload() -> None:
+def test_row_is_hashed_in_place_and_its_payload_read_only() -> None:
     matrix = UpdateMatrix(2, 3)
     rows = matrix.rows(2)
     rows[:] = [[1, 2, 3], [4, 5, 6]]

@@ -51,7 +51,7 @@ def shared(model: Model) -> SharedState:
     return found
 
 
-def test_samples_are_where_they_were_and_nobody_can_write_to_them() -> None:
+def test_samples_stay_in_place_and_are_read_only() -> None:
     opened = SharedWorkload.of(workload(BRANCHED)).opened()
     assert list(opened.sets) == list(SETS)
     pairs = zip((*opened.train, *opened.sets.values()), (*DATA.train, *SETS.values()), strict=True)
@@ -61,7 +61,7 @@ def test_samples_are_where_they_were_and_nobody_can_write_to_them() -> None:
         assert not found.x.flags.writeable
 
 
-def test_it_writes_each_update_to_its_place_and_answers_with_digests() -> None:
+def test_a_worker_writes_updates_in_place_and_returns_digests() -> None:
     memory = shared(BRANCHED)
     bench = TaskRunner(memory)
     assert bench.reply(StartTask()) == StartReply(chunk=1)

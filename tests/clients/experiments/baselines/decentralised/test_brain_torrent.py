@@ -61,7 +61,7 @@ def test_an_attacker_s_model_comes_in_reversed() -> None:
     assert (row.malicious, row.malicious_used) == (3, 2)
 
 
-def test_only_those_have_news_who_trained_since_they_were_last_asked() -> None:
+def test_only_clients_trained_since_the_last_request_have_news() -> None:
     a, b, c = ids(0, 1, 2)
     versions = ModelVersions((a, b, c))
     assert versions.take_news(a) == ()

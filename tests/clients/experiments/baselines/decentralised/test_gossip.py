@@ -68,7 +68,7 @@ def test_segments_longer_than_a_part_are_merged_whole() -> None:
 
 @given(st.integers(2, 9), st.integers(1, 6), st.data())
 @settings(deadline=None, max_examples=40)
-def test_draws_are_r_different_others_and_others_for_each_segment_if_possible(
+def test_draws_are_r_different_peers_for_each_segment(
     participants: int, segments: int, data: st.DataObject
 ) -> None:
     replicas = data.draw(st.integers(1, participants - 1))
@@ -86,7 +86,7 @@ def test_draws_are_r_different_others_and_others_for_each_segment_if_possible(
 
 @given(st.integers(2, 5), st.integers(1, 4), st.data())
 @settings(deadline=None, max_examples=30)
-def test_with_everybody_drawn_all_have_the_weighted_mean_to_the_bit(
+def test_drawing_everybody_gives_the_weighted_mean_bit_for_bit(
     participants: int, segments: int, data: st.DataObject
 ) -> None:
     numbers = st.floats(-100, 100, width=32)

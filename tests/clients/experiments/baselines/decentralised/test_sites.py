@@ -35,7 +35,7 @@ def test_everybody_moves_its_own_model_and_the_common_start_stays() -> None:
     assert START.tolist() == [1, 2]
 
 
-def test_those_who_start_from_one_model_train_in_one_call_and_all_others_alone() -> None:
+def test_clients_with_one_start_model_train_in_one_call() -> None:
     engine = StepEngine({0: [1, 0], 1: [0, 1], 2: [2, 2]})
     them = sites(engine)
     for _ in range(2):
@@ -43,7 +43,7 @@ def test_those_who_start_from_one_model_train_in_one_call_and_all_others_alone()
     assert engine.trained == [[0, 1, 2], [0], [1], [2]]
 
 
-def test_an_attacker_sends_its_start_minus_the_forged_update_and_keeps_its_honest_model() -> None:
+def test_an_attacker_sends_its_forgery_and_keeps_its_model() -> None:
     engine = StepEngine({0: [1, 0], 1: [0, 1], 2: [2, 2]})
     them = sites(engine, Attackers(frozenset(ids(1)), "back-gradient"))
     them.train(ids(0, 1, 2), SEED)
@@ -73,7 +73,7 @@ def test_the_mean_is_weighted_by_samples() -> None:
     assert weighted_mean({c: two}, (1, 9, 3)).tolist() == [4, 0]
 
 
-def test_the_mean_is_the_same_in_every_part_of_a_long_vector() -> None:
+def test_the_mean_is_equal_in_every_part_of_a_vector() -> None:
     vectors = {c: np.full(70_000, c + 1, np.float32) for c in ids(0, 1)}
     assert set(weighted_mean(vectors, (1, 3)).tolist()) == {1.75}
 
@@ -101,7 +101,7 @@ def test_runs_that_cannot_be_are_refused(rounds: int, participants: int, sentenc
     require_sites(1, 5, 5)
 
 
-def test_attackers_are_told_how_many_train_and_see_their_own_updates_alone(
+def test_attackers_know_the_trainer_count_and_their_own_updates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[AttackInput] = []
