@@ -1,4 +1,4 @@
-"""The app: routes, one chain and one blob store behind them, and errors as problems."""
+"""The ASGI app: routes, middleware, and errors as problems."""
 
 from __future__ import annotations
 
@@ -84,14 +84,13 @@ def create_app(
 ) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
-    Args:
-        settings: where it reads.
-        histories_of: makes what it reads; another for a chain that is in no home.
+    The app takes no lock of the home's, and writes nothing but reports of verifications.
 
-    Returns:
-        The app. It takes no lock of the home's, and writes nothing but reports of verifications.
+    Args:
+        settings: of the service.
+        histories_of: makes the history service; another for a chain that is in no home.
     """
-    # None asked for: the home's own is read as soon as somebody has built it.
+    # Without a configured index, the home's own is read as soon as it exists.
     index = ServiceIndex(settings.index_at, is_asked_for=settings.index is not None)
     histories = histories_of(settings, index)
     keeper = IndexUpdater(settings.index_at, histories) if settings.keeps_index else None
@@ -102,7 +101,7 @@ def create_app(
         if keeper is not None:
             keeper.start()
         yield
-        # What goes on beside requests ends before that which it reads.
+        # Background work ends before its sources close.
         if keeper is not None:
             await anyio.to_thread.run_sync(keeper.close)
         await anyio.to_thread.run_sync(verified.close)
@@ -114,17 +113,17 @@ def create_app(
         version=service.package_version(),
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
-        # The usual pages load their scripts from elsewhere; ours is below.
+        # The usual pages load scripts from other hosts; ours is below.
         docs_url=None,
         redoc_url=None,
-        # A slash too many is another path, not a detour.
+        # A path with another slash is another path, not a redirect.
         redirect_slashes=False,
         # Nothing leaves this process, whatever the environment says.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
     )
-    kept = AnswerCache()
-    app.state.histories, app.state.kept = histories, kept
+    cache = AnswerCache()
+    app.state.histories, app.state.cache = histories, cache
     app.state.index = index
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.streams = Streams(settings.most_streams)
@@ -150,7 +149,7 @@ def create_app(
     metrics = Metrics()
     app.include_router(metrics.router())
     # The last is the outermost.
-    app.add_middleware(AnswerCacheMiddleware, histories=histories, kept=kept)
+    app.add_middleware(AnswerCacheMiddleware, histories=histories, cache=cache)
     app.add_middleware(BodyLimit)
     app.add_middleware(
         Access,
@@ -158,7 +157,7 @@ def create_app(
         per_minute=settings.requests_per_minute,
         reading_is_open=settings.reading_is_open,
     )
-    # Outside of who may ask: a browser asks beforehand without its token, and reads refusals.
+    # Outside of access control: a preflight request has no token, and a page may read refusals.
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -206,7 +205,7 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     @app.exception_handler(ChainError)
     async def unreadable(request: Request, error: ChainError) -> Response:
         _log.warning("%s: %s", request.url.path, error)
-        if settings.rpc_url is not None:  # its address is nobody's business
+        if settings.rpc_url is not None:  # the node's address may hold a secret
             detail = "the node does not answer as it should"
             if isinstance(error, IncompleteLogsError):
                 detail = "the node's logs do not add up to what the contract says"
@@ -216,15 +215,15 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
         if error.status_code == HTTPStatus.BAD_REQUEST:
-            # What FastAPI says of a body that is not even UTF-8.
+            # FastAPI raises this for a body that is not UTF-8.
             return problem(request, REQUEST_INVALID, "body: must be JSON in UTF-8")
         detail = {404: "there is nothing at this path", 405: "this method is not answered here"}
-        told = detail.get(error.status_code, str(error.detail))
+        text = detail.get(error.status_code, str(error.detail))
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            # The router names what the first route of the path answers, not what all of them do.
+            # The router names the methods of the first route only.
             headers["Allow"] = ", ".join(_methods(app, request))
-        return plain_problem(request, error.status_code, told, headers)
+        return plain_problem(request, error.status_code, text, headers)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> Response:
@@ -233,14 +232,14 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
 
 
 def _methods(app: FastAPI, request: Request) -> list[str]:
-    """Return the methods that are answered at the path of a request."""
+    """Return the methods of all routes at the path of a request."""
 
     def is_answered(method: str) -> bool:
-        asked = {**request.scope, "method": method}
-        return any(route.matches(asked)[0] is Match.FULL for route in app.router.routes)
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in app.router.routes)
 
-    found = [method for method in ("GET", "POST", "DELETE") if is_answered(method)]
-    return [*found, "HEAD"] if "GET" in found else found
+    methods = [method for method in ("GET", "POST", "DELETE") if is_answered(method)]
+    return [*methods, "HEAD"] if "GET" in methods else methods
 
 
 def _kind(error: ChainError) -> ProblemKind:

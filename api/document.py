@@ -1,4 +1,4 @@
-"""The OpenAPI document as a file, for whoever makes a client of it: `docs/openapi.json`.
+"""The OpenAPI document as a file, from which clients are generated: `docs/openapi.json`.
 
 python -m api.document > docs/openapi.json
 """
@@ -14,7 +14,7 @@ from api.settings import Settings
 
 
 def text() -> str:
-    """Return the document; it is the same wherever the service runs."""
+    """Return the document; it does not depend on settings."""
     document = create_app(Settings(home=Path())).openapi()
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 

@@ -1,4 +1,4 @@
-"""Running the service with uvicorn, for the command line and for tests."""
+"""The service under uvicorn, for the command line and for tests."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 def serve(
     settings: Settings, host: str, port: int, on_listening: Callable[[str], None] | None = None
 ) -> None:
-    """Answer requests until the process is told to stop.
+    """Serve until the process is stopped.
 
     The home must exist, its chain need not: /ready answers 503 until a run has made one.
 
     Args:
-        settings: where to read.
+        settings: of the service.
         host: name or address to listen on.
         port: 0 takes a free one.
         on_listening: called with the service's URL once connections are accepted.
 
     Raises:
         ConfigurationError: there is no such home, or the address cannot be listened on.
-        IndexStoreError: the index that is asked for cannot be read, or not be made.
+        IndexStoreError: the configured index cannot be read or made.
     """
     if not settings.home.is_dir():
         raise ConfigurationError(f"there is no home at {settings.home}")
@@ -52,13 +52,10 @@ def serve(
 
 
 def require_index(settings: Settings) -> None:
-    """Accept the index that a service is to read, and make it if the service is to keep it.
-
-    Args:
-        settings: where it is; the home's own is not missed.
+    """Check the configured index, and make it if the service is to update it.
 
     Raises:
-        IndexStoreError: it cannot be read, or not be made.
+        IndexStoreError: it cannot be read or made.
         ConfigurationError: it is no URL of a database.
     """
     if settings.keeps_index:
@@ -72,7 +69,7 @@ def require_index(settings: Settings) -> None:
 
 
 def server_for(settings: Settings) -> uvicorn.Server:
-    """Return a server that has not started yet, with bounds on what a client may hold."""
+    """Return a server that has not started yet, with limits on the resources of a client."""
     app = create_app(settings)
     return _Server(
         uvicorn.Config(
@@ -92,17 +89,13 @@ def server_for(settings: Settings) -> uvicorn.Server:
 
 
 class _Server(uvicorn.Server):
-    """Ends streams when it ends: else it would wait for readers that never leave."""
+    """Ends streams at shutdown, instead of waiting for readers that never leave."""
 
     def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
         super().__init__(config)
         self._streams = streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more connections, and end in order what goes on.
-
-        Args:
-            sockets: that it listens on.
-        """
+        """Accept no more connections, and end the open ones in order."""
         self._streams.are_ending = True
         await super().shutdown(sockets)

@@ -1,4 +1,4 @@
-"""What a service needs to know: where the chain, the manifests and the blobs are."""
+"""Settings of a service: locations, access, limits."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ class VerificationBounds(BaseModel):
 
 
 class Settings(BaseModel):
-    """Where one service reads, who may ask it, and where it keeps its own reports.
+    """Locations, access rules and limits of one service.
 
     Attributes:
         home: of the runs: `chain.sqlite`, `blobs/` and `runs/<name>/deployment.json`.
         rpc_url: a node to read instead of `chain.sqlite`.
         chain_id: the chain that the node must serve; needed with `rpc_url`.
-        manifests: further manifests, beside those of the home's runs.
+        manifests: in addition to those of the home's runs.
         blobs: the folder of blobs; None for `blobs/` in the home.
-        rpc_timeout_seconds: how long one answer of the node may take.
-        largest_blob_bytes: that is passed on; others are said to be too large.
-        tokens: one of which every request has to show but those for /health; none: anybody may ask.
-        allowed_origins: whose pages may read the answers in a browser; this service's own may.
+        rpc_timeout_seconds: for one answer of the node.
+        largest_blob_bytes: larger blobs are not served.
+        tokens: every request but those for /health must show one; empty for open access.
+        allowed_origins: origins whose pages may read the answers; this service's own always may.
         requests_per_minute: of one address; None for no limit.
-        logs_requests: whether each has its line on standard error.
-        index: where lists are read while it stands at the head: a file of SQLite, or the URL of a
+        logs_requests: whether to write a line for each on standard error.
+        index: source of lists while it is at the head: a file of SQLite, or the URL of a
             PostgreSQL database; None for the home's own, if there is one.
-        keeps_index: whether a thread of the service writes it, so that it follows the chain.
+        keeps_index: whether a thread of the service updates the index.
         most_streams: of events that are open at once.
-        reading_is_open: tokens are only asked for where work is begun.
-        trusted_proxies: whose word counts for the address that a request comes from.
-        mailbox: of the federations that run, as workers are given it; None to watch none.
+        reading_is_open: tokens are only needed to start or cancel work.
+        trusted_proxies: networks whose X-Forwarded-For is believed.
+        mailbox: of running federations, as workers are given it; None to watch none.
         verifications: whether audits are run on request.
         reports: the folder of their reports; None for `verifications/` in the home.
-        verification_bounds: how much they may take.
+        verification_bounds: limits of these audits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -108,12 +108,12 @@ class Settings(BaseModel):
 
     @property
     def report_folder(self) -> Path:
-        """Where reports of verifications are kept."""
+        """Folder of the reports of verifications."""
         return Home(self.home).verifications if self.reports is None else self.reports
 
     @property
     def index_at(self) -> Path | str:
-        """Where the index is, or may be one day."""
+        """Location of the index, which need not exist."""
         return index_place(Home(self.home), self.index)
 
     @property

@@ -1,4 +1,4 @@
-"""Where a server listens; what it answers with is imported elsewhere."""
+"""Listening sockets, without imports of a server."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ MAX_HEADER_BYTES = 16_384
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Args:
-        host: name or address.
-        port: 0 takes a free one.
-
-    Returns:
-        The socket, to be closed by its user.
+    """Return a listening socket; port 0 takes a free one.
 
     Raises:
         ConfigurationError: there is no such port, or the address cannot be listened on.
@@ -26,8 +19,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65_535:  # the resolver would take it modulo 2**16
         raise ConfigurationError(f"port {port} is not in [0, 65535]")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = resolved[0]
         # With the protocol named, asyncio turns Nagle's algorithm off: 40 ms less per answer.
         listener = socket.socket(family, kind, protocol)
     except (OSError, OverflowError, UnicodeError) as error:
@@ -43,6 +36,6 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Return the URL at which a listening socket answers."""
+    """Return the URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""One service behind one URL: questions out, schemas in, every failure named."""
+"""A connection to one service, with validated responses and named failures."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Parameters: TypeAlias = "Mapping[str, str | int | bool | None]"
 
 
 class ServiceProblemError(ServiceError):
-    """A service refuses a request, and says why (RFC 9457).
+    """A service rejects a request with a problem (RFC 9457).
 
     Attributes:
-        status: HTTP's.
-        type: which problem, as a URN; `about:blank` where only HTTP has a name for it.
+        status: of HTTP.
+        type: of the problem, as a URN; `about:blank` where only HTTP has a name for it.
     """
 
     def __init__(self, shown_url: str, status: int, problem: Problem) -> None:
@@ -46,15 +46,15 @@ class Connection:
     """A service; safe to share between threads.
 
     Args:
-        url: http or https, up to where `/v1` begins.
-        token: that the service wants to see; None for none.
+        url: http or https, without `/v1`.
+        token: bearer token; None for none.
         timeout_seconds: for one answer, from connecting to the last byte.
 
     Attributes:
-        shown_url: the service's address without what may be a key.
+        shown_url: the service's URL without secrets.
 
     Raises:
-        ServiceError: the URL or the token is none.
+        ServiceError: the URL or the token is invalid.
     """
 
     def __init__(
@@ -72,27 +72,27 @@ class Connection:
         """Return an answer in JSON.
 
         Args:
-            kind: the schema that it must have.
+            kind: type of the response.
             path: below the URL.
-            query: parameters; those that are None are left out.
+            query: parameters.
 
         Raises:
-            ServiceProblemError: the service refuses, and says why.
-            ServiceError: it does not answer, or with something else.
+            ServiceProblemError: the service rejects the request.
+            ServiceError: it does not answer, or its answer is invalid.
         """
         return self._parsed(kind, path, self.fetch(path, JSON, MAX_ANSWER_BYTES, query))
 
     def begin(self, kind: type[T], path: str, request: BaseModel) -> T:
-        """Ask for work that goes on after the answer (202).
+        """Request work that continues after the answer (202).
 
         Args:
-            kind: the schema that the answer must have.
+            kind: type of the response.
             path: below the URL.
-            request: what is sent, as JSON.
+            request: the body.
 
         Raises:
-            ServiceProblemError: the service refuses, and says why.
-            ServiceError: it does not answer, or with something else.
+            ServiceProblemError: the service rejects the request.
+            ServiceError: it does not answer, or its answer is invalid.
         """
         body = request.model_dump_json().encode()
         try:
@@ -103,15 +103,15 @@ class Connection:
         return self._parsed(kind, path, answer.body)
 
     def end(self, kind: type[T], path: str) -> T:
-        """Ask for the end of work that was begun (202).
+        """Cancel work (202).
 
         Args:
-            kind: the schema that the answer must have.
+            kind: type of the response.
             path: of the work, below the URL.
 
         Raises:
-            ServiceProblemError: the service refuses, and says why.
-            ServiceError: it does not answer, or with something else.
+            ServiceProblemError: the service rejects the request.
+            ServiceError: it does not answer, or its answer is invalid.
         """
         try:
             answer = self._server.delete(path, MAX_ANSWER_BYTES)
@@ -121,13 +121,13 @@ class Connection:
         return self._parsed(kind, path, answer.body)
 
     def _parsed(self, kind: type[T], path: str, body: bytes) -> T:
-        """Return an answer's bytes as what they must be.
+        """Return an answer's bytes as a response.
 
         Raises:
-            ServiceError: they are something else.
+            ServiceError: they are invalid.
         """
         try:
-            # What this version knows nothing of is refused, not left out unnoticed.
+            # Unknown fields are rejected, not dropped unnoticed.
             answer: T = _adapter(cast("Hashable", kind)).validate_json(body, strict=True)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
@@ -145,13 +145,13 @@ class Connection:
 
         Args:
             path: below the URL.
-            media_type: that they must have.
-            max_bytes: how many there may be.
-            query: parameters; those that are None are left out.
+            media_type: of the answer.
+            max_bytes: of the answer.
+            query: parameters.
 
         Raises:
-            ServiceProblemError: the service refuses, and says why.
-            ServiceError: it does not answer, or with something else.
+            ServiceProblemError: the service rejects the request.
+            ServiceError: it does not answer, or its answer is invalid.
         """
         try:
             answer = self._server.get(path + _encoded(query), max_bytes)
@@ -172,14 +172,14 @@ class Connection:
 
         Args:
             path: below the URL.
-            media_type: that they must have.
-            max_bytes: how many there may be.
-            file: opened for writing; worth nothing if this raises.
-            query: parameters; those that are None are left out.
+            media_type: of the answer.
+            max_bytes: of the answer.
+            file: opened for writing; incomplete if this raises.
+            query: parameters.
 
         Raises:
-            ServiceProblemError: the service refuses, and says why.
-            ServiceError: it does not answer, or with something else.
+            ServiceProblemError: the service rejects the request.
+            ServiceError: it does not answer, or its answer is invalid.
             OSError: the file cannot be written.
         """
         try:
@@ -195,11 +195,11 @@ class Connection:
     def _require(
         self, path: str, answer: HttpResponse, media_type: str, status: HTTPStatus = HTTPStatus.OK
     ) -> None:
-        """Refuse an answer that is none.
+        """Reject an answer of another status or media type.
 
         Raises:
-            ServiceProblemError: it says why there is none.
-            ServiceError: it is of another status or media type.
+            ServiceProblemError: it is a problem.
+            ServiceError: it is something else.
         """
         if answer.status != status:
             self._raise_problem(path, answer)
@@ -209,11 +209,11 @@ class Connection:
             )
 
     def _raise_problem(self, path: str, answer: HttpResponse) -> None:
-        """Raise what an answer without success says.
+        """Raise the error for an answer without success.
 
         Raises:
-            ServiceProblemError: it is a problem as RFC 9457 has it.
-            ServiceError: it is not.
+            ServiceProblemError: it is a problem (RFC 9457).
+            ServiceError: it is something else.
         """
         where = f"{self.shown_url}{path}"
         if answer.media_type == MEDIA_TYPE:
@@ -234,7 +234,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _encoded(query: Parameters | None) -> str:
-    """Return a query as a URL has it."""
-    given = {name: value for name, value in (query or {}).items() if value is not None}
-    plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in given.items()}
+    """Return a query string with `?`, or nothing."""
+    values = {name: value for name, value in (query or {}).items() if value is not None}
+    plain = {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in values.items()}
     return f"?{urlencode(plain)}" if plain else ""

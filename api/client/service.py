@@ -1,4 +1,4 @@
-"""What a service says of itself, and of the chains and deployments that it serves."""
+"""A remote service: its status, its chains and its deployments."""
 
 from __future__ import annotations
 
@@ -18,18 +18,15 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """A service behind a URL; give it back with `close`, or use it in a `with`.
+    """A service behind a URL; close it with `close`, or use it in a `with`.
 
     Args:
-        url: http or https, up to where `/v1` begins.
-        token: that the service wants to see; None for none.
+        url: http or https, without `/v1`.
+        token: bearer token; None for none.
         timeout_seconds: for one answer, from connecting to the last byte.
 
-    Attributes:
-        connection: to it.
-
     Raises:
-        ServiceError: the URL or the token is none.
+        ServiceError: the URL or the token is invalid.
     """
 
     def __init__(
@@ -59,10 +56,10 @@ class Service:
         return self.connection.read(StatusAnswer, "/v1/status")
 
     def chains(self) -> ChainsAnswer:
-        """Return the chains that are served.
+        """Return the chains of the service.
 
         Raises:
-            ServiceError: there is no answer, or a chain has a name that none can have.
+            ServiceError: there is no answer, or the name of a chain is invalid.
         """
         answer = self.connection.read(ChainsAnswer, "/v1/chains")
         for chain in answer["chains"]:
@@ -70,22 +67,15 @@ class Service:
         return answer
 
     def deployments(self, chain: str) -> DeploymentsAnswer:
-        """Return the deployments on a chain.
-
-        Args:
-            chain: its name, as `chains` has it.
-        """
+        """Return the deployments on a chain, given by its name."""
         return self.connection.read(DeploymentsAnswer, f"{_path(chain)}/deployments")
 
     def deployment(self, chain: str, address: str) -> RemoteDeployment:
-        """Return one deployment, of which nothing is asked yet.
-
-        Args:
-            chain: its name, as `chains` has it.
-            address: of the contract.
+        """Return one deployment, without a request, by its chain's name and its address.
 
         Raises:
-            ChainError: it is no address.
+            ServiceError: the chain's name is invalid.
+            ChainError: the address is invalid.
         """
         return RemoteDeployment(self.connection, _path(chain), eip55(address))
 
@@ -94,7 +84,7 @@ def _path(chain: str) -> str:
     """Return a chain's path.
 
     Raises:
-        ServiceError: the name is none.
+        ServiceError: the name is invalid.
     """
     if CHAIN_NAME.fullmatch(chain) is None:
         raise ServiceError(f"{chain!r:.120} is no chain's name: its id and 8 hex digits are")

@@ -1,6 +1,6 @@
-"""Audits that a service runs on request: begun, followed, cancelled, and what they have found.
+"""Audits that a service runs on request.
 
-Whoever reads a verdict here trusts the service for it; `cmfl audit` comes to one of its own.
+A verdict read here is the service's claim; `cmfl audit` reaches its own.
 """
 
 from __future__ import annotations
@@ -32,43 +32,24 @@ _WHOLE_RUN = VerificationRequest()
 
 
 class RemoteVerifications:
-    """The verifications of one deployment; every method raises ServiceError without an answer.
-
-    Args:
-        connection: to the service.
-        deployment: the deployment's path, below the service's URL.
-    """
+    """The verifications of one deployment; every method raises ServiceError without an answer."""
 
     def __init__(self, connection: Connection, deployment: str) -> None:
         self._connection = connection
         self._path = f"{deployment}/verifications"
 
     def all(self) -> VerificationsAnswer:
-        """Return all that are kept, the newest first, and whether another may be begun."""
+        """Return all stored ones, the newest first, and the permission to begin another."""
         return self._connection.read(VerificationsAnswer, self._path)
 
-    def begin(self, asked: VerificationRequest = _WHOLE_RUN) -> Verification:
-        """Begin one.
-
-        Args:
-            asked: how strict it is, the head that it must pass through, what it builds on.
-
-        Returns:
-            It, as it waits or runs.
-        """
-        return self._connection.begin(Verification, self._path, asked)
+    def begin(self, request: VerificationRequest = _WHOLE_RUN) -> Verification:
+        """Begin one, and return it as it waits or runs."""
+        return self._connection.begin(Verification, self._path, request)
 
     def one(self, name: str) -> Verification:
-        """Return how one stands.
-
-        Args:
-            name: its name, as the list has it.
-
-        Raises:
-            ServiceError: there is no answer, or one about another.
-        """
-        told = self._connection.read(Verification, self._path_of(name))
-        return self._meant(told, name)
+        """Return one by its name."""
+        answer = self._connection.read(Verification, self._path_of(name))
+        return self._require(answer, name)
 
     def follow(
         self,
@@ -76,61 +57,49 @@ class RemoteVerifications:
         seconds_between: float = SECONDS_BETWEEN,
         pause: Callable[[float], object] = time.sleep,
     ) -> Iterator[Verification]:
-        """Yield how one stands, now and after each change, up to its end.
+        """Yield one now and after each change, up to its end.
 
-        It is asked for again and again: a stream has no end to set a deadline for, and each of
-        these answers has one.
+        The service is polled: each answer has a deadline, which an endless stream cannot have.
 
         Args:
-            name: its name.
-            seconds_between: two questions.
-            pause: waits so many seconds.
-
-        Yields:
-            It; the last one is over.
+            name: of the verification.
+            seconds_between: two requests.
+            pause: waits for so many seconds.
         """
         last = -1
         while True:
-            told = self.one(name)
-            if told.sequence > last:
-                last = told.sequence
-                yield told
-            if told.state.is_over:
+            verification = self.one(name)
+            if verification.sequence > last:
+                last = verification.sequence
+                yield verification
+            if verification.state.is_over:
                 return
             pause(seconds_between)
 
     def cancel(self, name: str) -> Verification:
-        """End one that waits or runs; it comes to no verdict.
-
-        Args:
-            name: its name.
-
-        Returns:
-            It, as it was when this was asked for.
+        """Cancel one that waits or runs; it reaches no verdict.
 
         Raises:
-            ServiceError: it is over, or who asks may not.
+            ServiceError: it is over, or this client may not cancel it.
         """
-        return self._meant(self._connection.end(Verification, self._path_of(name)), name)
+        return self._require(self._connection.end(Verification, self._path_of(name)), name)
 
-    def report(self, told: Verification) -> bytes:
-        """Return the report of one, for `cmfl audit --since` and `ledger.audit.earlier_report`.
-
-        Args:
-            told: how it stands; only a finished one has a report.
+    def report(self, verification: Verification) -> bytes:
+        """Return the report of a finished one, for `cmfl audit --since`.
 
         Raises:
-            ServiceError: it has none, or what comes is not the one that it names.
+            ServiceError: it has none, or the bytes have another digest.
         """
-        name = told.verification
-        if told.report is None:
-            raise ServiceError(f"verification {name} has no report: it is {told.state.value}")
+        name = verification.verification
+        if verification.report is None:
+            state = verification.state.value
+            raise ServiceError(f"verification {name} has no report: it is {state}")
         data = self._connection.fetch(f"{self._path_of(name)}/report", JSON, MAX_REPORT_BYTES)
-        found = f"0x{sha256(data).hex()}"
-        if found != told.report.sha256:
+        digest = f"0x{sha256(data).hex()}"
+        if digest != verification.report.sha256:
             raise ServiceError(
-                f"{self._connection.shown_url}: the report of {name} has sha256 {found}, not "
-                f"{told.report.sha256}"
+                f"{self._connection.shown_url}: the report of {name} has sha256 {digest}, not "
+                f"{verification.report.sha256}"
             )
         return data
 
@@ -138,7 +107,7 @@ class RemoteVerifications:
         """Return the path of one.
 
         Raises:
-            ServiceError: the name is none, which must not get into a path.
+            ServiceError: the name is invalid, and must not get into a path.
         """
         if _NAME.fullmatch(name) is None:
             raise ServiceError(
@@ -147,15 +116,15 @@ class RemoteVerifications:
             )
         return f"{self._path}/{name}"
 
-    def _meant(self, told: Verification, name: str) -> Verification:
-        """Return an answer that is about what was asked for.
+    def _require(self, answer: Verification, name: str) -> Verification:
+        """Return an answer about the requested verification.
 
         Raises:
             ServiceError: it is about another.
         """
-        if told.verification != name:
+        if answer.verification != name:
             raise ServiceError(
-                f"{self._connection.shown_url}: answers of verification {told.verification}, not "
-                f"of {name}"
+                f"{self._connection.shown_url}: answers of verification {answer.verification}, "
+                f"not of {name}"
             )
-        return told
+        return answer

@@ -1,1 +1,1 @@
-"""What is HTTP here: requests, pages, caching, problems, and the document of it all."""
+"""HTTP: parameters, caching, access control, problems, middleware and the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""Who may ask, and how often: bearer tokens and a rate for each address, where they are wanted."""
+"""Access control: bearer tokens, and a rate limit for each address."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN = frozenset({"/health"})
-"""Paths that anybody may ask for at any rate: they cost nothing and tell nothing."""
+"""Paths without tokens and limits: they cost and reveal nothing."""
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 SHOWS_TOKEN = "cmfl.shows_token"  # noqa: S105 - a name, no token
-"""What a request's scope says to whatever answers it."""
+"""Key of a request's scope: whether the request shows a token."""
 
 
 class Access:
-    """Lets through who shows a token, and nobody oftener than so many times a minute.
+    """Rejects requests without a token, and those above the rate limit.
 
     Args:
-        app: answers.
-        tokens: one of which has to be shown; none if anybody may ask.
+        app: the next one.
+        tokens: one of which a request must show; empty for open access.
         per_minute: requests of one address; None for no limit.
-        reading_is_open: whether a token is only needed for what begins or ends something.
+        reading_is_open: whether a token is only needed to start or cancel work.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Access:
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Answer or reject a request."""
         if scope["type"] != "http" or scope["path"] in OPEN or _is_of_page(scope["path"]):
             await self._app(scope, receive, send)
             return
@@ -65,45 +65,42 @@ class Access:
             answer = problem(request, TOKEN_NEEDED, "show a bearer token that this service knows")
             answer.headers["WWW-Authenticate"] = "Bearer"
         else:
-            scope[SHOWS_TOKEN] = knows  # no copy: those outside read in it which endpoint it was
+            scope[SHOWS_TOKEN] = knows  # no copy: the metrics read the endpoint in it
             await self._app(scope, receive, send)
             return
         await answer(scope, receive, send)
 
     def _wait(self, scope: Scope) -> int | None:
-        """Return for how many seconds an address has to wait; None if it may ask now."""
+        """Return how many seconds an address must wait; None if it need not."""
         assert self._item is not None, "a rate is set"
-        who = _asking(scope["client"][0]) if scope.get("client") else "unknown"
-        if self._limiter.hit(self._item, who):
+        subject = _rate_subject(scope["client"][0]) if scope.get("client") else "unknown"
+        if self._limiter.hit(self._item, subject):
             return None
-        reset = self._limiter.get_window_stats(self._item, who).reset_time
+        reset = self._limiter.get_window_stats(self._item, subject).reset_time
         return max(1, math.ceil(reset - time.time()))
 
     def _is_open(self, scope: Scope) -> bool:
-        """Say whether a request may pass without a token."""
+        """Return whether a request may pass without a token."""
         return not self._tokens or (self._reading_is_open and scope["method"] in _READING)
 
     def _knows(self, scope: Scope) -> bool:
-        """Say whether a request shows one of our tokens; compared in constant time."""
+        """Return whether a request shows a valid token; compared in constant time."""
         if not self._tokens:
             return False
         authorization = dict(scope["headers"]).get(b"authorization", b"")
         kind, _, shown = authorization.partition(b" ")
         digest = _digest(shown.strip())
-        found = [hmac.compare_digest(digest, token) for token in self._tokens]
-        return kind.lower() == b"bearer" and any(found)
+        matches = [hmac.compare_digest(digest, token) for token in self._tokens]
+        return kind.lower() == b"bearer" and any(matches)
 
 
 def _is_of_page(path: str) -> bool:
-    """Say whether a path is one of the dashboard's own files, which tell nothing of a run.
-
-    There are some dozens of them, held in memory; a page asks its reader for the token.
-    """
+    """Return whether a path is a file of the dashboard; these reveal nothing of a run."""
     return path in {"/", "/dashboard"} or path.startswith("/dashboard/")
 
 
-def _asking(address: str) -> str:
-    """Return whom an address stands for: somebody with IPv6 has 2**64 of them."""
+def _rate_subject(address: str) -> str:
+    """Return the network of an address: one user of IPv6 has 2**64 addresses."""
     try:
         network = ipaddress.ip_network(f"{address}/64", strict=False)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Answers about final rounds, kept as bytes: given again without a look at the chain.
+"""Cache of answers about final rounds, as bytes.
 
-What is kept belongs to a chain and a URL. The chain is known by its block 0 and by the file or node
-that it is read from, so that nothing of one home is given for another.
+A key holds the URL and the chain: its block 0, and the number of the opened file or node, so that
+an answer of one home is never given for another.
 """
 
 from __future__ import annotations
@@ -14,46 +14,41 @@ if TYPE_CHECKING:
     from api.http.encoded_answer import EncodedAnswer
 
 Key = tuple[int, bytes, str]
-"""Which opened chain, hash of its block 0, path and query."""
+"""Number of the opened chain, hash of its block 0, path with query."""
 
 MOST_BYTES = 64 * 2**20
 
 
 class AnswerCache:
-    """The answers that were asked for last, up to so many bytes; safe to share between threads."""
+    """The most recently used answers, up to a number of bytes; safe to share between threads."""
 
     def __init__(self, max_bytes: int = MOST_BYTES) -> None:
         self._most = max_bytes
-        self._held = 0
+        self._size = 0
         self._answers: OrderedDict[Key, EncodedAnswer] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, key: Key) -> EncodedAnswer | None:
-        """Return what is kept under a key, None if there is nothing."""
+        """Return a cached answer, None if there is none."""
         with self._lock:
-            found = self._answers.get(key)
-            if found is not None:
+            answer = self._answers.get(key)
+            if answer is not None:
                 self._answers.move_to_end(key)
-            return found
+            return answer
 
-    def keep(self, key: Key, answer: EncodedAnswer) -> None:
-        """Keep an answer, and let those go that were not asked for longest.
-
-        Args:
-            key: its chain and URL.
-            answer: one that cannot change any more.
-        """
+    def add(self, key: Key, answer: EncodedAnswer) -> None:
+        """Add an immutable answer, and evict the least recently used ones."""
         if _size(answer) > self._most:
             return
         with self._lock:
             replaced = self._answers.pop(key, None)
-            self._held += _size(answer) - (0 if replaced is None else _size(replaced))
+            self._size += _size(answer) - (0 if replaced is None else _size(replaced))
             self._answers[key] = answer
-            while self._held > self._most:
-                _, gone = self._answers.popitem(last=False)
-                self._held -= _size(gone)
+            while self._size > self._most:
+                _, evicted = self._answers.popitem(last=False)
+                self._size -= _size(evicted)
 
 
 def _size(answer: EncodedAnswer) -> int:
-    """Return the most that an answer takes: plain, and compressed once that was asked for."""
+    """Return the size of an answer, plain and compressed, at most."""
     return 2 * len(answer.body)

@@ -1,4 +1,4 @@
-"""Bodies of requests are bounded before anything reads them."""
+"""A limit on the size of request bodies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_BODY_BYTES = 16_384
 
 
 class BodyLimit:
-    """Refuses a body that is too large, by what it says of itself and by what comes."""
+    """Rejects a body that is too large, by its header or by the received bytes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -26,8 +26,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        said = dict(scope["headers"]).get(b"content-length", b"0")
-        if not said.isdigit() or int(said[:20]) > MAX_BODY_BYTES:
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
             detail = f"a request's body has at most {MAX_BODY_BYTES} bytes"
             await problem(Request(scope), BODY_TOO_LARGE, detail)(scope, receive, send)
             return

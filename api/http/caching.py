@@ -1,11 +1,9 @@
-"""What may be kept, and for how long.
+"""Caching rules of answers.
 
-A round that has ended in a final block cannot change any more. Its answers quote that block as
-`as_of`, not the head, so that the same URL gives the same bytes for ever: they carry a strong
-ETag, the sha256 of those bytes, and `immutable`. The exception is an answer that should hold a
-blob which is not there: it may come back, so the answer is treated like all others, that is with
-a weak ETag (it changes with every block, since it names the head) and `no-cache`: keep it if you
-like, but ask.
+A round that has ended in a final block cannot change any more. Its answers name that block in
+`as_of`, not the head, so that a URL always gives the same bytes: they carry a strong ETag, the
+sha256 of the bytes, and `immutable`. All other answers, also those that lack a missing blob, carry
+a weak ETag, which changes with every block, and `no-cache`: a client must revalidate.
 """
 
 from __future__ import annotations
@@ -39,56 +37,46 @@ def respond(
     """Return an answer with its validators, or 304 if the client has it already.
 
     Args:
-        request: what was asked.
-        reading: where the answer was read.
+        request: that is answered.
+        reading: the chain that was read.
         response: without `as_of`.
-        ended: how the round ended that the answer tells whole, so that these bytes are this URL's
-            for ever once the end is final; None for what may change.
-
-    Returns:
-        The response.
+        ended: the end of the round, if the answer cannot change once that end is final.
     """
     reading.verify_unmoved()
     immutable = ended is not None and reading.is_final(ended)
     as_of = reading.as_of_end(ended) if ended is not None and immutable else reading.as_of
     answer = EncodedAnswer(to_json({"as_of": as_of, **response}), immutable)
     if immutable:
-        kept = cast("AnswerCache", request.app.state.kept)
-        kept.keep(_key(reading.chain.opened, reading.chain.path.genesis, request.scope), answer)
+        cache = cast("AnswerCache", request.app.state.cache)
+        cache.add(_key(reading.chain.opened, reading.chain.path.genesis, request.scope), answer)
     return response_of(request, answer)
 
 
 def response_of(request: Request, answer: EncodedAnswer) -> Response:
-    """Return an answer for a request.
-
-    Args:
-        request: what was asked.
-        answer: what is said.
-    """
-    asked = request.headers
+    """Return an answer in the form that a request accepts."""
     status, headers, body = answer.answer_to(
-        asked.get("if-none-match"), asked.get("accept-encoding")
+        request.headers.get("if-none-match"), request.headers.get("accept-encoding")
     )
     return Response(body, status, headers)
 
 
 class AnswerCacheMiddleware:
-    """Gives answers about final rounds again, before anything else looks at a request."""
+    """Answers from the cache, before anything else handles a request."""
 
-    def __init__(self, app: ASGIApp, histories: HistoryService, kept: AnswerCache) -> None:
+    def __init__(self, app: ASGIApp, histories: HistoryService, cache: AnswerCache) -> None:
         self._app = app
         self._histories = histories
-        self._kept = kept
+        self._cache = cache
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, from what is kept if there is something."""
+        """Answer a request, from the cache if possible."""
         answer = self._find(scope)
         if answer is None:
             await self._app(scope, receive, send)
             return
-        asked = dict(scope["headers"])
+        requested = dict(scope["headers"])
         status, headers, body = answer.answer_to(
-            *(_text(asked.get(name)) for name in (b"if-none-match", b"accept-encoding"))
+            *(_text(requested.get(name)) for name in (b"if-none-match", b"accept-encoding"))
         )
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": status, "headers": encoded})
@@ -99,10 +87,10 @@ class AnswerCacheMiddleware:
             return None
         if not scope["path"].startswith("/v1/chains/"):
             return None
-        known = self._histories.opened()
-        if known is None or scope["path"].split("/", 4)[3] != known.path.name:
+        current = self._histories.opened()
+        if current is None or scope["path"].split("/", 4)[3] != current.path.name:
             return None
-        return self._kept.find(_key(known.opened, known.path.genesis, scope))
+        return self._cache.find(_key(current.opened, current.path.genesis, scope))
 
 
 def _key(opened: int, genesis: bytes, scope: Scope) -> Key:

@@ -1,7 +1,7 @@
-"""Connections that nobody can hold by doing nothing: whose turn it is has so long, then it is cut.
+"""Connections with time limits on the peer.
 
-A server has room for so many. One that is opened and says nothing, sends half a head, or leaves its
-answer lying would else take a place for ever, and readers find none.
+A server has a limited number of connections. A peer that sends nothing or half a head, or does not
+read its answer, would otherwise occupy one for ever.
 """
 
 from __future__ import annotations
@@ -21,55 +21,46 @@ LEAST_BYTES_PER_SECOND = 65_536
 
 
 class TimedConnection(H11Protocol):
-    """One connection; uvicorn makes them.
+    """One connection, made by uvicorn.
 
-    While a request is being answered it is the server's turn, and the app bounds how long a body
-    may take. Else it is the peer's. Where all places are taken, who comes takes that of whoever has
-    been silent the longest.
+    While a request is being answered the app sets the limits; otherwise the peer has
+    `TURN_SECONDS`. If all connections are in use, a new one replaces the longest silent one.
     """
 
     _turn: asyncio.TimerHandle | None = None
     _turn_began = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin with the peer's turn.
-
-        Args:
-            transport: of the connection.
-        """
+        """Begin with the peer's turn."""
         super().connection_made(transport)
         self._begin_turn()
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
-            self._take_place()
+            self._replace_silent()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection.
-
-        Args:
-            exc: why it was lost, if there is something to say.
-        """
+        """Stop the timer."""
         self._end_turn()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Take what has come; a whole head ends the peer's turn, half a one does not."""
+        """Handle received data; a complete head ends the peer's turn."""
         super().handle_events()
-        # Who leaves its answer lying gains no time by asking for more.
+        # A peer that does not read its answer gains no time by another request.
         if self._is_answering and not self.flow.write_paused:
             self._end_turn()
 
     def on_response_complete(self) -> None:
-        """Leave the next request, and what still lies here of the answer, to the peer."""
+        """Begin the peer's turn: to read the rest of the answer, and to send the next request."""
         self._begin_turn()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """Leave it to the peer to take what lies here."""
+        """Begin the peer's turn: to read what is buffered."""
         super().pause_writing()
         self._begin_turn()
 
     def resume_writing(self) -> None:
-        """Go on with the answer, if there is more of it."""
+        """End the peer's turn while the answer goes on."""
         super().resume_writing()
         if self._is_answering:
             self._end_turn()
@@ -81,8 +72,8 @@ class TimedConnection(H11Protocol):
 
     def _begin_turn(self) -> None:
         self._end_turn()
-        lying = self.transport.get_write_buffer_size()
-        seconds = TURN_SECONDS + lying / LEAST_BYTES_PER_SECOND
+        unread = self.transport.get_write_buffer_size()
+        seconds = TURN_SECONDS + unread / LEAST_BYTES_PER_SECOND
         self._turn_began = self.loop.time()
         self._turn = self.loop.call_later(seconds, self.transport.abort)
 
@@ -91,12 +82,12 @@ class TimedConnection(H11Protocol):
             self._turn.cancel()
             self._turn = None
 
-    def _take_place(self) -> None:
-        """Cut the connection that has been silent the longest, if one is silent."""
+    def _replace_silent(self) -> None:
+        """Abort the connection that has been silent the longest, if one is silent."""
         others: set[Any] = self.connections - {self}
-        silent = [one for one in others if one._turn is not None and not one._is_answering]
+        silent = [each for each in others if each._turn is not None and not each._is_answering]
         if silent:
-            oldest = min(silent, key=lambda one: one._turn_began)
+            oldest = min(silent, key=lambda each: each._turn_began)
             oldest.transport.abort()
-            # What it is told of being cut comes later, and its place is needed now.
+            # Its `connection_lost` is called later, and its place is needed now.
             self.connections.discard(oldest)

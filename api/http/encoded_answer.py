@@ -1,6 +1,6 @@
-"""An answer as bytes: its tag, its compressed form, and what is sent to whom.
+"""An answer as bytes, plain and compressed, with its entity tags.
 
-The compressed form is other bytes, so it has a tag of its own; a client may name either.
+The compressed form is other bytes and has its own tag; a client may name either.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 IMMUTABLE = "public, max-age=31536000, immutable"
 CHANGING = "no-cache"
 WORTH_COMPRESSING = 1_024
-"""Fewer bytes fit into one packet anyhow."""
+"""Fewer bytes fit into one packet."""
 
 _MAX_HEADER = 4_096
 _GZIP = re.compile(
@@ -25,13 +25,7 @@ _ZIPPED = "-gzip"
 
 @dataclass(frozen=True)
 class EncodedAnswer:
-    """An answer's bytes.
-
-    Attributes:
-        body: plain.
-        immutable: whether they are their URL's for ever.
-        media_type: of the body.
-    """
+    """The plain bytes of an answer, and whether they can change."""
 
     body: bytes
     immutable: bool
@@ -44,18 +38,13 @@ class EncodedAnswer:
 
     @cached_property
     def zipped(self) -> bytes:
-        """The bytes compressed, the same whenever that is done."""
+        """The compressed bytes, always the same for the same body."""
         return gzip.compress(self.body, compresslevel=5, mtime=0)
 
     def answer_to(
         self, if_none_match: str | None, accept_encoding: str | None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Return status, headers and body for a request.
-
-        Args:
-            if_none_match: the request's header.
-            accept_encoding: the request's header.
-        """
+        """Return status, headers and body for these headers of a request."""
         zips = len(self.body) >= WORTH_COMPRESSING and takes_gzip(accept_encoding)
         tag = f'{self.tag[:-1]}{_ZIPPED}"' if zips else self.tag
         headers = {
@@ -72,28 +61,25 @@ class EncodedAnswer:
 
 
 def is_known(if_none_match: str | None, tag: str) -> bool:
-    """Say whether a client has these bytes, by the weak comparison of RFC 9110, 13.1.2.
+    """Return whether a client has these bytes, by the weak comparison of RFC 9110, 13.1.2.
 
     Args:
-        if_none_match: the header's value; one that is too long is taken for absent.
-        tag: the entity tag of the plain bytes, without W/; that of the compressed ones will do.
+        if_none_match: the header; ignored if it is too long.
+        tag: of the plain bytes, without W/; the tag of the compressed bytes matches, too.
     """
     if if_none_match is None or len(if_none_match) > _MAX_HEADER:
         return False
-    known = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
-    return if_none_match.strip() == "*" or tag in {one.replace(f'{_ZIPPED}"', '"') for one in known}
+    tags = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    plain = {each.replace(f'{_ZIPPED}"', '"') for each in tags}
+    return if_none_match.strip() == "*" or tag in plain
 
 
 def takes_gzip(accept_encoding: str | None) -> bool:
-    """Say whether a client takes gzip.
-
-    Args:
-        accept_encoding: the header's value; one that is too long is taken for absent.
-    """
+    """Return whether a client accepts gzip; a header that is too long is ignored."""
     if accept_encoding is None or len(accept_encoding) > _MAX_HEADER:
         return False
-    found = _GZIP.search(accept_encoding)
-    if found is None:
+    match = _GZIP.search(accept_encoding)
+    if match is None:
         return False
-    weight = found["weight"]
+    weight = match["weight"]
     return weight is None or weight.strip("0.") != ""

@@ -1,7 +1,6 @@
 """Whole lists as CSV, JSON lines or Parquet: all pages, one after the other, as one file.
 
-What is exported is as of the block in `X-As-Of-Block`. A file of a thousand pages never stands in
-memory whole.
+The list is as of the block in `X-As-Of-Block`. A long file is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ PAGE = 100
 
 
 class Format(StrEnum):
-    """How a list is answered."""
+    """Format of a list."""
 
     JSON = "json"
     JSONL = "jsonl"
@@ -65,7 +64,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
         },
     }
 }
-"""What OpenAPI says of a list that is answered in any format."""
+"""OpenAPI declaration of a list in any format."""
 
 
 def exported(
@@ -74,15 +73,15 @@ def exported(
     """Return a whole list as a file.
 
     Args:
-        reading: as of which block.
-        table: how entries become rows.
-        kind: not JSON, which is answered page by page.
-        page: reads the page that a cursor begins.
+        reading: the chain.
+        table: columns and rows.
+        kind: any but JSON.
+        page: reads the page at a cursor.
 
     Raises:
         ProblemError: Parquet, and the service has no library that writes it.
     """
-    first = page(None)  # what is refused is refused before the first byte
+    first = page(None)  # rejections precede the first byte
     writers = {Format.JSONL: _json_lines, Format.CSV: _csv, Format.PARQUET: _parquet}
     rows = _rows(reading, table, first, page)
     headers = {
@@ -102,7 +101,7 @@ def _rows(
     """Yield the rows of each page.
 
     Raises:
-        NotServedError: the chain was reorganised meanwhile: what is sent ends in the middle.
+        NotServedError: the chain was reorganised meanwhile: the file ends in the middle.
     """
     current = first
     while True:
@@ -137,7 +136,7 @@ def _csv_cell(value: Cell) -> Cell:
 
 
 class _Sink(io.RawIOBase):
-    """What a writer writes into, and its reader takes away piece by piece."""
+    """A buffer that a writer fills and a reader empties piece by piece."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,11 +144,11 @@ class _Sink(io.RawIOBase):
         self._written = 0
 
     def writable(self) -> bool:
-        """Say that it can be written to."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return how much was written, also of what was taken away."""
+        """Return how many bytes were written in total."""
         return self._written
 
     def write(self, data: Any) -> int:
@@ -160,10 +159,10 @@ class _Sink(io.RawIOBase):
         return len(piece)
 
     def take(self) -> bytes:
-        """Return what was written since the last time."""
-        found = b"".join(self._pieces)
+        """Return and forget the bytes written since the last call."""
+        data = b"".join(self._pieces)
         self._pieces.clear()
-        return found
+        return data
 
 
 def _parquet(table: Table[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:

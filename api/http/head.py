@@ -9,10 +9,9 @@ if TYPE_CHECKING:
 
 
 class HeadAsGet:
-    """Has every path that answers GET answer HEAD with the same headers.
+    """Answers HEAD on every path of a GET, with the same headers.
 
-    Whoever makes the body is told that nobody waits for it any more, so that a stream without an
-    end is not made for nobody.
+    The endpoint sees a disconnect, so that no endless stream is made in vain.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""A `Host` header that names no host is refused before anything parses it (RFC 9112, 3.2)."""
+"""Rejection of an invalid `Host` header before anything parses it (RFC 9112, 3.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _HIGHEST_PORT = 65_535
-# A name or address of RFC 3986, 3.2.2, or what stands in brackets; then a port.
+# A name or address of RFC 3986, 3.2.2, or a literal in brackets; then a port.
 _HOST = re.compile(
     r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,255}|\[(?P<literal>[0-9A-Fa-f:.]{2,45})\])"
     r"(?::(?P<port>[0-9]{0,5}))?"
@@ -22,7 +22,7 @@ _HOST = re.compile(
 
 
 class HostCheck:
-    """Answers 400 to a request whose `Host` is none; else lets it through."""
+    """Answers 400 to a request with an invalid `Host` header."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -37,15 +37,11 @@ class HostCheck:
 
 
 def is_host(value: str) -> bool:
-    """Return whether a text is what a `Host` header may hold; empty is one (RFC 9110, 7.2).
-
-    Args:
-        value: the header's.
-    """
-    found = _HOST.fullmatch(value)
-    if found is None or int(found["port"] or 0) > _HIGHEST_PORT:
+    """Return whether a `Host` header is valid; it may be empty (RFC 9110, 7.2)."""
+    match = _HOST.fullmatch(value)
+    if match is None or int(match["port"] or 0) > _HIGHEST_PORT:
         return False
-    return found["literal"] is None or _is_ipv6(found["literal"])
+    return match["literal"] is None or _is_ipv6(match["literal"])
 
 
 def _is_ipv6(literal: str) -> bool:

@@ -1,7 +1,7 @@
-"""What operators see of the service: metrics for Prometheus, and a line for each request.
+"""Metrics for Prometheus, and a log line for each request.
 
-Neither has a header, a query or a token in it: only which endpoint, how it ended and how long it
-took. A line's text is JSON, so that nothing in a path can look like another line.
+Neither contains a header, a query or a token: only endpoint, status and duration. A line is JSON,
+so that no path can look like another line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 
 
 class Metrics:
-    """Counters of one app; another app in the process has its own."""
+    """Counters of one app."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -39,7 +39,7 @@ class Metrics:
         )
 
     def router(self) -> APIRouter:
-        """Return the route that shows them."""
+        """Return the route of the metrics."""
         router = APIRouter(include_in_schema=False)
 
         @router.get("/metrics")
@@ -66,7 +66,7 @@ class MetricsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status, sent = time.perf_counter(), 500, 0
+        start, status, sent = time.perf_counter(), 500, 0
 
         async def counted(message: Message) -> None:
             nonlocal status, sent
@@ -79,7 +79,7 @@ class MetricsMiddleware:
         try:
             await self._app(scope, receive, counted)
         finally:
-            seconds = time.perf_counter() - begun
+            seconds = time.perf_counter() - start
             endpoint = _endpoint(scope)
             self._metrics.requests.labels(endpoint, str(status)).inc()
             self._metrics.seconds.labels(endpoint).observe(seconds)
@@ -96,7 +96,7 @@ class MetricsMiddleware:
 
 
 def _access_log() -> Any:
-    """Return what writes a line of JSON on standard error."""
+    """Return a logger that writes JSON lines on standard error."""
     stamped = structlog.processors.TimeStamper(fmt="iso", utc=True)
     return structlog.wrap_logger(
         structlog.WriteLogger(sys.stderr), processors=[stamped, structlog.processors.JSONRenderer()]
@@ -104,7 +104,7 @@ def _access_log() -> Any:
 
 
 def _endpoint(scope: Scope) -> str:
-    """Return the path's pattern: as many labels as there are endpoints, whatever is asked for."""
+    """Return the path's pattern, so that the number of labels is bounded."""
     route = scope.get("route")
     pattern = getattr(route, "path", None)
     if pattern is not None:

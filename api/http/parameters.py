@@ -1,7 +1,6 @@
-"""What all endpoints take: bounded path and query values, and no others.
+"""Path and query parameters of the endpoints, with their bounds.
 
-The functions that put them together wait for nothing, and are asynchronous: a plain one would be
-run in a thread of its own, at each request.
+The dependencies do not wait, and are asynchronous: FastAPI would run a plain function in a thread.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ MAX_INDEX = 2**32 - 1
 
 
 def whole_number(value: object) -> object:
-    """Return the number behind plain digits: one number, one URL.
+    """Return the number in canonical digits: one number has one URL.
 
     Raises:
-        ValueError: it is written otherwise.
+        ValueError: the digits are not canonical.
     """
     if isinstance(value, str):
         if not _WHOLE.fullmatch(value):
@@ -87,12 +86,7 @@ Cursor = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """Which page is asked for.
-
-    Attributes:
-        cursor: where it begins; None for the beginning.
-        limit: how many entries at most.
-    """
+    """The requested page of a list."""
 
     cursor: str | None
     limit: int
@@ -123,10 +117,10 @@ async def _asked_of(
         ),
     ] = None,
 ) -> tuple[ClientId | None, AskedRole]:
-    """Return which client is asked for, and as what.
+    """Return the client and the role of a filter.
 
     Raises:
-        ProblemError: a role, but nobody to have it.
+        ProblemError: a role without a client.
     """
     if role is not None and client is None:
         errors = [FieldError(place="query", name="role", detail="needs `client`")]
@@ -159,7 +153,7 @@ async def _within(
         BeforeValidator(whole_number),
     ] = None,
 ) -> tuple[Span, Span]:
-    """Return in which blocks and at which times a round must have ended."""
+    """Return the blocks and the times in which a round must have ended."""
     return Span(since_block, until_block), Span(since, until)
 
 
@@ -167,7 +161,7 @@ Within = Annotated[tuple[Span, Span], Depends(_within)]
 
 
 async def _reading(request: Request, chain: ChainName) -> RequestView:
-    """Return what reads the chain that a path names; that it is another one is said there."""
+    """Return the chain that a path names; its name is checked when it is read."""
     return RequestView(histories_of(request), chain)
 
 
@@ -175,10 +169,7 @@ OneChain = Annotated[RequestView, Depends(_reading)]
 
 
 async def refuse_unknown(request: Request) -> None:
-    """Refuse query parameters that the endpoint does not know, or that come twice.
-
-    Args:
-        request: the request.
+    """Reject unknown and repeated query parameters.
 
     Raises:
         ProblemError: names them.
@@ -186,23 +177,23 @@ async def refuse_unknown(request: Request) -> None:
     if not request.scope["query_string"]:
         return
     route = request.scope.get("route")
-    known = _known(route.dependant) if isinstance(route, APIRoute) else set()
+    declared = _parameters(route.dependant) if isinstance(route, APIRoute) else set()
     counted = Counter(name for name, _ in request.query_params.multi_items())
     errors = [
         FieldError(
             place="query",
             name=name[:100],
-            detail="is given more than once" if name in known else "is no parameter here",
+            detail="is given more than once" if name in declared else "is no parameter here",
         )
         for name, times in counted.items()
-        if times > 1 or name not in known
+        if times > 1 or name not in declared
     ]
     if errors:
         first = errors[0]
         raise ProblemError(REQUEST_INVALID, f"query {first.name} {first.detail}", errors)
 
 
-def _known(dependant: Dependant) -> set[str]:
-    """Return the query parameters of an endpoint and of what it depends on."""
+def _parameters(dependant: Dependant) -> set[str]:
+    """Return the query parameters of an endpoint and of its dependencies."""
     own = {field.alias for field in dependant.query_params}
-    return own.union(*(_known(inner) for inner in dependant.dependencies))
+    return own.union(*(_parameters(inner) for inner in dependant.dependencies))

@@ -1,8 +1,8 @@
-"""Who may begin what costs the service something: whoever shows a token, or sits at its machine.
+"""Permission to start expensive work: by token, or from the service's own machine.
 
-Reading costs little and may be open to all. Where no token is set, work is begun only for requests
-that come from this machine itself: from a loopback address, to a loopback name, through no proxy,
-and from no foreign page in somebody's browser.
+Reading costs little and may be open to all. Without tokens, work is started only for requests from
+this machine: from a loopback address, to a loopback name, through no proxy, and from no page of
+another origin.
 """
 
 from __future__ import annotations
@@ -23,12 +23,7 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 
 
 def permission(request: Request, settings: Settings) -> VerificationPermission:
-    """Return whether who asks may begin work.
-
-    Args:
-        request: what is asked.
-        settings: whether there are tokens, and what is run at all.
-    """
+    """Return whether a request may start work."""
     if not settings.verifications:
         return VerificationPermission.OFF
     if settings.tokens:
@@ -42,20 +37,15 @@ def permission(request: Request, settings: Settings) -> VerificationPermission:
 
 
 def is_foreign_page(request: Request, settings: Settings) -> bool:
-    """Say whether a page of another origin has a browser ask, that may not.
-
-    Args:
-        request: what is asked.
-        settings: which origins may.
-    """
+    """Return whether a request comes from a page of an origin that is not allowed."""
     origin = request.headers.get("origin")
     if origin is None or origin in settings.allowed_origins:
         return False
     try:
-        asking = urlsplit(origin).netloc
+        host = urlsplit(origin).netloc
     except ValueError:
-        return True  # no browser sends what is no origin
-    return asking.lower() != request.headers.get("host", "").lower()
+        return True  # no browser sends this
+    return host.lower() != request.headers.get("host", "").lower()
 
 
 def _is_from_here(request: Request) -> bool:

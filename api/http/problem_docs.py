@@ -1,4 +1,4 @@
-"""What OpenAPI says of problems: which an endpoint may answer with, each with its own example."""
+"""OpenAPI declarations of the problems that an endpoint may answer with."""
 
 from __future__ import annotations
 

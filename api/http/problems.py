@@ -1,7 +1,7 @@
 """Errors as `application/problem+json` (RFC 9457).
 
-A problem's `type` names a fact that a program can act on; plain HTTP errors are `about:blank`, as
-the RFC has it. No answer holds a traceback, a path of this machine or a node's address.
+A problem's `type` names a fact that a program can act on; plain HTTP errors are `about:blank`. No
+answer holds a traceback, a path of this machine or a node's address.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """A kind of problem that has a name of its own."""
+    """A named kind of problem."""
 
     name: str
     status: int
@@ -70,12 +70,7 @@ CHAIN_MOVED = ProblemKind("chain-moved", 503, "The chain was reorganised while i
 
 
 class ProblemError(CmflError):
-    """A request that cannot be answered, with what is said about it.
-
-    Attributes:
-        kind: which problem.
-        errors: the values at fault, if they are known.
-    """
+    """A request that cannot be answered, with the values at fault if they are known."""
 
     def __init__(self, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
@@ -86,14 +81,7 @@ class ProblemError(CmflError):
 def problem(
     request: Request, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()
 ) -> Response:
-    """Return the answer that tells of a problem.
-
-    Args:
-        request: what could not be answered.
-        kind: which problem.
-        detail: about this occurrence.
-        errors: the values at fault.
-    """
+    """Return the answer for a named problem."""
     headers = {"Retry-After": "1"} if kind.status in {502, 503} else {}
     type_ = f"urn:cmfl:problem:{kind.name}"
     return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
@@ -102,14 +90,7 @@ def problem(
 def plain_problem(
     request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return the answer for an error that only HTTP has a name for.
-
-    Args:
-        request: what could not be answered.
-        status: of HTTP.
-        detail: about this occurrence.
-        headers: more of them, such as Allow.
-    """
+    """Return the answer for a plain HTTP error, with additional headers such as Allow."""
     title = http.HTTPStatus(status).phrase
     return _answer(request, ("about:blank", title, status), detail, headers or {}, ())
 
@@ -122,7 +103,7 @@ def _answer(
     errors: tuple[FieldError, ...],
 ) -> Response:
     type_, title, status = kind
-    told = Problem(
+    body = Problem(
         type=type_,
         title=title,
         status=status,
@@ -131,7 +112,7 @@ def _answer(
         errors=errors[:MAX_ERRORS] or None,
     )
     return Response(
-        told.model_dump_json(exclude_none=True),
+        body.model_dump_json(exclude_none=True),
         status,
         {**headers, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         MEDIA_TYPE,
@@ -139,6 +120,6 @@ def _answer(
 
 
 def instance_of(request: Request) -> str:
-    """Return the path as it was asked for, still percent-encoded and cut to a bound."""
+    """Return the requested path, percent-encoded and cut to a maximum length."""
     raw: bytes = request.scope.get("raw_path") or b"/"
     return raw.decode("latin-1")[:MAX_SHOWN]

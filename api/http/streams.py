@@ -1,4 +1,4 @@
-"""Server-sent events: how many streams are open, from where one goes on, and what each answers."""
+"""Server-sent events: the limit on open streams, and the start of one after a reconnect."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ LastEventId = Annotated[
 
 
 class Streams:
-    """How many streams are open at once; for the event loop's thread alone.
+    """The number of open streams; used by the event loop's thread alone.
 
     Attributes:
-        are_ending: the service ends, and no stream goes on.
+        are_ending: the service shuts down, and every stream must end.
     """
 
     def __init__(self, most: int) -> None:
@@ -46,12 +46,12 @@ class Streams:
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
-        """Count a stream from before anything is read for it until it has ended.
+        """Count a stream until it has ended.
 
         Raises:
-            ProblemError: as many as there may be are open.
+            ProblemError: too many streams are open.
         """
-        # Asked and counted without an await in between: else any number pass together.
+        # No await between check and count: otherwise any number pass together.
         if self._open >= self._most:
             raise ProblemError(STREAMS_EXHAUSTED, f"{self._most} streams are open already")
         self._open += 1
@@ -62,7 +62,7 @@ class Streams:
 
 
 class _CountedStream(EventSourceResponse):
-    """A stream that is counted until it has ended, also where nobody reads its first event."""
+    """A stream that is counted until it has ended, even if its first event is never read."""
 
     def __init__(self, events: AsyncIterator[ServerSentEvent], place: ExitStack) -> None:
         super().__init__(events, headers={"Cache-Control": "no-store"}, ping=PING_SECONDS)
@@ -74,11 +74,6 @@ class _CountedStream(EventSourceResponse):
             await super().__call__(scope, receive, send)
 
 
-def streamed(events: AsyncIterator[ServerSentEvent], place: ExitStack) -> EventSourceResponse:
-    """Return the answer that tells events as they come, and that nobody keeps.
-
-    Args:
-        events: what is told.
-        place: where it is counted; left when the stream has ended.
-    """
-    return _CountedStream(events, place.pop_all())
+def streamed(events: AsyncIterator[ServerSentEvent], reservation: ExitStack) -> EventSourceResponse:
+    """Return an uncached answer with events; its reservation is released when the stream ends."""
+    return _CountedStream(events, reservation.pop_all())

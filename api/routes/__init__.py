@@ -1,1 +1,1 @@
-"""Who answers at which path."""
+"""Endpoints by subject."""

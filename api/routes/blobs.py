@@ -1,4 +1,4 @@
-"""Blobs by their sha256: what an auditor from afar reads, and anybody can check by `sha256sum`."""
+"""Blobs by their sha256, for remote auditors."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def blob_in_folder(request: Request, prefix: Prefix, digest: Sha256) -> Response
 
 
 def _sent(request: Request, name: str, prefix: str = "") -> Response:
-    """Return the answer with a blob's bytes, which are read while they are sent.
+    """Return the answer that streams a blob's bytes.
 
     Raises:
         ProblemError: it is missing, damaged, or too large.
@@ -117,7 +117,7 @@ def _sent(request: Request, name: str, prefix: str = "") -> Response:
 
 
 def _pieces(stack: ExitStack, file: BufferedReader) -> Iterator[bytes]:
-    """Yield a file's bytes, and close it at their end or when nobody takes them any more."""
+    """Yield a file's bytes, and close it at the end or when the reader leaves."""
     with stack:
         while piece := file.read(_PIECE):
             yield piece

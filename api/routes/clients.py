@@ -1,4 +1,4 @@
-"""Clients and the rounds that they took part in."""
+"""Endpoints of clients and of their rounds."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ def client_rounds(
     walk = RoundQuery("client rounds", order, client=client)
 
     def read(limit: int, cursor: str | None) -> ClientRoundsPage:
-        def told(history: HistorySource) -> ClientRoundsPage:
+        def page(history: HistorySource) -> ClientRoundsPage:
             require_client(number, len(history.registered()))
             return client_rounds_page(history, client, history.page(walk, limit, cursor))
 
-        return reading.chain.query(served, told)
+        return reading.chain.query(served, page)
 
     if format is not Format.JSON:
         return exported(reading, CLIENT_ROUNDS, format, lambda cursor: read(PAGE, cursor))

@@ -1,4 +1,4 @@
-"""Deployments: what is fixed, and where they stand."""
+"""Endpoints of deployments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where any digest of a deployment stands: the way back from `sha256sum` to a round."""
+"""Endpoint of the places of a digest."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def digest(
     stands nowhere has no places. Without an index, 256 rounds are looked through at most.
     """
     served = reading.deployment(address)
-    wanted = Digest(bytes.fromhex(digest.removeprefix("0x")))
+    sought = Digest(bytes.fromhex(digest.removeprefix("0x")))
 
     def read(history: HistorySource) -> DigestPage:
-        return digest_page(history, wanted, page.limit, page.cursor)
+        return digest_page(history, sought, page.limit, page.cursor)
 
     return respond(request, reading, _listed(reading, served, read))
 
@@ -75,10 +75,10 @@ def digest(
 def _listed(
     reading: RequestView, served: ServedDeployment, read: Callable[[HistorySource], DigestPage]
 ) -> DigestPage:
-    """Return what the index or the chain tells.
+    """Return the page from the index or the chain.
 
     Raises:
-        ProblemError: it takes an index, and there is none.
+        ProblemError: the search needs an index, and there is none.
     """
     try:
         return reading.chain.query(served, read)

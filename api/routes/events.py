@@ -1,4 +1,4 @@
-"""What happens on a deployment, as it happens: server-sent events."""
+"""Server-sent events about the rounds of a deployment."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ async def events(
     on, and these rounds are told again.
     """
     streams: Streams = request.app.state.streams
-    with ExitStack() as place:
-        place.enter_context(streams.reserve())
+    with ExitStack() as reservation:
+        reservation.enter_context(streams.reserve())
         if last_event_id is None:
             start = await anyio.to_thread.run_sync(_last_ended, reading, address)
         else:
@@ -66,9 +66,9 @@ async def events(
             start = int(last_event_id)
         follower, histories = RoundFollower(start), histories_of(request)
 
-        async def told() -> AsyncIterator[ServerSentEvent]:
+        async def stream() -> AsyncIterator[ServerSentEvent]:
             while not streams.are_ending:
-                for event in await anyio.to_thread.run_sync(_look, histories, address, follower):
+                for event in await anyio.to_thread.run_sync(_poll, histories, address, follower):
                     yield ServerSentEvent(
                         data=to_json(event.response).decode(),
                         event=event.kind.value,
@@ -76,7 +76,7 @@ async def events(
                     )
                 await anyio.sleep(POLL_SECONDS)
 
-        return streamed(told(), place)
+        return streamed(stream(), reservation)
 
 
 def _last_ended(reading: RequestView, address: str) -> int:
@@ -88,6 +88,6 @@ def _last_ended(reading: RequestView, address: str) -> int:
     return newest if history.rounds(newest, newest)[0].ended is not None else newest - 1
 
 
-def _look(histories: HistoryService, address: str, follower: RoundFollower) -> list[RoundNews]:
+def _poll(histories: HistoryService, address: str, follower: RoundFollower) -> list[RoundNews]:
     reading = RequestView(histories)
     return follower.poll(reading.chain.history(reading.deployment(address)), reading.chain.final)

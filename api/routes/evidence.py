@@ -1,4 +1,4 @@
-"""What is held against clients, over all rounds."""
+"""Endpoint of the evidence against clients."""
 
 from __future__ import annotations
 

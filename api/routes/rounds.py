@@ -1,4 +1,4 @@
-"""Rounds and their parts."""
+"""Endpoints of rounds and their parts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def _walk(
         BeforeValidator(whole_number),
     ] = 0,
 ) -> RoundQuery:
-    """Return which rounds are asked for."""
+    """Return the query for rounds."""
     blocks, times = within
     return RoundQuery("rounds", order, status, *asked, view_min, blocks, times)
 

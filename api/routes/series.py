@@ -1,4 +1,4 @@
-"""A run over its rounds, for curves."""
+"""Endpoint of a run over its rounds, for charts."""
 
 from __future__ import annotations
 

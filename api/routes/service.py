@@ -1,4 +1,4 @@
-"""Is it up, can it read, and what does it serve."""
+"""Endpoints of the service's health, readiness and status."""
 
 from __future__ import annotations
 

@@ -256,8 +256,8 @@ async def events(
     if it is newer than that.
     """
     streams: Streams = request.app.state.streams
-    with ExitStack() as place:
-        place.enter_context(streams.reserve())
+    with ExitStack() as reservation:
+        reservation.enter_context(streams.reserve())
         served = await anyio.to_thread.run_sync(reading.deployment, address)
         path = _path(reading, served)
         known = -1 if last_event_id is None else int(last_event_id)
@@ -278,7 +278,7 @@ async def events(
                 await anyio.sleep(POLL_SECONDS)
                 entry = await anyio.to_thread.run_sync(_found, request, path, name)
 
-        return streamed(told(), place)
+        return streamed(told(), reservation)
 
 
 def _require_may_begin(request: Request) -> None:

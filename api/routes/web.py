@@ -1,8 +1,8 @@
-"""The dashboard's files: pages that read this service and nothing else.
+"""The dashboard's files: pages that read only this service.
 
-What is served is the table of files that the package holds, so no path of a request ever reaches
-the file system. The policy below lets a page load scripts and styles from here alone and talk to
-here alone; nothing of what a record says can become markup or script.
+The files are served from a table of the package's own, so no path of a request reaches the file
+system. The policy below lets a page load scripts and styles from this service alone and talk to it
+alone; no text of a record can become markup or script.
 """
 
 from __future__ import annotations
@@ -43,13 +43,7 @@ router = APIRouter(include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class WebFile:
-    """A file as it is sent.
-
-    Attributes:
-        body: its bytes.
-        media_type: by its suffix.
-        tag: its strong entity tag, the sha256 of the bytes.
-    """
+    """A file with its media type and its strong entity tag, the sha256 of the bytes."""
 
     body: bytes
     media_type: str
@@ -59,12 +53,12 @@ class WebFile:
 @cache
 def web_files() -> dict[str, WebFile]:
     """Return all files of the dashboard by their paths below `/dashboard/`, read once."""
-    found = {
+    paths = {
         path.relative_to(WEB).as_posix(): path
         for path in sorted(WEB.rglob("*"))
         if path.is_file() and path.suffix in MEDIA_TYPES
     }
-    return {name: _web_file(path) for name, path in found.items()}
+    return {name: _web_file(path) for name, path in paths.items()}
 
 
 def _web_file(path: Path) -> WebFile:
@@ -76,7 +70,7 @@ def _web_file(path: Path) -> WebFile:
 @router.get("/")
 @router.get("/dashboard")
 def to_dashboard() -> Response:
-    """Lead to the dashboard."""
+    """Redirect to the dashboard."""
     return RedirectResponse("/dashboard/", status_code=307, headers={"Cache-Control": CHANGING})
 
 
@@ -87,10 +81,10 @@ def dashboard(request: Request, name: str) -> Response:
     Raises:
         HTTPException: there is no such file.
     """
-    found = web_files().get(name or "index.html")
-    if found is None:
+    file = web_files().get(name or "index.html")
+    if file is None:
         raise HTTPException(404)
-    headers = HEADERS | {"ETag": found.tag}
-    if is_known(request.headers.get("if-none-match"), found.tag):
+    headers = HEADERS | {"ETag": file.tag}
+    if is_known(request.headers.get("if-none-match"), file.tag):
         return Response(status_code=304, headers=headers)
-    return Response(found.body, 200, headers, found.media_type)
+    return Response(file.body, 200, headers, file.media_type)

@@ -111,13 +111,13 @@ def test_what_is_kept_is_bounded_and_lets_the_oldest_go() -> None:
     kept = AnswerCache(max_bytes=1_000)
     answers = {number: EncodedAnswer(bytes([number]) * 200, immutable=True) for number in range(4)}
     for number, answer in answers.items():
-        kept.keep((1, b"", str(number)), answer)
+        kept.add((1, b"", str(number)), answer)
     assert [kept.find((1, b"", str(n))) for n in range(4)] == [None, None, answers[2], answers[3]]
     kept.find((1, b"", "2"))
-    kept.keep((1, b"", "4"), answers[0])
+    kept.add((1, b"", "4"), answers[0])
     assert kept.find((1, b"", "3")) is None
     assert kept.find((1, b"", "2")) is answers[2]
-    kept.keep((1, b"", "5"), EncodedAnswer(bytes(501), immutable=True))
+    kept.add((1, b"", "5"), EncodedAnswer(bytes(501), immutable=True))
     assert kept.find((1, b"", "5")) is None
     assert kept.find((2, b"", "2")) is None, "of another chain"
 
