@@ -1,4 +1,4 @@
-"""The OpenAPI document: examples on every answer, problems as their own media type."""
+"""The OpenAPI document: examples for every answer, problems as their own media type."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
 
 
 def _add_example(answer: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Show the schema's example at the endpoint too."""
+    """Add the schema's example to the endpoint."""
     content = answer.get("content", {}).get("application/json")
     if content is not None and "$ref" in content.get("schema", {}):
         name = content["schema"]["$ref"].rpartition("/")[2]

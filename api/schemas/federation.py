@@ -42,7 +42,7 @@ class BlockInTime(Response):
 
 
 class CurrentView(Response):
-    """The view that goes on."""
+    """The current view."""
 
     phase: PhaseName
     number: ViewNumber
@@ -87,7 +87,7 @@ class PassedWithoutRequest(Response):
 
 
 class AwaitedAct(Response):
-    """What is waited for from a client."""
+    """An action that is expected from a client."""
 
     act: Annotated[str, one_of(act.value for act in ActionKind)]
     due: Annotated[
@@ -96,7 +96,7 @@ class AwaitedAct(Response):
 
 
 class ActiveClient(Response):
-    """An active client, by what chain and mailbox hold of it; nothing is its own word alone."""
+    """An active client, by evidence in chain and mailbox; nothing is its own claim alone."""
 
     client: Client
     role: Annotated[
@@ -185,14 +185,14 @@ class PacedRound(Response):
 
 
 class MailboxState(Response):
-    """Whether all mail could be read."""
+    """State of the mailbox."""
 
     read: Annotated[bool, Field(description="at the last look", examples=[True])]
     read_at: Annotated[ChainSeconds | None, Field(description="when it last could; null: never")]
 
 
 class FederationAnswer(Answer):
-    """A live federation, by what carries its signature."""
+    """A live federation, by signed evidence."""
 
     now: Annotated[ChainSeconds, Field(description="when it was looked at")]
     stage: StageName

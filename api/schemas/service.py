@@ -34,7 +34,7 @@ class Ready(Schema):
 
 
 class DeploymentStatus(Response):
-    """Where one deployment stands."""
+    """Stage and round of one deployment."""
 
     address: Eip55
     run: Annotated[str, Field(max_length=64, examples=["first"])]
@@ -48,7 +48,7 @@ class DeploymentStatus(Response):
 
 
 class RefusedManifest(Response):
-    """A manifest that is not served, and why."""
+    """A manifest that is not served, with the reason."""
 
     manifest: Annotated[str, Field(max_length=400, examples=["runs/second/deployment.json"])]
     reason: Annotated[
@@ -58,7 +58,7 @@ class RefusedManifest(Response):
 
 
 class Versions(Response):
-    """What is running."""
+    """Versions of the running software."""
 
     package: Annotated[str, Field(examples=["0.1.0"])]
     protocol: Annotated[int, Field(ge=1, examples=[1])]

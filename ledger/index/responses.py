@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ComparedWhat(Response):
-    """What the index's comparison with the contract's own storage came to."""
+    """Result of the index's comparison with the contract's own storage."""
 
     code: Annotated[int, one_of(int(code) for code in StorageComparison)]
     name: Annotated[str, one_of(name_of(code) for code in StorageComparison)]
@@ -37,7 +37,7 @@ class IndexCoverage(Response):
     """Position of the index in one deployment."""
 
     block: Annotated[BlockNumber, Field(description="up to which the chain is read")]
-    behind: Annotated[Count, Field(description="blocks that are still to be read; 0 at the head")]
+    behind: Annotated[Count, Field(description="blocks that are not read yet; 0 at the head")]
     rounds: Annotated[Count, Field(description="rounds that have opened by then")]
     ended: Annotated[Count, Field(description="rounds 1 to here have ended, without a gap")]
     compared: Annotated[
@@ -48,7 +48,7 @@ class IndexCoverage(Response):
 
 
 class IndexedDeployment(IndexCoverage):
-    """How far a deployment is indexed."""
+    """Position of the index in one deployment, and its use."""
 
     used: Annotated[
         bool,
@@ -57,7 +57,7 @@ class IndexedDeployment(IndexCoverage):
 
 
 class IndexStatus(Response):
-    """The index beside the chain."""
+    """State of the service's index."""
 
     state: Annotated[
         IndexState,
@@ -69,7 +69,7 @@ class IndexStatus(Response):
     ]
     kept: Annotated[
         bool,
-        Field(description="whether this service keeps it at the head itself", examples=[False]),
+        Field(description="whether this service updates it", examples=[False]),
     ]
 
 

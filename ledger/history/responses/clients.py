@@ -28,7 +28,7 @@ from ledger.history.responses.rounds import Duties, EndBlock, Placed
 
 
 class ClientCounts(Response):
-    """What a client did in the rounds that have ended, abandoned ones among them."""
+    """Counts over the ended rounds, including abandoned ones."""
 
     sampled: Annotated[Count, Field(description="rounds in which it was drawn as a trainer")]
     ranked: Annotated[Count, Field(description="rounds whose decision ranks it")]
@@ -47,7 +47,7 @@ class ClientCounts(Response):
 
 
 class ClientEntry(ClientCounts):
-    """One registered client, and what it did so far."""
+    """One registered client with its counts."""
 
     client: Client
     address: Eip55
@@ -99,7 +99,7 @@ class ClientAnswer(Answer, OneClient):
 
 
 class ClientRound(Duties, Placed):
-    """What one client was and did in one round."""
+    """One client's part in one round."""
 
     round: RoundNumber
     status: Status
@@ -131,10 +131,10 @@ class ClientRoundsPage(Response):
 
     rounds: list[ClientRound]
     scanned: Annotated[
-        Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
+        Count, Field(description="rounds that this page examined; a page may be short of `limit`")
     ]
     next_cursor: NextCursor
 
 
 class ClientRoundsAnswer(Answer, ClientRoundsPage):
-    """A page of the rounds that a client took part in; one page looks at so many rounds at most."""
+    """A page of a client's rounds; one page examines a limited number of rounds."""

@@ -51,13 +51,13 @@ class ChainHead(Chain):
 
 
 class ChainsAnswer(Answer):
-    """The chains that are served."""
+    """The chains of the service."""
 
     chains: list[Chain]
 
 
 class Sizes(Response):
-    """How many take part in a round."""
+    """Numbers of participants of a round."""
 
     clients: Annotated[Count, Field(description="K, registered clients", examples=[12])]
     trainers: Annotated[Count, Field(description="n, training clients of a round", examples=[6])]
@@ -92,7 +92,7 @@ class DeploymentsAnswer(Answer, DeploymentList):
 
 
 class ContractParameters(Response):
-    """What the contract itself fixes, for ever."""
+    """Parameters that the contract itself fixes."""
 
     aggregation_ppm: Millionths
     form: SelectionForm
@@ -111,14 +111,14 @@ class ContractParameters(Response):
 
 
 class SelectionStrategy(Response):
-    """Which trainers enter the model: a rule by number and name."""
+    """The rule that selects the trainers for the model, by number and name."""
 
     number: Annotated[int, one_of(registry.SELECTIONS)]
     name: Annotated[str, one_of(rule.name for rule in registry.SELECTIONS.values())]
 
 
 class RunParameters(Response):
-    """What the run's configuration adds, from the blob that the contract names by digest."""
+    """Parameters of the run's configuration, from the blob that the contract names by digest."""
 
     active_ppm: Millionths
     committee_ppm: Millionths
@@ -171,4 +171,4 @@ class DeploymentDetails(Response):
 
 
 class DeploymentAnswer(Answer, DeploymentDetails):
-    """One deployment: what is fixed, and where it stands."""
+    """One deployment: its fixed parameters and its current state."""

@@ -36,7 +36,7 @@ class Statement(Response):
 
 
 class Ban(Response):
-    """Two statements for one place, which the contract has verified."""
+    """Two contradicting statements for one slot, which the contract has verified."""
 
     block: BlockNumber
     transaction: Digest32
@@ -62,7 +62,7 @@ class RefusedClaim(Response):
 
 
 class EvidenceEntry(Response):
-    """One thing that is held against a client in a round."""
+    """One piece of evidence against a client in a round."""
 
     round: RoundNumber
     client: Client
@@ -76,9 +76,9 @@ class EvidencePage(Response):
     """Evidence against clients in the rounds of a page."""
 
     evidence: list[EvidenceEntry]
-    scanned: Annotated[Count, Field(description="rounds that this page looked at")]
+    scanned: Annotated[Count, Field(description="rounds that this page examined")]
     next_cursor: NextCursor
 
 
 class EvidenceAnswer(Answer, EvidencePage):
-    """What is held against clients in the rounds of a page."""
+    """Evidence against clients in the rounds of a page."""

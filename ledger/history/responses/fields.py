@@ -82,7 +82,7 @@ UnixTime = Annotated[
 Rfc3339 = Annotated[
     str | None,
     Field(
-        description="the same time as RFC 3339 has it; null after the year 9999",
+        description="the same time in RFC 3339; null after the year 9999",
         examples=["2026-01-01T00:00:00Z"],
     ),
 ]
@@ -149,7 +149,7 @@ CommitmentWord = Annotated[
 Links = Annotated[
     dict[str, str],
     Field(
-        description="paths of what belongs to this, by name",
+        description="related paths, by name",
         examples=[{"self": f"/v1/chains/131277322940537-5c5c5c5c/deployments/{EXAMPLE_ADDRESS}"}],
     ),
 ]
@@ -164,7 +164,7 @@ NextCursor = Annotated[
 
 
 class ListPage(Response):
-    """What every page of a list ends with."""
+    """The last field of every page of a list."""
 
     next_cursor: NextCursor
 
@@ -177,35 +177,35 @@ class Code(Response):
 
 
 class DropoutWhy(Response):
-    """Why an active client has no usable update; the numbers are those of the round's record."""
+    """Reason why an active client has no usable update; the codes of the round's record."""
 
     code: Annotated[int, _codes(DropoutReason)]
     name: Annotated[str, _names(DropoutReason)]
 
 
 class RefusalWhy(Response):
-    """Why a signed score vector does not count; the numbers are those of the round's record."""
+    """Reason why a signed score vector does not count; the codes of the round's record."""
 
     code: Annotated[int, _codes(RefusalReason)]
     name: Annotated[str, _names(RefusalReason)]
 
 
 class IncidentWhat(Response):
-    """What a member did wrong, or failed at; the numbers are those of the incidents document."""
+    """Kind of an incident; the codes of the incidents document."""
 
     code: Annotated[int, _codes(IncidentKind)]
     name: Annotated[str, _names(IncidentKind)]
 
 
 class StatementWhat(Response):
-    """What a client signed twice; the numbers are those of the contract's call."""
+    """Kind of the two contradicting statements; the codes of the contract's call."""
 
     code: Annotated[int, _codes(StatementKind)]
     name: Annotated[str, _names(StatementKind)]
 
 
 class SelectionForm(Response):
-    """How the contract derives S_a from a ranking; the number is its constructor's."""
+    """Rule by which the contract derives S_a from a ranking; the code of its constructor."""
 
     code: Annotated[int, _codes(AcceptanceForm)]
     name: Annotated[str, _names(AcceptanceForm)]
@@ -219,7 +219,7 @@ class Time(Response):
 
 
 class AsOf(Response):
-    """The block that an answer speaks of: all of it was read as of this block."""
+    """The block at which the whole answer was read."""
 
     number: BlockNumber
     hash: Digest32
@@ -229,6 +229,6 @@ class AsOf(Response):
 
 
 class Answer(Response):
-    """What every answer says about itself."""
+    """The block at which an answer was read, first in every answer."""
 
     as_of: AsOf

@@ -48,7 +48,7 @@ Base = Annotated[
 
 
 class EndBlock(Response):
-    """Where the chain holds a round's decision or abandonment."""
+    """The block with a round's decision or abandonment."""
 
     number: BlockNumber
     hash: Digest32
@@ -80,7 +80,7 @@ class DiscardedRounds(Response):
 
 
 class RecordPointer(Response):
-    """The blob with what the decision rests on; the result that was voted on binds it."""
+    """The blob with the basis of the decision; the result that was voted on binds it."""
 
     digest: Digest32
     available: Annotated[
@@ -89,7 +89,7 @@ class RecordPointer(Response):
 
 
 class IncidentsPointer(Response):
-    """The blob with what went wrong while voting; only the decision's sender names it."""
+    """The blob with the failures while voting; only the decision's sender names it."""
 
     digest: Digest32
     available: Annotated[
@@ -141,7 +141,7 @@ class RoundNumbers(Response):
 
 
 class Placed(Response):
-    """Where the ranking has an update; all null if it has not."""
+    """Rank and distance of an update; null if it is not ranked."""
 
     rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
     distance: Distance | None
@@ -149,7 +149,7 @@ class Placed(Response):
 
 
 class UpdateEntry(Placed):
-    """One sampled trainer and what became of its update."""
+    """One sampled trainer and the outcome of its update."""
 
     client: Client
     outcome: TrainerOutcome
@@ -185,7 +185,7 @@ class ScoredDistance(Response):
 
 
 class Vector(Response):
-    """A score vector, from its blob; one that is refused may be of anything."""
+    """A score vector, from its blob; a refused one may hold any values."""
 
     round: Annotated[
         Uint, Field(description="as the vector says: any number of 64 bits", examples=["2"])
@@ -272,7 +272,7 @@ class EvidenceVote(Response):
 
 
 class Opening(Response):
-    """What an aggregation result binds: keccak256 of its abi.encode is the result."""
+    """Preimage of an aggregation result, which is keccak256 of its abi.encode."""
 
     model: Digest32
     updates_root: Digest32
@@ -284,7 +284,7 @@ class Opening(Response):
 
 
 class IncidentEntry(Response):
-    """Something a member did wrong while voting, with its own signed votes as evidence."""
+    """A member's failure while voting, with its own signed votes as evidence."""
 
     phase: PhaseName
     view: View
@@ -297,7 +297,7 @@ class IncidentEntry(Response):
 
 
 class VotesBody(Response):
-    """Both certificates, and what is said to have gone wrong on the way to them."""
+    """Both certificates, and the reported incidents before them."""
 
     replies_needed: Annotated[
         Count, Field(description="equal replies that decide, beside the request", examples=[3])
@@ -323,11 +323,11 @@ class RoundVotes(VotesBody, RoundHeading):
 
 
 class VotesAnswer(VotesBody, Answer, RoundHeading):
-    """Both certificates, and what is said to have gone wrong on the way to them."""
+    """Both certificates, and the reported incidents before them."""
 
 
 class MemberEntry(Response):
-    """A member by its place."""
+    """A member by its seat index."""
 
     place: Place
     client: Client
@@ -335,7 +335,7 @@ class MemberEntry(Response):
 
 
 class Refusal(Response):
-    """Why a member's scores do not count."""
+    """Reason why a member's scores do not count."""
 
     reason: RefusalWhy
     named: Annotated[
@@ -344,7 +344,7 @@ class Refusal(Response):
 
 
 class Accusation(Response):
-    """What the decision's sender says that a member did wrong while voting; bound by no vote."""
+    """A member's failure as the decision's sender reports it; no vote binds it."""
 
     phase: PhaseName
     view: View
@@ -352,7 +352,7 @@ class Accusation(Response):
 
 
 class Duties(Response):
-    """What a member did; all null or empty for a trainer."""
+    """Scores, votes and incidents of a member; null or empty for a trainer."""
 
     scores: Annotated[
         MemberScores | None,
@@ -423,7 +423,7 @@ class Threshold(Response):
 
 
 class AggregationBody(Response):
-    """What was aggregated; all null and empty unless decided."""
+    """The aggregation; all null and empty unless decided."""
 
     form: SelectionForm
     accepted: Annotated[list[AcceptedUpdate], Field(description="S_a, in ranking order")]
@@ -440,13 +440,13 @@ class AggregationBody(Response):
 
 
 class RoundAggregation(AggregationBody, RoundHeading):
-    """What was aggregated in one round."""
+    """The aggregation of one round."""
 
     record: RecordPointer | None
 
 
 class AggregationAnswer(AggregationBody, Answer, RoundHeading):
-    """What was aggregated; all null and empty unless decided."""
+    """The aggregation; all null and empty unless decided."""
 
     record: RecordPointer | None
 
@@ -519,10 +519,10 @@ class RoundsPage(Response):
 
     rounds: list[RoundSummary] | list[FullRound]
     scanned: Annotated[
-        Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
+        Count, Field(description="rounds that this page examined; a page may be short of `limit`")
     ]
     next_cursor: NextCursor
 
 
 class RoundsAnswer(Answer, RoundsPage):
-    """A page of rounds; with filters, one page looks at so many rounds at most."""
+    """A page of rounds; with filters, one page examines a limited number of rounds."""

@@ -13,7 +13,7 @@ Share = Annotated[float, Field(ge=0, le=1, examples=[0.91])]
 
 
 class Claimed(Response):
-    """What the run's own files say; no audit checks it."""
+    """Claims of the run's own files, which no audit checks."""
 
     accuracy: Annotated[
         list[Share | None],
