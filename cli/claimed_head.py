@@ -1,4 +1,4 @@
-"""The head that a run's files claim, beside the one that the chain has after the same round."""
+"""Comparison of the head that a run's files claim with the chain's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class HeadOutcome(StrEnum):
-    """What the chain says to a claimed head."""
+    """Result of the comparison."""
 
     MATCHES = "matches"
     DIFFERS = "differs"
@@ -22,20 +22,20 @@ class HeadOutcome(StrEnum):
     """The round has not ended on the chain."""
     UNCLAIMED = "unclaimed"
     IN_MEMORY = "in_memory"
-    """The run was on the memory ledger, of which no chain holds anything."""
+    """The run was on the memory ledger, without a chain."""
     NOT_ASKED = "not_asked"
     """The run is on a node's chain, and no node was named."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadComparison:
-    """What the chain says to a claimed head.
+    """A claimed head and the chain's.
 
     Attributes:
-        outcome: whether it has the same one.
-        round: after which both stand; None if nothing is claimed.
+        outcome: of the comparison.
+        round: after which both apply; None if nothing is claimed.
         claimed: by the run's files, 0x-hex; None if nothing is.
-        head: that the chain has, 0x-hex; None if it has none, or was not asked.
+        head: of the chain, 0x-hex; None if it has none, or was not asked.
     """
 
     outcome: HeadOutcome
@@ -45,15 +45,15 @@ class HeadComparison:
 
     @property
     def contradicts(self) -> bool:
-        """Whether the run's files are not of what the chain has recorded."""
+        """True if the run's files contradict the chain."""
         return self.outcome in {HeadOutcome.DIFFERS, HeadOutcome.MISSING}
 
 
-def compare_head(where: Target, claimed: ClaimedRun) -> HeadComparison:
-    """Return what the chain says to the last head that a run claims.
+def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
+    """Return the comparison of the last head that a run claims.
 
     Args:
-        where: a run that is there, and the chain.
+        target: an existing run, and its chain.
         claimed: by its files.
 
     Raises:
@@ -61,19 +61,19 @@ def compare_head(where: Target, claimed: ClaimedRun) -> HeadComparison:
     """
     from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
 
-    paths = Home(where.home).run(where.run or "")
+    paths = Home(target.home).run(target.run or "")
     number = claimed.last_round
     if number is None:
         return HeadComparison(HeadOutcome.UNCLAIMED, None, None)
     if not paths.manifest.exists() and was_in_memory(paths):
         return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed.head)
     unasked = HeadComparison(HeadOutcome.NOT_ASKED, number, claimed.head)
-    if where.rpc_url is None and not where.chain_file.exists():
+    if target.rpc_url is None and not target.chain_file.exists():
         return unasked
-    with where.reader() as chain:
-        if where.rpc_url is None and read_run_manifest(paths).chain_id != chain.chain_id:
+    with target.reader() as chain:
+        if target.rpc_url is None and read_run_manifest(paths).chain_id != chain.chain_id:
             return unasked
-        history = where.history(chain)
+        history = target.history(chain)
         ended = history.rounds(number, number) if 0 < number <= history.newest() else []
     end = ended[0].end if ended else None
     if end is None:
@@ -83,26 +83,21 @@ def compare_head(where: Target, claimed: ClaimedRun) -> HeadComparison:
     return HeadComparison(same, number, claimed.head, head)
 
 
-def head_message(run: str, found: HeadComparison) -> str:
-    """Return what a comparison came to, for people.
-
-    Args:
-        run: its name.
-        found: the comparison.
-    """
-    after = f"after round {found.round}"
-    match found.outcome:
+def head_message(run: str, comparison: HeadComparison) -> str:
+    """Return a comparison in words."""
+    after = f"after round {comparison.round}"
+    match comparison.outcome:
         case HeadOutcome.MATCHES:
             return f"{run}: the chain has the claimed head {after}"
         case HeadOutcome.DIFFERS:
             return (
-                f"{run} claims head {found.claimed} {after}, and the chain has {found.head}: its "
-                f"files were altered, or are not of this chain"
+                f"{run} claims head {comparison.claimed} {after}, and the chain has "
+                f"{comparison.head}: its files were altered, or are not of this chain"
             )
         case HeadOutcome.MISSING:
             return (
-                f"{run} claims head {found.claimed} {after}, and on the chain that round has not "
-                f"ended: its files were altered, or the chain has lost its end"
+                f"{run} claims head {comparison.claimed} {after}, and on the chain that round has "
+                f"not ended: its files were altered, or the chain has lost its end"
             )
         case HeadOutcome.UNCLAIMED:
             return f"{run}: no round has ended, so no head is claimed"

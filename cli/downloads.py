@@ -1,7 +1,7 @@
-"""Proofs and bundles that a service sent: read here, and held against what the caller trusts.
+"""Proofs and bundles from a service.
 
-A service may send anything. What it sends is read within bounds, must be of the contract that was
-named, and is then checked like a file of a stranger.
+A service may send anything. A download is read within bounds, must be of the named contract, and is
+then checked like any untrusted file.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ if TYPE_CHECKING:
 
 
 def download_proof(
-    where: Target, round_number: int, client: ClientId, *, whole: bool
+    target: Target, round_number: int, client: ClientId, *, whole: bool
 ) -> tuple[bytes, ClientProof]:
-    """Return what a service says became of a client, as it came and as it was read.
+    """Return the proof of a client's part in a round, as bytes and parsed.
 
     Args:
-        where: which service and which deployment.
+        target: the service and the deployment.
         round_number: t.
-        client: who.
-        whole: whether it must suffice for a head alone.
+        client: its index.
+        whole: whether a head alone must suffice to check it.
 
     Raises:
         ServiceError: there is none, or it is no proof, or of another contract.
     """
     from ledger.audit.proofs.proof_document import read_proof
 
-    with _deployment(where) as deployment:
+    with _deployment(target) as deployment:
         data = deployment.proof(round_number, client, whole=whole)
     with _as_sent("proof"):
-        found = read_proof(data)
-    _require_meant(where, found)
-    return data, found
+        proof = read_proof(data)
+    _require_meant(target, proof)
+    return data, proof
 
 
 @contextmanager
 def download_bundle(
-    where: Target, round_number: int, folder: Path | None, *, whole: bool
+    target: Target, round_number: int, folder: Path | None, *, whole: bool
 ) -> Iterator[tuple[Path, RoundBundle, BundleFile]]:
-    """Fetch a round's bundle into a file that is gone afterwards, unless it is moved away.
+    """Download a round's bundle into a temporary file, which the caller may move away.
 
     Args:
-        where: which service and which deployment.
+        target: the service and the deployment.
         round_number: t.
-        folder: where the file is put; None for the system's own place.
-        whole: whether it must suffice for a head alone.
+        folder: of the file; None for the system's temporary folder.
+        whole: whether a head alone must suffice to check it.
 
     Yields:
-        The file, what it says of the round, and its blobs.
+        The file, its manifest, and its blobs.
 
     Raises:
         ServiceError: there is none, or it is no bundle, or of another contract or round.
@@ -74,33 +74,34 @@ def download_bundle(
 
     with tempfile.TemporaryDirectory(prefix=".cmfl-", dir=folder) as temporary:
         path = Path(temporary) / "bundle.tar"
-        with _deployment(where) as deployment, path.open("xb") as file:
+        with _deployment(target) as deployment, path.open("xb") as file:
             deployment.save_bundle(round_number, file, whole=whole)
             file.flush()
             os.fsync(file.fileno())
         with _as_sent("bundle"), open_bundle(path) as parts:
-            found = read_manifest(parts.manifest, parts)
-            if found.ground.round != round_number:
+            bundle = read_manifest(parts.manifest, parts)
+            number = bundle.ground.round
+            if number != round_number:
                 raise ServiceError(
-                    f"the bundle that was sent is of round {found.ground.round}, not {round_number}"
+                    f"the bundle that was sent is of round {number}, not {round_number}"
                 )
-            _require_meant(where, found.ground)
-            yield path, found, parts
+            _require_meant(target, bundle.ground)
+            yield path, bundle, parts
 
 
 @contextmanager
-def _deployment(where: Target) -> Iterator[RemoteDeployment]:
-    assert where.remote is not None, "only what a service sends is fetched"
-    with where.remote.service() as service:
-        yield deployment_at(service, where.chain_id, where.address, where.run)
+def _deployment(target: Target) -> Iterator[RemoteDeployment]:
+    assert target.remote is not None, "only what a service sends is fetched"
+    with target.remote.service() as service:
+        yield deployment_at(service, target.chain_id, target.address, target.run)
 
 
 @contextmanager
 def _as_sent(what: str) -> Iterator[None]:
-    """Say of what cannot be read that it was sent.
+    """Report an invalid download as the service's error.
 
     Raises:
-        ServiceError: it cannot be read.
+        ServiceError: the download is invalid.
     """
     try:
         yield
@@ -108,17 +109,17 @@ def _as_sent(what: str) -> Iterator[None]:
         raise ServiceError(f"what was sent as {what}: {error}") from error
 
 
-def _require_meant(where: Target, ground: RoundBasis) -> None:
-    """Refuse what is of another contract or chain than the command names.
+def _require_meant(target: Target, ground: RoundBasis) -> None:
+    """Reject a download of another contract or chain than the command names.
 
     Raises:
-        ServiceError: it is.
+        ServiceError: it is of another one.
     """
     from ledger.chain.addresses import checksum
 
-    if where.address not in {None, checksum(ground.contract)}:
+    if target.address not in {None, checksum(ground.contract)}:
         raise ServiceError(
-            f"what was sent is of contract {checksum(ground.contract)}, not of {where.address}"
+            f"what was sent is of contract {checksum(ground.contract)}, not of {target.address}"
         )
-    if where.chain_id not in {None, ground.chain_id}:
-        raise ServiceError(f"what was sent is of chain {ground.chain_id}, not of {where.chain_id}")
+    if target.chain_id not in {None, ground.chain_id}:
+        raise ServiceError(f"what was sent is of chain {ground.chain_id}, not of {target.chain_id}")

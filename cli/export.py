@@ -1,4 +1,4 @@
-"""`cmfl export`: what others can check without this home, each in one file."""
+"""`cmfl export`: proofs and rounds as files that others can check without this home."""
 
 from __future__ import annotations
 
@@ -39,27 +39,28 @@ def bundle(
 
     It is checked on the way, but for one that comes from a service.
     """
-    where = source.target()
+    target = source.target()
     try:
-        found = _written(where, round_number, out) if where.remote is None else None
-        if where.remote is not None:
-            with download_bundle(where, round_number, out.parent, whole=True) as (file, _, _):
+        verification = _written(target, round_number, out) if target.remote is None else None
+        if target.remote is not None:
+            with download_bundle(target, round_number, out.parent, whole=True) as (file, _, _):
                 file.replace(out)
     except OSError as error:
         raise ConfigurationError(f"--out {out}: {error.strerror}") from error
     if json:
-        outcome = None if found is None else str(found.outcome)
+        outcome = None if verification is None else str(verification.outcome)
         print_json({"file": str(out), "round": round_number, "outcome": outcome})
         return
-    print_line(f"{out}: {_AS_SENT.format('bundle FILE') if found is None else found.sentence}")
+    text = _AS_SENT.format("bundle FILE") if verification is None else verification.sentence
+    print_line(f"{out}: {text}")
 
 
-def _written(where: Target, round_number: int, out: Path) -> RoundVerification:
-    """Write the bundle of a round on a chain that is read here; return what checking it came to."""
+def _written(target: Target, round_number: int, out: Path) -> RoundVerification:
+    """Write the bundle of a round on a local chain; return the result of checking it."""
     from ledger.audit.bundles.bundle_export import export_bundle
 
-    with opened_ledger(where) as ledger:
-        return export_bundle(ledger, where.published(), round_number, out)
+    with opened_ledger(target) as ledger:
+        return export_bundle(ledger, target.published(), round_number, out)
 
 
 @app.command("proof")
@@ -78,25 +79,25 @@ def proof(
     from ledger.protocol.types import ClientId
 
     who = ClientId(client_index)
-    where = source.target()
-    if where.remote is not None:
-        data, _ = download_proof(where, round_number, who, whole=True)
-        said = _AS_SENT.format("client --proof FILE")
+    target = source.target()
+    if target.remote is not None:
+        data, _ = download_proof(target, round_number, who, whole=True)
+        text = _AS_SENT.format("client --proof FILE")
     else:
-        data, made = _made(where, round_number, who)
-        said = stated(round_number, who, made.statement)
+        data, made = _made(target, round_number, who)
+        text = stated(round_number, who, made.statement)
     try:
         DISK.write_whole(out, data)
     except OSError as error:
         raise ConfigurationError(f"--out {out}: {error.strerror}") from error
-    print_line(f"{out}: {said}")
+    print_line(f"{out}: {text}")
 
 
-def _made(where: Target, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
-    """Return a proof out of chain and blobs, as a file has it and as it is."""
+def _made(target: Target, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
+    """Return a proof from chain and blobs, as bytes and as an object."""
     from ledger.audit.proofs.proof_document import proof_bytes
     from ledger.audit.proofs.proof_maker import make_proof
 
-    with opened_ledger(where) as ledger:
-        made = make_proof(ledger, where.published(), round_number, who, whole=True)
+    with opened_ledger(target) as ledger:
+        made = make_proof(ledger, target.published(), round_number, who, whole=True)
     return proof_bytes(made), made

@@ -1,4 +1,4 @@
-"""A service that a command asks instead of a home: which one, and which deployment there."""
+"""The service that a command reads instead of a home, and the deployment on it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,7 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class RemoteService:
-    """A service by its URL.
-
-    Attributes:
-        url: up to where `/v1` begins.
-        token: that the service wants; None for none.
-        timeout_seconds: for one answer, or one blob.
-    """
+    """A service by its URL, without `/v1`; the timeout is for one answer or one blob."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -40,12 +34,7 @@ class RemoteService:
     def of(
         url: str | None, token_file: Path | None = None, timeout_seconds: float = API_SECONDS
     ) -> RemoteService | None:
-        """Return the service that options name, None if they name none.
-
-        Args:
-            url: of --api.
-            token_file: of --api-token-file.
-            timeout_seconds: of --api-timeout.
+        """Return the service of --api, --api-token-file and --api-timeout; None without --api.
 
         Raises:
             ConfigurationError: the token's file cannot be read.
@@ -53,13 +42,13 @@ class RemoteService:
         return None if url is None else RemoteService(url, _token(token_file), timeout_seconds)
 
     def service(self) -> Service:
-        """Return the service, of which nothing is asked yet."""
+        """Return a client of the service, without a request."""
         from api.client.service import Service
 
         return Service(self.url, self.token, self.timeout_seconds)
 
     def blobs(self) -> BlobReader:
-        """Return its blobs, each of which is compared with its digest here."""
+        """Return its blobs, each of which is checked against its digest."""
         from ledger.storage.blobs import ObjectBlobs
         from ledger.storage.http import static_server
 
@@ -72,16 +61,10 @@ def deployment_at(
 ) -> RemoteDeployment:
     """Return the deployment that options name, or the only one.
 
-    Args:
-        service: that serves it.
-        chain_id: of its chain; None for the only chain.
-        address: of its contract; None for any.
-        run: its name there; None for any.
-
     Raises:
-        ConfigurationError: none or several are meant; names what is there.
-        ServiceError: the service does not tell.
-        ChainError: the address is none.
+        ConfigurationError: none or several match; the message lists the deployments.
+        ServiceError: the service does not answer.
+        ChainError: the address is invalid.
     """
     chain = chain_at(service, chain_id)
     if address is not None:
@@ -95,28 +78,24 @@ def deployment_at(
 def chain_at(service: Service, chain_id: int | None) -> str:
     """Return the name of the chain that options name, or of the only one.
 
-    Args:
-        service: that serves it.
-        chain_id: its id; None for the only chain.
-
     Raises:
-        ConfigurationError: none or several are meant; names what is there.
-        ServiceError: the service does not tell.
+        ConfigurationError: none or several match; the message lists the chains.
+        ServiceError: the service does not answer.
     """
     chains = service.chains()["chains"]
     meant = [chain["name"] for chain in chains if chain_id in {None, int(chain["chain_id"])}]
     return _only(meant, [chain["name"] for chain in chains], "chain by --chain-id")
 
 
-def _only(meant: list[str], known: list[str], what: str) -> str:
-    """Return the only one that is meant.
+def _only(meant: list[str], served: list[str], what: str) -> str:
+    """Return the only match.
 
     Raises:
         ConfigurationError: there is none, or more than one.
     """
     if len(meant) == 1:
         return meant[0]
-    named = ", ".join(known[:_MOST_NAMED]) or "nothing"
+    named = ", ".join(served[:_MOST_NAMED]) or "nothing"
     raise ConfigurationError(f"name one {what}; the service at --api serves {named}")
 
 
@@ -124,7 +103,7 @@ def _token(file: Path | None) -> str | None:
     """Return the token in a file, or else in the environment.
 
     Raises:
-        ConfigurationError: the file cannot be read, or holds none.
+        ConfigurationError: the file cannot be read, or holds no token.
     """
     from ledger.io.home import read_file
 

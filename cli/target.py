@@ -1,4 +1,4 @@
-"""Which chain, blobs and contract a command speaks of."""
+"""The chain, the blobs and the contract that a command's options name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The options that say where to look.
+    """Options that name a chain, its blobs and a contract.
 
     Attributes:
         home: folder of chain, blobs and runs.
@@ -42,7 +42,7 @@ class Target:
         rpc_url: of a node, or None for the home's own chain.
         chain_id: that node or home must have.
         blobs_at: URL or folder of the blobs, or None for the home's own.
-        afar: a service that is asked instead of a home; None for the home.
+        remote: a service to read instead of the home.
     """
 
     home: Path = DEFAULT_HOME
@@ -59,7 +59,7 @@ class Target:
         return Home(self.home).chain
 
     def published(self) -> BlobReader:
-        """Return where everybody's blobs are read."""
+        """Return the published blobs."""
         from ledger.storage.opening import reader_at
 
         if self.remote is not None:
@@ -75,7 +75,7 @@ class Target:
     @contextmanager
     def reader(self) -> Iterator[ChainReader]:
         """Open the chain for reading; a run may be writing to it meanwhile."""
-        # Not the node's URL, which may hold a secret.
+        # The node's URL may hold a secret.
         _log.info("reads %s", self.chain_file if self.rpc_url is None else "a node's chain")
         with self.own_reader() if self.rpc_url is None else self.node_reader() as chain:
             yield chain
@@ -101,12 +101,12 @@ class Target:
     ) -> Iterator[ChainWriter]:
         """Open the home for writing, and its own chain or a node.
 
-        A home that is made for this and comes to nothing is taken away again.
+        A home that is made for this is removed again after a failure.
 
         Args:
-            sender: who signs, on a node.
-            create: whether home and chain are made where there are none.
-            accept_rollback: whether a chain is taken that lacks what its home has acknowledged.
+            sender: signs, on a node.
+            create: whether to make home and chain if they are missing.
+            accept_rollback: whether to accept a chain without blocks that its home acknowledged.
         """
         if not create:
             self._require_there()
@@ -139,7 +139,7 @@ class Target:
             yield
 
     def _opener(self, *, create: bool, accept_rollback: bool) -> Callable[[], EmbeddedChain]:
-        """Return what opens the own chain; all is imported by then, before there is a home."""
+        """Return a function that opens the own chain, with all imports done before."""
         from ledger.chain.embedded.embedded_chain import EmbeddedChain
         from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
 
@@ -159,10 +159,10 @@ class Target:
         )
 
     def _explain_no_chain(self) -> None:
-        """Refuse a home without a chain whose runs are on a node's, or have never been on one.
+        """Reject a home whose runs are on a node, or on the memory ledger.
 
         Raises:
-            ConfigurationError: names them.
+            ConfigurationError: names the runs.
         """
         from ledger.chain.contract.manifest import was_in_memory
 
@@ -185,10 +185,10 @@ class Target:
             )
 
     def _require_there(self) -> None:
-        """Refuse a home or a chain that is not there.
+        """Reject a missing chain: an unmounted disk looks like a home without one.
 
         Raises:
-            ConfigurationError: a disk that is not mounted looks like a home without a chain.
+            ConfigurationError: there is no chain.
         """
         if self.rpc_url is None and not self.chain_file.exists():
             raise ConfigurationError(
@@ -197,18 +197,18 @@ class Target:
             )
 
     def require_contract(self) -> None:
-        """Refuse a home whose own chain lacks the named run's contract, while nothing is written.
+        """Reject a home whose own chain lacks the named run's contract, before anything is written.
 
         Raises:
             ChainRolledBackError: the chain ends before the contract was created.
-            ChainError: what is there is not the run's contract.
+            ChainError: the address holds another contract.
         """
         from ledger.chain.contract.manifest import read_run_manifest
         from ledger.chain.ports import ChainRolledBackError
 
         paths = Home(self.home).run(self.run or "")
         if not paths.manifest.exists():
-            return  # it was never deployed, and its intent says how to go on
+            return  # it was never deployed
         with self.own_reader() as chain:
             created, newest = read_run_manifest(paths).block, chain.head().number
             if created > newest:
@@ -220,13 +220,10 @@ class Target:
             self.ledger(chain)
 
     def history(self, chain: ChainReader) -> ChainHistory:
-        """Return what happened on the contract so far.
-
-        Args:
-            chain: where it is.
+        """Return the history of the contract.
 
         Raises:
-            ConfigurationError: it cannot be told which contract is meant.
+            ConfigurationError: the contract is ambiguous.
         """
         from ledger.chain.contract.complete_log import complete_ledger
         from ledger.history.chain_history import ChainHistory
@@ -239,12 +236,9 @@ class Target:
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract as of the chain's newest block, with all of its events up to there.
 
-        Args:
-            chain: where it is.
-
         Raises:
             IncompleteLogsError: the chain's logs do not lead to the contract's own state.
-            ConfigurationError: it cannot be told which contract is meant.
+            ConfigurationError: the contract is ambiguous.
         """
         from ledger.chain.contract.complete_log import complete_ledger
 
@@ -253,11 +247,8 @@ class Target:
     def ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.
 
-        Args:
-            chain: where it is.
-
         Raises:
-            ConfigurationError: it cannot be told which.
+            ConfigurationError: the contract is ambiguous.
         """
         from ledger.chain.contract.committee_ledger import CommitteeLedger
         from ledger.chain.contract.deployment import connect, require_code
@@ -272,29 +263,29 @@ class Target:
         """Return the folder of the named run, or of the only one of the home.
 
         Raises:
-            ConfigurationError: it cannot be told which.
+            ConfigurationError: the run is ambiguous.
         """
-        found = Home(self.home).deployed()
+        deployed = Home(self.home).deployed()
         if self.run is not None:
-            named = [run for run in found if run.path.name == self.run]
+            named = [run for run in deployed if run.path.name == self.run]
             if not named:
                 raise ConfigurationError(f"there is no deployed run {self.run!r} in {self.home}")
             return named[0]
-        if not found:
+        if not deployed:
             raise ConfigurationError(
                 f"there is no deployed run in {self.home}: make one by cmfl run, or name the "
                 f"contract with --address"
             )
-        if len(found) > 1:
-            names = ", ".join(run.path.name for run in found)
+        if len(deployed) > 1:
+            names = ", ".join(run.path.name for run in deployed)
             raise ConfigurationError(f"name one of the runs in {self.home} with --run: {names}")
-        return found[0]
+        return deployed[0]
 
     def require_chain_of_its_own(self) -> None:
-        """Refuse a service without a node beside it: it gives blobs and proofs, but no chain.
+        """Reject a service without a node: it gives blobs and proofs, but no chain.
 
         Raises:
-            ConfigurationError: names what is missing.
+            ConfigurationError: names the missing options.
         """
         if self.remote is None:
             return
@@ -308,7 +299,7 @@ class Target:
         """Return the id that the node must have.
 
         Raises:
-            ConfigurationError: none is given.
+            ConfigurationError: --chain-id is missing.
         """
         if self.chain_id is None:
             raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
