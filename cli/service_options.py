@@ -1,7 +1,8 @@
-"""The options of `cmfl serve`: who may ask, how much, and what audits on request may take."""
+"""Options of `cmfl serve`: access, limits of requests, and bounds of audits on request."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,54 +13,11 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+    from api.settings import Settings
+
 MAX_TOKENS_BYTES = 65_536
 MEBIBYTE = 2**20
 
-TokensFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--tokens-file",
-        help="A file with bearer tokens, one on a line, of which every request has to show one. "
-        "Without it anybody may read, and verifications are begun from this machine alone.",
-        envvar="CMFL_API_TOKENS_FILE",
-    ),
-]
-OpenReading = Annotated[
-    bool,
-    typer.Option(
-        "--open-reading",
-        help="Ask for a token only where a verification is begun or cancelled.",
-        envvar="CMFL_API_OPEN_READING",
-    ),
-]
-Origins = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--origin",
-        help="An origin whose pages may read the answers, as https://audit.example; may be given "
-        "several times. This service's own pages always may.",
-        envvar="CMFL_API_ORIGINS",
-    ),
-]
-RequestsPerMinute = Annotated[
-    int | None,
-    typer.Option(
-        "--requests-per-minute",
-        min=1,
-        max=1_000_000,
-        help="Most requests of one address; no limit if not given.",
-        envvar="CMFL_API_REQUESTS_PER_MINUTE",
-    ),
-]
-TrustedProxies = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trusted-proxy",
-        help="Address or network of a proxy whose X-Forwarded-For counts; may be given several "
-        "times. From anybody else it counts for nothing.",
-        envvar="CMFL_API_TRUSTED_PROXIES",
-    ),
-]
 LogRequests = Annotated[
     bool,
     typer.Option(
@@ -68,71 +26,165 @@ LogRequests = Annotated[
         envvar="CMFL_API_LOG_REQUESTS",
     ),
 ]
-WatchedMailbox = Annotated[
-    str | None,
-    typer.Option(
-        "--mailbox",
-        help="Mailbox of the federations that run, as their workers are given it: a folder, a "
-        "server or a URL that fsspec knows. With it the dashboard shows who is late.",
-        envvar="CMFL_API_MAILBOX",
-    ),
-]
-RunsVerifications = Annotated[
-    bool,
-    typer.Option(
-        "--verifications/--no-verifications",
-        help="Run audits on request.",
-        envvar="CMFL_API_VERIFICATIONS",
-    ),
-]
-ReportFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--reports",
-        help="Folder of their reports; else verifications in the home.",
-        envvar="CMFL_API_REPORTS",
-    ),
-]
-VerificationMemory = Annotated[
-    int,
-    typer.Option(
-        "--verification-memory",
-        min=256,
-        max=2**30,
-        help="MiB that an audit may take.",
-        envvar="CMFL_API_VERIFICATION_MEMORY",
-    ),
-]
-VerificationSeconds = Annotated[
-    int,
-    typer.Option(
-        "--verification-seconds",
-        min=1,
-        max=10**7,
-        help="Seconds that an audit may take, of the clock and of a processor.",
-        envvar="CMFL_API_VERIFICATION_SECONDS",
-    ),
-]
-WaitingVerifications = Annotated[
-    int,
-    typer.Option(
-        "--verifications-waiting",
-        min=0,
-        max=1_000,
-        help="Audits that may wait while one runs.",
-        envvar="CMFL_API_VERIFICATIONS_WAITING",
-    ),
-]
-RetainedReports = Annotated[
-    int,
-    typer.Option(
-        "--verifications-kept",
-        min=1,
-        max=10_000,
-        help="Reports that are kept; the oldest go first.",
-        envvar="CMFL_API_VERIFICATIONS_KEPT",
-    ),
-]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Access to a service, the mailbox that it watches, and its audits on request."""
+
+    tokens_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--tokens-file",
+            help="File of bearer tokens, one per line; every request needs one of them. Without "
+            "it anyone may read, and only this machine may start verifications.",
+            envvar="CMFL_API_TOKENS_FILE",
+        ),
+    ] = None
+    open_reading: Annotated[
+        bool,
+        typer.Option(
+            "--open-reading",
+            help="Require a token only to start or cancel a verification.",
+            envvar="CMFL_API_OPEN_READING",
+        ),
+    ] = False
+    origins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--origin",
+            help="Origin whose pages may read the answers, such as https://audit.example; may be "
+            "given several times. This service's own pages always may.",
+            envvar="CMFL_API_ORIGINS",
+        ),
+    ] = None
+    requests_per_minute: Annotated[
+        int | None,
+        typer.Option(
+            "--requests-per-minute",
+            min=1,
+            max=1_000_000,
+            help="Maximum number of requests of one address; no limit if not given.",
+            envvar="CMFL_API_REQUESTS_PER_MINUTE",
+        ),
+    ] = None
+    trusted_proxies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trusted-proxy",
+            help="Address or network of a proxy whose X-Forwarded-For is trusted; may be given "
+            "several times. The header of any other sender is ignored.",
+            envvar="CMFL_API_TRUSTED_PROXIES",
+        ),
+    ] = None
+    log_requests: LogRequests = False
+    mailbox: Annotated[
+        str | None,
+        typer.Option(
+            "--mailbox",
+            help="Mailbox of the running federations, as their workers are given it: a folder, a "
+            "server or a URL that fsspec knows. With it the dashboard shows late clients.",
+            envvar="CMFL_API_MAILBOX",
+        ),
+    ] = None
+    verifications: Annotated[
+        bool,
+        typer.Option(
+            "--verifications/--no-verifications",
+            help="Run audits on request.",
+            envvar="CMFL_API_VERIFICATIONS",
+        ),
+    ] = True
+    reports: Annotated[
+        Path | None,
+        typer.Option(
+            "--reports",
+            help="Folder of the audits' reports; else verifications in the home.",
+            envvar="CMFL_API_REPORTS",
+        ),
+    ] = None
+    verification_memory: Annotated[
+        int,
+        typer.Option(
+            "--verification-memory",
+            min=256,
+            max=2**30,
+            help="Memory of one audit, in MiB.",
+            envvar="CMFL_API_VERIFICATION_MEMORY",
+        ),
+    ] = 4_096
+    verification_seconds: Annotated[
+        int,
+        typer.Option(
+            "--verification-seconds",
+            min=1,
+            max=10**7,
+            help="Time of one audit, in seconds of the clock and of a processor.",
+            envvar="CMFL_API_VERIFICATION_SECONDS",
+        ),
+    ] = 3_600
+    verifications_waiting: Annotated[
+        int,
+        typer.Option(
+            "--verifications-waiting",
+            min=0,
+            max=1_000,
+            help="Maximum number of audits that wait while one runs.",
+            envvar="CMFL_API_VERIFICATIONS_WAITING",
+        ),
+    ] = 4
+    verifications_kept: Annotated[
+        int,
+        typer.Option(
+            "--verifications-kept",
+            min=1,
+            max=10_000,
+            help="Number of reports that are retained; the oldest are removed first.",
+            envvar="CMFL_API_VERIFICATIONS_KEPT",
+        ),
+    ] = 100
+
+    def settings(self, **of_home: Any) -> Settings:
+        """Return the settings of the service.
+
+        Args:
+            of_home: the other settings, about home, node and index.
+
+        Raises:
+            ConfigurationError: an option is refused, or has no effect.
+        """
+        from pydantic import ValidationError
+
+        from api.settings import Settings, VerificationBounds
+        from ledger.storage.locations import parse_locations
+
+        if self.open_reading and self.tokens_file is None:
+            raise ConfigurationError("--open-reading has no effect without --tokens-file")
+        if self.mailbox is not None:
+            parse_locations("--mailbox", self.mailbox)
+        try:
+            return Settings(
+                **of_home,
+                tokens=_read_tokens(self.tokens_file),
+                reading_is_open=self.open_reading,
+                allowed_origins=tuple(self.origins or ()),
+                requests_per_minute=self.requests_per_minute,
+                trusted_proxies=tuple(self.trusted_proxies or ()),
+                logs_requests=self.log_requests,
+                mailbox=self.mailbox,
+                verifications=self.verifications,
+                reports=self.reports,
+                verification_bounds=VerificationBounds(
+                    memory_bytes=self.verification_memory * MEBIBYTE,
+                    cpu_seconds=self.verification_seconds,
+                    seconds=self.verification_seconds,
+                    waiting=self.verifications_waiting,
+                    kept=self.verifications_kept,
+                ),
+            )
+        except ValidationError as error:
+            raise _settings_error(error) from error
+
 
 _OPTIONS = {
     "tokens": "--tokens-file",
@@ -146,14 +198,11 @@ _OPTIONS = {
     "mailbox": "--mailbox",
     "verification_bounds": "--verifications-waiting and --verifications-kept",
 }
-"""Of each setting the option that gives it."""
+"""The option behind each setting."""
 
 
-def read_tokens(path: Path | None) -> tuple[str, ...]:
+def _read_tokens(path: Path | None) -> tuple[str, ...]:
     """Return the tokens in a file; no error shows one of them.
-
-    Args:
-        path: of the file; None for no tokens.
 
     Raises:
         ConfigurationError: it cannot be read, has none, or one that no request can show.
@@ -166,29 +215,25 @@ def read_tokens(path: Path | None) -> tuple[str, ...]:
         text = read_text(path, MAX_TOKENS_BYTES)
     except ConfigurationError as error:
         raise ConfigurationError(f"--tokens-file: {error}") from error
-    found = []
+    tokens = []
     for number, line in enumerate(text.split("\n"), 1):
         token = line.strip()
         if not token:
             continue
         if not (16 <= len(token) <= 500 and token.isascii() and token.isprintable()):
             raise ConfigurationError(
-                f"--tokens-file {path}: line {number} is no token: 16 to 500 letters, digits and "
-                f"signs of ASCII"
+                f"--tokens-file {path}: line {number} is no token: 16 to 500 printable characters "
+                f"of ASCII"
             )
-        found.append(token)
-    if not found:
+        tokens.append(token)
+    if not tokens:
         raise ConfigurationError(f"--tokens-file {path}: there is no token in it")
-    return tuple(found)
+    return tuple(tokens)
 
 
-def settings_error(error: ValidationError) -> ConfigurationError:
-    """Return why settings are refused, by the option at fault; never with its value.
-
-    Args:
-        error: of the settings.
-    """
+def _settings_error(error: ValidationError) -> ConfigurationError:
+    """Return an error that names the option at fault, but never its value."""
     first: Any = error.errors(include_input=False)[0]
-    whole = "verification_bounds" if error.title == "VerificationBounds" else "rpc_url"
-    name = str(first["loc"][0]) if first["loc"] else whole
+    of_model = "verification_bounds" if error.title == "VerificationBounds" else "rpc_url"
+    name = str(first["loc"][0]) if first["loc"] else of_model
     return ConfigurationError(f"{_OPTIONS.get(name, name)}: {first['msg']}")
