@@ -35,23 +35,17 @@ _NAME = re.compile(digest_patterns.BARE)
 
 
 class BlobReader(Protocol):
-    """Blobs as an auditor reads them."""
+    """Blobs as an auditor reads them.
+
+    A BlobMissingError says that there is none, a BlobUnreachableError that the store does not tell,
+    and any other BlobError that the blob is damaged or larger than the limit.
+    """
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified.
-
-        Raises:
-            BlobMissingError: there is none.
-            BlobUnreachableError: it cannot be read; that says nothing of the blob.
-            BlobError: it is damaged, or larger than the limit.
-        """
+        """Return the blob with this digest, verified."""
 
     def has(self, digest: Digest) -> bool:
-        """Return whether there is something under this digest, without reading it.
-
-        Raises:
-            BlobUnreachableError: the store does not tell.
-        """
+        """Return whether there is something under this digest, without reading it."""
 
 
 @runtime_checkable
@@ -63,35 +57,19 @@ class HashingReader(Protocol):
 
 
 class BlobStore(BlobReader, Protocol):
-    """Blobs as clients and members publish them."""
+    """Blobs as clients and members publish them; a BlobError says that the store fails."""
 
     def put(self, data: bytes) -> Digest:
-        """Store a blob and return its digest.
-
-        Raises:
-            BlobError: it cannot be written.
-        """
+        """Store a blob and return its digest."""
 
     def put_payload(self, payload: Payload) -> None:
-        """Store a blob under the digest that this process has computed.
-
-        Raises:
-            BlobError: it cannot be written.
-        """
+        """Store a blob under the digest that this process has computed."""
 
     def remove(self, digest: Digest) -> None:
-        """Remove a blob, if it is there; a power cut may bring it back.
-
-        Raises:
-            BlobError: it cannot be removed.
-        """
+        """Remove a blob, if it is there; a power cut may bring it back."""
 
     def sync(self) -> None:
-        """Return once everything put so far survives a power cut.
-
-        Raises:
-            BlobError: it cannot be made durable.
-        """
+        """Return once everything put so far survives a power cut."""
 
 
 class ObjectBlobs:
@@ -175,15 +153,10 @@ class FolderBlobs(ObjectBlobs):
     def opened(
         self, digest: Digest, limit: int = MAX_BLOB_BYTES
     ) -> Iterator[tuple[BufferedReader, int]]:
-        """Open the blob with this digest, verified, to pass it on piece by piece.
-
-        Yields:
-            The file at its beginning, and its size.
+        """Open the blob with this digest, verified, at its beginning; also yield its size.
 
         Raises:
-            BlobMissingError: there is none.
-            BlobUnreachableError: it cannot be read.
-            BlobError: it is damaged, or larger than the limit.
+            BlobError: as for `get`.
         """
         with _reading(digest), open_file(self.path_of(digest)) as file:
             size = file.seek(0, os.SEEK_END)

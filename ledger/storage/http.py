@@ -252,12 +252,6 @@ def static_server(
 ) -> HttpObjects:
     """Return the objects of any HTTP server over a folder of them.
 
-    Args:
-        url: of the folder, http or https.
-        timeout_seconds: for one request, from connecting to the last byte.
-        token: that the server asks for; None for none.
-        max_failures: as for `HttpObjects`.
-
     Raises:
         BlobError: the URL or the token is invalid.
     """
@@ -271,12 +265,6 @@ def store_server(
     retry: RetryPolicy = STORE_RETRY,
 ) -> HttpObjects:
     """Return the objects of `cmfl blobs serve`.
-
-    Args:
-        url: of the store, http or https.
-        signer: signs uploads; None to read only.
-        timeout_seconds: for one attempt at one request.
-        retry: for each request.
 
     Raises:
         BlobError: the URL is invalid, or has a user, a password or a query.

@@ -37,6 +37,8 @@ _ROUND = re.compile("0|[1-9][0-9]{0,19}")
 class Mailbox(Protocol):
     """A board that everybody can read and write.
 
+    An EncodingError says that an envelope is too large to be read, an OSError that the store fails.
+
     Attributes:
         is_shared: whether other processes read it; see `ObjectStore`.
     """
@@ -44,23 +46,12 @@ class Mailbox(Protocol):
     is_shared: bool
 
     def put(self, envelope: Envelope) -> bool:
-        """Add an envelope durably; return False if it was there.
-
-        Raises:
-            EncodingError: it is larger than anybody would read.
-            OSError: it cannot be written.
-        """
+        """Add an envelope durably; return False if it was there."""
 
     def listed(
         self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
     ) -> Sequence[Envelope]:
-        """Return the envelopes of one board, the first `start` left out.
-
-        Their order is the one in which this reader has found them; it stays the same.
-
-        Raises:
-            OSError: the mailbox cannot be read.
-        """
+        """Return one board's envelopes without the first `start`, in this reader's stable order."""
 
     def forget(self, domain: Domain, before_round: int) -> None:
         """Drop what this reader remembers of the rounds before one; others can still read them."""

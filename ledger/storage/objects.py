@@ -48,6 +48,9 @@ class InvalidObjectError(OSError):
 class ObjectStore(Protocol):
     """A store of immutable objects; paths have slashes between folders.
 
+    `get` raises FileNotFoundError for a missing object, and InvalidObjectError for one that is
+    damaged or over its limit. Every method raises OSError where the store fails or refuses.
+
     Attributes:
         is_shared: whether other processes read it. A power cut does not take back what they have
             read, so that what an object refers to has to be durable before the object is put.
@@ -56,20 +59,10 @@ class ObjectStore(Protocol):
     is_shared: bool
 
     def get(self, path: str, limit: int) -> bytes:
-        """Return an object of at most `limit` bytes, verified against its name.
-
-        Raises:
-            FileNotFoundError: there is no such object.
-            InvalidObjectError: it is damaged, or larger than the limit.
-            OSError: it cannot be read.
-        """
+        """Return an object of at most `limit` bytes, verified against its name."""
 
     def has(self, path: str) -> bool:
-        """Return whether there is an object, without reading it.
-
-        Raises:
-            OSError: the store does not tell.
-        """
+        """Return whether there is an object, without reading it."""
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:
         """Store an object whole, in place of a damaged one; return False if it was there.
@@ -78,31 +71,16 @@ class ObjectStore(Protocol):
             path: of the object.
             payload: its bytes, whose digest is believed.
             durable: whether it survives a power cut once this returns; else after the next `sync`.
-
-        Raises:
-            OSError: it cannot be written.
         """
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
-        """Give a cursor the objects of a folder that are new to it.
-
-        Raises:
-            OSError: the folder cannot be read; the cursor keeps what it was given so far.
-        """
+        """Deliver the objects of a folder that are new to a cursor."""
 
     def delete(self, path: str) -> None:
-        """Delete an object, if it is there; a power cut may bring it back.
-
-        Raises:
-            OSError: it cannot be deleted.
-        """
+        """Delete an object, if it is there; a power cut may bring it back."""
 
     def sync(self) -> None:
-        """Return once every object put so far survives a power cut.
-
-        Raises:
-            OSError: one of them cannot be made durable.
-        """
+        """Return once every object put so far survives a power cut."""
 
 
 class FolderCursor:
@@ -134,7 +112,7 @@ class FolderCursor:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more names are remembered."""
+        """True if no more names are remembered."""
         return self._count + len(self._rejected) >= MAX_FOLDER_OBJECTS
 
     def replica(self, index: int) -> FolderCursor:

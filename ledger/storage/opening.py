@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,10 @@ from ledger.storage.mailbox import ObjectMailbox
 from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledger.storage.blobs import BlobReader, BlobStore
+    from ledger.storage.http import HttpObjects
     from ledger.storage.locations import Location
     from ledger.storage.objects import ObjectStore
     from ledger.storage.uploads import UploadSigner
@@ -38,7 +42,7 @@ def reader_at(text: str) -> BlobReader:
     for location in locations:
         if location.kind is LocationKind.FOLDER and not Path(location.text).is_dir():
             raise BlobError(f"blobs: {location.text!r} is no folder here, and no http or https URL")
-    return _blobs([_reader(location) for location in locations])
+    return _blobs([_open("blobs", location, static_server) for location in locations])
 
 
 def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
@@ -51,29 +55,21 @@ def store_at(text: str, signer: UploadSigner | None = None) -> BlobStore:
     Raises:
         BlobError: there is no such location.
     """
-    return _blobs(_stores("blobs", text, signer, BLOB_SECONDS))
+    connect = partial(store_server, signer=signer, timeout_seconds=BLOB_SECONDS)
+    return _blobs([_open("blobs", each, connect) for each in parse_locations("blobs", text)])
 
 
 def mailbox_at(text: str, signer: UploadSigner | None = None) -> ObjectMailbox:
-    """Return the mailbox at one location, or at several, separated by commas.
-
-    Args:
-        text: as for `store_at`; it may be the location of the blobs.
-        signer: signs what a server is asked to store; None to read only.
-
-    Raises:
-        BlobError: there is no such location.
-    """
+    """Return the mailbox at one location, or at several; see `store_at`."""
     return ObjectMailbox(mail_objects_at(text, signer))
 
 
 def mail_objects_at(text: str, signer: UploadSigner | None = None) -> ObjectStore:
-    """Return the objects of the mailbox at one or several locations; see `mailbox_at`.
-
-    Raises:
-        BlobError: there is no such location.
-    """
-    return _one(_stores("mailbox", text, signer, MAIL_SECONDS))
+    """Return the objects of the mailbox at one location, or at several; see `store_at`."""
+    connect = partial(store_server, signer=signer, timeout_seconds=MAIL_SECONDS)
+    return _replicated(
+        [_open("mailbox", each, connect) for each in parse_locations("mailbox", text)]
+    )
 
 
 def folder_at(option: str, location: Location) -> Path:
@@ -90,37 +86,22 @@ def folder_at(option: str, location: Location) -> Path:
     )
 
 
-def _stores(
-    option: str, text: str, signer: UploadSigner | None, timeout_seconds: float
-) -> list[ObjectStore]:
-    stores: list[ObjectStore] = []
-    for location in parse_locations(option, text):
-        match location.kind:
-            case LocationKind.SERVER:
-                stores.append(store_server(location.text, signer, timeout_seconds))
-            case LocationKind.REMOTE:
-                stores.append(BucketObjects(location))
-            case LocationKind.FOLDER:
-                stores.append(FolderObjects(folder_at(option, location)))
-    return stores
-
-
-def _reader(location: Location) -> ObjectStore:
+def _open(option: str, location: Location, connect: Callable[[str], HttpObjects]) -> ObjectStore:
     match location.kind:
         case LocationKind.SERVER:
-            return static_server(location.text)
+            return connect(location.text)
         case LocationKind.REMOTE:
             return BucketObjects(location)
         case LocationKind.FOLDER:
-            return FolderObjects(Path(location.text))
+            return FolderObjects(folder_at(option, location))
 
 
 def _blobs(stores: list[ObjectStore]) -> ObjectBlobs:
     # The blobs of one folder can be enumerated, and streamed.
     if len(stores) == 1 and isinstance(stores[0], FolderObjects):
         return FolderBlobs(stores[0].folder)
-    return ObjectBlobs(_one(stores))
+    return ObjectBlobs(_replicated(stores))
 
 
-def _one(stores: list[ObjectStore]) -> ObjectStore:
+def _replicated(stores: list[ObjectStore]) -> ObjectStore:
     return stores[0] if len(stores) == 1 else ReplicatedObjects(stores)
