@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import ChainWriter
 
 app = typer.Typer(
-    help="The home's own chain, for wallets and other programs; gas for others.",
+    help="Serve the home's own chain to other programs; fund accounts.",
     no_args_is_help=True,
 )
 
@@ -50,15 +50,15 @@ def serve(
             "--block-time",
             min=0.1,
             max=3600,
-            help="Seconds from block to block, each with all that waits; else one a transaction.",
+            help="Seconds from block to block; by default each transaction gets a block.",
         ),
     ] = None,
     chain_id: ChainId = None,
 ) -> None:
     """Serve the home's own chain over JSON-RPC on this machine.
 
-    The chain is made if need be. The server has no accounts and signs nothing; while it runs, no
-    other command writes to the chain but through it.
+    The chain is created if it does not exist. The server has no accounts and signs nothing; while
+    it runs, other commands write to the chain only through it.
     """
     from ledger.chain.rpc.server.http_server import RpcServer
 
@@ -74,10 +74,8 @@ def serve(
 
 @app.command("fund")
 def fund(
-    addresses: Annotated[
-        list[str], typer.Argument(metavar="ADDRESS...", help="Accounts that get the amount each.")
-    ],
-    amount: Annotated[str, typer.Option("--amount", help="How much each, in ether.")],
+    addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="Accounts to fund.")],
+    amount: Annotated[str, typer.Option("--amount", help="Amount for each, in ether.")],
     home: HomeFolder = DEFAULT_HOME,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
@@ -88,10 +86,11 @@ def fund(
     max_tip: MaxTip = None,
     json: AsJson = False,
 ) -> None:
-    """Pay accounts from the sender's own, so that they can pay for their gas.
+    """Pay accounts from the sender's own, for their gas.
 
-    Nothing is sent if the sender cannot pay all of them. Where it breaks off in the middle, it says
-    who has been paid, who may be, and who has not. The home's own chain has test money only.
+    Nothing is sent if the sender cannot pay all of them. After an interruption the command names
+    the accounts that were paid, may have been paid, and were not paid. The home's own chain has
+    test money only.
     """
     from cli.paying import pay, recipients
 
@@ -107,7 +106,7 @@ def fund(
             return
     for payment in payments:
         print_line(
-            f"{payment.address} got {in_ether(wei)} in block {payment.block}, and has "
+            f"{payment.address} received {in_ether(wei)} in block {payment.block}, and owns "
             f"{in_ether(payment.balance_wei)}"
         )
 
@@ -130,8 +129,8 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
     if block_time is None:
         print_line("Each transaction gets a block of its own; there are no other blocks.")
     else:
-        print_line(f"Every {block_time:g} s a block is made of all transactions that wait.")
-    print_line("The server has no accounts and signs nothing: transactions have to come signed.")
+        print_line(f"A block with all pending transactions is made every {block_time:g} s.")
+    print_line("The server has no accounts and signs nothing: send signed transactions.")
     print_line(f"Genesis funds {address_of(TEST_KEYS[0])}, whose key is public and for tests only:")
     print_line(f"  export {KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
     print_line(f"  {command_line('deploy', '--rpc-url', url, '--chain-id', chain.chain_id)}")

@@ -15,7 +15,7 @@ app = typer.Typer(help="Data sets: describe, check and fetch their files.", no_a
 Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
 DataSetName = Annotated[
     str | None,
-    typer.Option("--dataset", help="Which data set; recognised from the files by default."),
+    typer.Option("--dataset", help="The data set; recognised from the files by default."),
 ]
 
 
@@ -54,25 +54,25 @@ def check(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Read all of the files as a run would; the first fault is named, with exit code 2."""
+    """Read all files as a run would; the first fault is named, with exit code 2."""
     from clients.datasets.summary import verify_files
 
     data_set = verify_files(path, dataset, glove)
     if json:
         print_json({"dataset": data_set.name, "sound": True})
         return
-    print_line(f"{path}: {data_set.name}, everything can be used")
+    print_line(f"{path}: {data_set.name}, all files are valid")
 
 
 @app.command("fetch")
 def fetch(
-    name: Annotated[str, typer.Argument(help="Which data set.")],
-    destination: Annotated[Path, typer.Argument(metavar="DEST", help="The folder to make.")],
+    name: Annotated[str, typer.Argument(help="The data set.")],
+    destination: Annotated[Path, typer.Argument(metavar="DEST", help="The new folder.")],
     json: AsJson = False,
 ) -> None:
     """Fetch a data set's files from the Hugging Face hub, or from HF_ENDPOINT, into a new folder.
 
-    Everything else works offline: this is the only command that goes to the network for data.
+    No other command uses the network for data.
     """
     from clients.datasets.files.hub import fetch as fetch_files
     from clients.datasets.registry import data_set_named

@@ -65,9 +65,9 @@ def deploy(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Deploy a run's contract, without a round; doing it again changes nothing.
+    """Deploy a run's contract, without a round; repeating it changes nothing.
 
-    With --dry-run it ends with 2 if the sender does not own enough.
+    With --dry-run the exit code is 2 if the sender does not own enough.
     """
     from clients.configuration.loading import load
     from clients.onboarding.owners import shared_configuration

@@ -25,15 +25,15 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from ledger.protocol.types import Address
 
-app = typer.Typer(help="Keys of clients, and what they can sign.", no_args_is_help=True)
+app = typer.Typer(help="Keys of clients, and the statements they sign.", no_args_is_help=True)
 
 
 @app.command("new")
 def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = False) -> None:
-    """Make a new key, write its keystore, and print its address; nothing is ever overwritten.
+    """Make a new key, write its keystore, and print its address; nothing is overwritten.
 
-    The keystore is of version 3, as Ethereum's wallets and nodes read it, and readable for its
-    owner alone. Nobody can bring back a key whose keystore or password is lost.
+    The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
+    it. A key whose keystore or password is lost cannot be restored.
     """
     from clients.onboarding.keystores import write_keystore
     from ledger.protocol.signing import GROUP_ORDER, KeySigner
@@ -55,7 +55,7 @@ def show(
     password_file: KeyPassword = None,
     prove: Annotated[
         bool,
-        typer.Option("--prove", help="Decrypt it, and sign a challenge that is drawn for it."),
+        typer.Option("--prove", help="Decrypt it, and sign a random challenge."),
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -76,16 +76,15 @@ def show(
 
 @app.command("simulated")
 def simulated(
-    folder: Annotated[Path, typer.Option("--folder", help="To make, or an empty one.")],
+    folder: Annotated[Path, typer.Option("--folder", help="A new or empty folder.")],
     preset: Preset = None,
     config: Config = None,
     setting: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Write the keystores of a simulated run's clients: PUBLIC TEST KEYS, which protect nothing.
+    """Write the keystores of a simulated run's clients: PUBLIC TEST KEYS, without any protection.
 
-    Anybody derives them from the run's seed. They are for trying a federation out: never send
-    anything of value to one of them.
+    They follow from the run's seed. Use them for trials only: never send anything of value to them.
     """
     from clients.configuration.loading import load
     from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
@@ -97,7 +96,7 @@ def simulated(
     keys = simulated_keys(configuration.seed, configuration.protocol.clients)
     paths = write_test_keystores(folder, keys)
     addresses = [checksum(KeySigner(key).address) for key in keys]
-    complain("PUBLIC TEST KEYS: anybody can derive them; never send anything of value to them")
+    complain("PUBLIC TEST KEYS: everyone can derive them; never send anything of value to them")
     if json:
         clients = [
             {"client": index, "address": address, "keystore": str(path)}
@@ -112,7 +111,7 @@ def simulated(
 
 @app.command("can-sign")
 def can_sign(json: AsJson = False) -> None:
-    """List all that a client's key ever signs, and what each signature lets others do."""
+    """List the statements that a client's key signs, and what each signature lets others do."""
     from clients.onboarding.signed_statements import signed_statement_kinds
 
     rows = signed_statement_kinds()

@@ -26,13 +26,13 @@ app = typer.Typer(help="Models as files: model.safetensors.", no_args_is_help=Tr
 
 @app.command("export")
 def export(
-    out: Annotated[Path, typer.Option("--out", help="The file to write, or to write anew.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write or overwrite.")],
     home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     round_number: Annotated[
         int | None,
         typer.Option(
-            "--round", min=1, max=2**32 - 1, help="The model after this round; else the last."
+            "--round", min=1, max=2**32 - 1, help="The model after this round; the last by default."
         ),
     ] = None,
     address: Address = None,
@@ -40,13 +40,15 @@ def export(
     chain_id: ChainId = None,
     blobs: Annotated[
         str | None,
-        typer.Option("--blobs", help="Where the blobs are, a URL or a folder; else in the home."),
+        typer.Option(
+            "--blobs", help="Location of the blobs, a URL or a folder; by default the home."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Write the model that the ledger names, its tensors by name and shape.
 
-    Its bytes are those whose digest is on the chain; whether that is rightly so, cmfl audit tells.
+    Its bytes have the digest on the chain; cmfl audit checks that digest.
     """
     from clients.models.model_file import encode_model, facts_of
     from ledger.io.home import DISK
@@ -78,9 +80,7 @@ def export(
 def evaluate(
     file: Annotated[Path, typer.Argument(help="A model.safetensors of cmfl.")],
     home: HomeFolder = DEFAULT_HOME,
-    run: Annotated[
-        str, typer.Option("--run", help="The run whose data and model they are.")
-    ] = "run",
+    run: Annotated[str, typer.Option("--run", help="The run with data and model.")] = "run",
     preset: Annotated[
         str | None, typer.Option("--preset", help="Data and model of a preset, not of a run.")
     ] = None,
@@ -97,8 +97,8 @@ def evaluate(
 ) -> None:
     """Load a file into its model and print accuracy and loss on the whole test set.
 
-    Data and model are those of a run's configuration, a preset or a file: what the model file says
-    of itself is only shown.
+    Data and model are those of a run's configuration, a preset or a file; the model file's own
+    metadata are only shown.
     """
     from clients.configuration.loading import load
     from clients.models.model_file import read_model_file

@@ -35,13 +35,13 @@ def register(
     out: Annotated[Path, typer.Option("--out", help="The entry to write.")],
     samples: Annotated[
         int | None,
-        typer.Option(min=1, max=2**53 - 1, help="How many training samples you have."),
+        typer.Option(min=1, max=2**53 - 1, help="Number of your training samples."),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
             "--data",
-            help="The file of your own samples: they are counted, and their digest is registered.",
+            help="File of your samples, to count them and register their digest.",
         ),
     ] = None,
     password_file: KeyPassword = None,
@@ -52,12 +52,12 @@ def register(
     allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:
-    """Write a signed entry: your address, your samples, and the settings you agree to.
+    """Write a signed entry: your address, your number of samples, and the settings you agree to.
 
-    Give it to whoever deploys the run, with the same settings. Nothing in it is secret: with --data
-    it has a digest of your samples, behind a salt that only your key gives. By it your worker
-    refuses other samples, and you can show later what you have trained on. The beacon
-    is a block's hash unless the settings say another.
+    Give it to the deployer of the run, with the same settings. It contains no secret: with --data
+    it has a digest of your samples, with a salt that only your key determines. Your worker uses it
+    to reject other samples, and you can prove later which samples you trained on. The beacon is a
+    block's hash unless the settings say otherwise.
     """
     from clients.onboarding.owners import owner_samples, shared_configuration
     from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
@@ -100,11 +100,11 @@ def gather(
     allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:
-    """Check the owners' entries and write them into one registry, ordered by address.
+    """Check the owners' entries and combine them into one registry, ordered by address.
 
-    Every owner can compare its digest with what its own copy of the entries comes to, and later
-    with the contract's. With the settings that they have agreed to it checks these as well, and
-    prints the command that deploys the run.
+    Every owner can compare its digest with that of its own copy of the entries, and later with the
+    contract's. With the agreed settings the command checks these as well, and prints the command
+    that deploys the run.
     """
     from clients.onboarding.owners import shared_configuration
     from clients.onboarding.registration import combined_registry, encode_registry, read_entry
@@ -141,7 +141,7 @@ def gather(
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A registry.")], json: AsJson = False
 ) -> None:
-    """Check a registry's signatures, order and digest, and print who is in it."""
+    """Check a registry's signatures, order and digest, and list its clients."""
     from clients.onboarding.registration import read_registry
 
     registry = read_registry(file)
@@ -183,7 +183,7 @@ def _require_signed(where: str, registry: Registry, configuration: Configuration
     proposed = proposal_digest(configuration)
     if registry.configuration != proposed:
         raise ConfigurationError(
-            f"{where}: their owners have signed for settings 0x{registry.configuration.hex()}, and "
+            f"{where}: the owners have signed for settings 0x{registry.configuration.hex()}, and "
             f"these are 0x{proposed.hex()}"
         )
 
@@ -232,7 +232,7 @@ def _files(paths: list[Path]) -> list[Path]:
 
 def _require_new(out: Path) -> None:
     if out.exists():
-        raise ConfigurationError(f"--out {out}: there is a file already, and it stays")
+        raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
 
 
 def _write(out: Path, data: bytes) -> None:

@@ -31,8 +31,8 @@ _LETS = {
         "round; no contract reads it"
     ),
     "Registration": (
-        "register the address with this many samples in a run of this configuration; whoever "
-        "deploys it decides whether to"
+        "register the address with this many samples in a run of this configuration; the deployer "
+        "decides whether to"
     ),
     "DataSalt": (
         "guess small data behind the digest that the client has registered: it is made and used on "

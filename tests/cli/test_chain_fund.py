@@ -69,7 +69,7 @@ class TestFunding:
         assert chain.account(ONE)[1] == chain.account(OTHER)[1] == 5 * 10**17
         assert not (tmp_path / "home").exists()
         out = succeeds("chain", "fund", ONE, "--amount", "1", *node).out
-        assert "got 1 ETH in block 3, and has 1.5 ETH" in out
+        assert "received 1 ETH in block 3, and owns 1.5 ETH" in out
 
     def test_the_homes_own_chain_pays_its_test_money(self, tmp_path: Path) -> None:
         EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL").close()

@@ -78,7 +78,7 @@ def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
     folder = FIXTURES / "sent140"
     found = succeeds("data", "check", folder, "--glove", glove, "--json").json
     assert found == {"dataset": "sent140", "sound": True}
-    assert "sent140, everything can be used" in succeeds("data", "check", folder).out
+    assert "sent140, all files are valid" in succeeds("data", "check", folder).out
     glove.write_text("lovely 1 2\nrain 3\n")
     assert "line 2 has 1 numbers" in refusal("data", "check", folder, "--glove", glove)
     whole = (folder / "train-00000-of-00001.parquet").read_bytes()

@@ -274,7 +274,7 @@ def test_a_folder_of_another_chain_is_noticed_before_the_start(
     with EmbeddedChain.create(tmp_path / "other.sqlite", chain_id=7) as other:
         FinalityCheckpoints.open(folder.acted_on, other).note(other.head())
     result = cmfl(*arguments, "--json")
-    assert "what was acted on is of chain 7" in found(result, "folder")
+    assert "the checkpoints are of chain 7" in found(result, "folder")
     assert result.code == 1
 
 
@@ -356,7 +356,7 @@ def test_deploying_with_owners_goes_by_what_they_have_signed(
     ]
     assert "0x" + shown["registry"][2:] in succeeds("registry", "show", registry).out
     refused = ["registry", "gather", federation.folder / "entries", "--out", registry]
-    assert "there is a file already, and it stays" in refusal(*refused)
+    assert "the file exists already, and is not overwritten" in refusal(*refused)
     entry = json.loads((federation.folder / "entries" / "0.json").read_text())
     (tmp_path / "0.json").write_text(json.dumps(entry | {"samples": 999}))
     out = ("--out", tmp_path / "forged.json")

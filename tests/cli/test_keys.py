@@ -120,7 +120,7 @@ def test_simulated_keys_are_called_public_in_their_own_folder(
     arguments = ["keys", "simulated", "--preset", "smoke", "--set", "seed=5", "--folder", folder]
     result = cmfl(*arguments, "--json")
     assert result.code == 0
-    assert result.err.startswith("cmfl: PUBLIC TEST KEYS: anybody can derive them")
+    assert result.err.startswith("cmfl: PUBLIC TEST KEYS: everyone can derive them")
     clients = result.json["clients"]
     signers = simulated_signers(5, len(clients))
     assert [one["address"] for one in clients] == [checksum(one.address) for one in signers]
