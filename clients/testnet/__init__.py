@@ -1,5 +1,5 @@
-"""A federation of real processes on one machine: a chain, a store, workers, and who minds them.
+"""A network of real processes on one machine: chain, store, service and workers.
 
-Nothing here takes part in a round: processes are begun, watched, disturbed and ended, and what
-they have done is read from the chain like anybody else does.
+Nothing here takes part in a round. Processes are started, watched, disturbed and ended, and their
+results are read from the chain.
 """

@@ -1,4 +1,4 @@
-"""The node that a federation meets on: the served embedded chain, or anvil."""
+"""The node of a test network: the served embedded chain, or anvil."""
 
 from __future__ import annotations
 
@@ -27,22 +27,17 @@ _MOST_ANSWER_BYTES = 1 << 20
 
 
 class ChainNode:
-    """A node that can be stopped and begun again on the same port.
+    """A node that can be stopped and restarted on the same port.
 
     Attributes:
-        kind: which node.
-        port: where it listens.
-        url: the same, as whoever is beside it asks.
-        key: of an account that owns enough to pay for everything; public, for tests.
+        kind: of the node.
+        port: that it listens on.
+        url: for requests without a relay.
+        key: of an account that can pay for everything; public, for tests.
     """
 
     def __init__(self, settings: NetworkSettings, processes: CommandRunner) -> None:
-        """Choose a port; nothing runs yet.
-
-        Args:
-            settings: of the federation.
-            processes: begins the node.
-        """
+        """Choose a port; nothing runs yet."""
         self._settings = settings
         self._processes = processes
         self._process: CommandProcess | None = None
@@ -62,17 +57,18 @@ class ChainNode:
         """The node's process.
 
         Raises:
-            CommandError: it has not been begun.
+            CommandError: it has not been started.
         """
         if self._process is None:
             raise CommandError("the node has not been begun")
         return self._process
 
     def start(self) -> int:
-        """Begin the node and return its chain id once it answers.
+        """Start the node and return its chain id once it answers.
 
         Until `go`, blocks come with transactions only, one with each, and none at all on anvil
-        after `hold`: no window passes while workers begin.
+        after
+        `hold`: no window passes while workers start.
 
         Raises:
             CommandError: it ends, or does not answer.
@@ -88,23 +84,21 @@ class ChainNode:
         return self._answering(self._process)
 
     def hold(self) -> None:
-        """Take transactions and make no block of them until `go`, where a window has few blocks.
+        """Accept transactions without making blocks until `go`, on a chain with short windows.
 
-        On anvil each would be one at once: the commitments of those who are up first would take
-        the window of those who are not.
-
-        Raises:
-            ChainError: it does not hold.
+        On anvil each transaction would be a block at once: the commitments of the first workers
+        would use
+        up the window of the others.
         """
         if self.kind is ChainKind.ANVIL:
             self.ask("evm_setAutomine", False)
 
     def go(self) -> None:
-        """Let blocks come by themselves from now on, as often as the pace has it.
+        """Make blocks at the configured pace from now on.
 
         Raises:
-            CommandError: the node does not come up again.
-            ChainError: it does not take the interval.
+            CommandError: the node does not restart.
+            ChainError: it does not accept the interval.
         """
         self._goes = True
         if self.kind is ChainKind.ANVIL:
@@ -115,30 +109,15 @@ class ChainNode:
         self.start()
 
     def mine(self, blocks: int) -> None:
-        """Make empty blocks at once.
-
-        Args:
-            blocks: how many, at least 1.
-
-        Raises:
-            ChainError: the node makes none.
-        """
+        """Make at least one empty block at once."""
         self.ask("anvil_mine" if self.kind is ChainKind.ANVIL else "evm_mine", hex(blocks))
 
     def stop(self) -> None:
-        """End it in order; the embedded chain's file is whole afterwards."""
+        """Terminate the node; the embedded chain's file is complete afterwards."""
         self.process.end(30)
 
     def ask(self, method: str, *parameters: object) -> object:
-        """Return the result of one request.
-
-        Args:
-            method: its name.
-            parameters: values that JSON knows.
-
-        Raises:
-            ChainError: it does not answer, or with an error.
-        """
+        """Return the result of one request (ChainError without one)."""
         return HttpTransport(self.url, 30, _MOST_ANSWER_BYTES).ask(method, *parameters)
 
     def _anvil(self) -> list[object]:
@@ -166,7 +145,7 @@ class ChainNode:
 
 
 def free_port() -> int:
-    """Return a port of this machine on which nobody listens now."""
+    """Return a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
     return port

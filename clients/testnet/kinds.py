@@ -1,4 +1,4 @@
-"""Which node a federation meets on, and where its blobs and mail are."""
+"""Kinds of nodes and stores that a test network can use."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from enum import StrEnum
 
 
 class ChainKind(StrEnum):
-    """Which node the federation meets on."""
+    """Kind of the node."""
 
     EMBEDDED = "embedded"
     ANVIL = "anvil"
 
 
 class StoreKind(StrEnum):
-    """Where blobs and mail are."""
+    """Kind of the store of blobs and mail."""
 
     FOLDER = "folder"
     SERVED = "served"

@@ -1,8 +1,8 @@
-"""A federation from nothing to its running workers, and back: each part a process of its own.
+"""A test network, from nothing to running workers: each part is a process of its own.
 
-Nobody is in charge of the rounds: what is begun here are a chain, a contract, a store, and workers
-that know their own keys and where the contract is. Everything ends with the context, and also when
-this process is killed.
+No process directs the rounds: there are a chain, a contract, a store, and workers that know their
+own keys and the contract's address. Everything ends with the context, and also when this process is
+killed.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ _BACKOFF = Backoff(0.05, 1)
 
 
 class LocalNetwork:
-    """A federation that runs until its context ends.
+    """A test network that runs until its context ends.
 
     Attributes:
-        settings: what it is made of.
+        settings: of the network.
         node: its chain.
-        seats: its workers' places.
-        relays: their paths.
-        processes: what begins them.
-        store: the server of blobs and mail; None where they are folders.
+        seats: slots of its workers.
+        relays: their network paths.
+        processes: starts all processes.
+        store: server of blobs and mail; None for folders.
         service: the audit service; None if there is none.
-        service_url: where that is.
+        service_url: of the audit service.
     """
 
     def __init__(
@@ -75,12 +75,7 @@ class LocalNetwork:
         settings: NetworkSettings,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take up what there shall be.
-
-        Args:
-            settings: what it is made of.
-            say: is told each step.
-        """
+        """Prepare a network; `say` is called with a sentence about each step."""
         self.settings = settings
         self._say = say
         self._open = ExitStack()
@@ -106,7 +101,7 @@ class LocalNetwork:
 
     @property
     def manifest(self) -> Manifest:
-        """What was deployed."""
+        """The manifest of the deployment."""
         return read_manifest(self.home.run(RUN).manifest)
 
     def __enter__(self) -> Self:
@@ -126,13 +121,10 @@ class LocalNetwork:
         self._open.close()
 
     def start_workers(self, faults: Mapping[int, str] | None = None) -> None:
-        """Begin a worker in each place, and let blocks come once all of them are up.
-
-        Args:
-            faults: how the worker of a place misbehaves.
+        """Start the worker of each slot, some with faults, and then the blocks.
 
         Raises:
-            CommandError: one of them does not come up.
+            CommandError: one of them does not start.
         """
         self.node.hold()
         for seat in self.seats:
@@ -146,23 +138,19 @@ class LocalNetwork:
         self.node.go()
 
     def reader(self) -> RpcReader:
-        """Return the chain, to read from beside the workers and not through their paths."""
+        """Return a reader of the chain that does not use the workers' relays."""
         settings = RpcSettings(poll_seconds=0.1, request_timeout_seconds=20)
         return RpcReader(self.node.url, chain_id=self.manifest.chain_id, settings=settings)
 
     def ledger(self, reader: RpcReader) -> CommitteeLedger:
-        """Return the contract.
-
-        Args:
-            reader: the chain.
-        """
+        """Return the contract on a chain."""
         return connect(reader, self.manifest)
 
     def restart_store(self) -> None:
-        """Begin the server of blobs and mail, if it is not running.
+        """Start the server of blobs and mail, unless it is running.
 
         Raises:
-            CommandError: it does not come up.
+            CommandError: it does not start.
         """
         if self.store is not None and self.store.code() is None:
             return
@@ -209,12 +197,12 @@ class LocalNetwork:
             self._serve(chain_id)
 
     def _end_in_order(self) -> None:
-        """Let the chain's file be closed; whatever else runs is killed after it."""
+        """Let the chain close its file; everything else is killed after it."""
         with suppress(CommandError):
             self.node.stop()
 
     def _pay(self, chain_id: int) -> None:
-        """Give every client what its transactions cost."""
+        """Fund every client for its transactions."""
         registered = self._addresses()
         arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT]
         on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
@@ -275,25 +263,12 @@ def _has_started(slot: WorkerSlot) -> bool | None:
 
 
 def clients_by_worker(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
-    """Return whom each worker hosts: in turn, so that each has about as many.
-
-    Args:
-        clients: K.
-        workers: how many processes.
-
-    Returns:
-        Clients by worker, ascending; more workers than clients leave the last without any.
-    """
+    """Return the clients of each worker, ascending, dealt out in turn."""
     return [tuple(ClientId(c) for c in range(first, clients, workers)) for first in range(workers)]
 
 
 def wait_for_port(port: int, process: CommandProcess, seconds: float = 60) -> None:
-    """Return once somebody listens on a port.
-
-    Args:
-        port: of this machine.
-        process: that is to listen.
-        seconds: how long it may take.
+    """Return once a process listens on a port of this machine.
 
     Raises:
         CommandError: it has ended, or takes longer.

@@ -1,4 +1,4 @@
-"""The logs of all processes as one: each line behind the name of its process."""
+"""The logs of all processes merged, each line with the name of its process."""
 
 from __future__ import annotations
 
@@ -16,20 +16,12 @@ class LogFollower:
     """Follows the logs in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Begin at the beginning of each.
-
-        Args:
-            folder: of the logs.
-        """
+        """Start at the beginning of each log."""
         self._folder = folder
         self._read: dict[Path, int] = {}
 
     def show(self, say: Callable[[str], None]) -> None:
-        """Tell every whole line that has come since the last time, one that never ends in pieces.
-
-        Args:
-            say: is told each, behind the name of its process.
-        """
+        """Print the complete lines since the last call; a line without end is printed in pieces."""
         for path in sorted(self._folder.glob("*.log")):
             with path.open("rb") as file:
                 start = self._read.get(path, 0)

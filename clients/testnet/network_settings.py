@@ -1,4 +1,4 @@
-"""What a federation on one machine is made of, and the protocol's times that suit it."""
+"""Settings of a test network, and protocol times that suit its chain."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChainPace:
-    """How fast a chain goes, and what follows from it.
+    """Pace of a chain, and times that follow from it.
 
     Attributes:
-        block_seconds: after which a block comes though nobody has sent anything.
-        blocks_of_a_client: how many blocks the window has for each active client, all of which may
-            train on one machine.
+        block_seconds: between blocks without transactions.
+        blocks_of_a_client: length of the window for each active client, all of which may train on
+            one machine.
         view_seconds: of view 0, in the chain's seconds.
         deadline_blocks: between the window's end and the deadline.
-        confirmations: how deep a block has to be before anybody acts on it.
-        poll_seconds: how often a worker looks.
+        confirmations: of a block before workers act on it.
+        poll_seconds: between a worker's polls.
     """
 
     block_seconds: float
@@ -48,18 +48,18 @@ LEAST_WINDOW = 8
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """What a federation is made of.
+    """Settings of a test network.
 
     Attributes:
-        home: folder of everything: chain, blobs, mailbox, keys, workers, logs.
+        home: folder of chain, blobs, mailbox, keys, workers and logs.
         configuration: of the run.
-        workers: how many processes host its clients.
-        chain: which node.
-        store: where blobs and mail are.
-        pace: how fast the chain goes; None for the node's usual one.
-        anvil: path of the program, for a chain of its kind.
-        serves: whether the audit service runs beside it.
-        memory_bytes: how much private memory a worker may have; None for no limit.
+        workers: number of processes that host its clients.
+        chain: kind of the node.
+        store: kind of the store.
+        pace: of the chain; None for the node's usual one.
+        anvil: path of the program, for such a chain.
+        serves: whether the audit service runs, too.
+        memory_bytes: limit of a worker's private memory; None for no limit.
         allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
     """
 
@@ -76,15 +76,15 @@ class NetworkSettings:
 
     @property
     def clocks(self) -> ChainPace:
-        """How fast the chain goes."""
+        """Pace of the chain."""
         return PACES[self.chain] if self.pace is None else self.pace
 
 
 def fitted_to_pace(values: dict[str, Any], pace: ChainPace) -> Configuration:
-    """Return a configuration whose window, deadline and views suit a chain, where none are given.
+    """Return a configuration with a window, deadline and views that suit a chain, unless given.
 
     Args:
-        values: sections and their keys, as `plain_values` reads them; they are changed.
+        values: sections and their keys, as `plain_values` reads them; changed.
         pace: of the chain.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A worker that is killed on purpose once in a round, and begun again a moment later."""
+"""A planned kill of a worker, once in a round, with a restart a moment later."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 
 class KillStep(Enum):
-    """What there is to do about a kill."""
+    """Next step of a planned kill."""
 
     NOTHING = auto()
     """Its time has not come, or it is over: the worker is minded like any other."""
@@ -19,12 +19,12 @@ class KillStep(Enum):
 
 @dataclass
 class PlannedKill:
-    """When a worker is killed and begun again; who looks seldom is only later with both.
+    """Times at which a worker is killed and restarted; late polls only delay them.
 
     Attributes:
-        at: when it is killed, in seconds.
-        down_seconds: how long it stays down.
-        is_over: whether it has been begun again.
+        at: time of the kill, in seconds.
+        down_seconds: until the restart.
+        is_over: whether it has been restarted.
     """
 
     at: float
@@ -33,11 +33,11 @@ class PlannedKill:
     _killed_at: float | None = None
 
     def turn(self, now: float, *, is_up: bool) -> KillStep:
-        """Return what to do now; it is taken for done.
+        """Return the step that is due, and assume that it is done.
 
         Args:
             now: in seconds.
-            is_up: whether the worker is running: one that has ended by itself is begun first.
+            is_up: whether the worker runs; one that has ended by itself is restarted first.
         """
         if self.is_over:
             return KillStep.NOTHING

@@ -1,6 +1,6 @@
-"""The network path of one process: a relay on loopback that can be slow, cut, silent or wrong.
+"""The network path of one process: a loopback relay that can be slow, cut, silent or wrong.
 
-Whoever is behind it knows the relay's address only. Relays of one federation share a thread.
+The process knows the relay's address only. All relays of a network share a thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WRONG = b"<html>\x00 this is no JSON \xff"
 
 
 class LinkCondition(StrEnum):
-    """How a path is."""
+    """Condition of a path."""
 
     WHOLE = "whole"
     SLOW = "slow"
@@ -43,9 +43,9 @@ class Relay:
 
     Attributes:
         target: port that it leads to.
-        port: where it listens; 0 until it does.
-        condition: how it is.
-        delay_seconds: how long each piece of an answer waits while it is slow.
+        port: that it listens on; 0 before `open`.
+        condition: of the path.
+        delay_seconds: of each piece of an answer while it is slow.
         bytes_moved: in both directions so far.
     """
 
@@ -60,21 +60,16 @@ class Relay:
 
     @property
     def url(self) -> str:
-        """Where whoever is behind it finds the other end."""
+        """URL for the process that uses the path."""
         return f"http://127.0.0.1:{self.port}"
 
     async def open(self) -> None:
-        """Begin to listen on a free port."""
+        """Listen on a free port."""
         self._server = await asyncio.start_server(self._taken, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def turn(self, condition: LinkCondition, delay_seconds: float) -> None:
-        """Change how the path is, for connections that are open too.
-
-        Args:
-            condition: how it is from now on.
-            delay_seconds: how long each piece of an answer waits while it is slow.
-        """
+        """Change the condition, also for open connections."""
         self.condition, self.delay_seconds = condition, delay_seconds
         if condition in {LinkCondition.CUT, LinkCondition.SILENT, LinkCondition.WRONG}:
             await self._drop()
@@ -159,42 +154,32 @@ async def _answer_wrongly(
 
 
 class Relays:
-    """All relays of a federation, on a thread of their own."""
+    """All relays of a network, on a thread of their own."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start the thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relays", daemon=True)
         self._thread.start()
         self._open: list[Relay] = []
 
     def relay(self, target: int) -> Relay:
-        """Return a new relay that leads to a port of this machine.
-
-        Args:
-            target: the port.
-        """
+        """Return a new relay to a port of this machine."""
         relay = Relay(target)
         self._carry_out(relay.open())
         self._open.append(relay)
         return relay
 
     def turn(self, relay: Relay, condition: LinkCondition, delay_seconds: float = 0.5) -> None:
-        """Change how a path is, and return once connections that were open feel it.
-
-        Args:
-            relay: the path.
-            condition: how it is from now on.
-            delay_seconds: how long each piece of an answer waits while it is slow.
-        """
+        """Change the condition of a path, and return once open connections are affected."""
         self._carry_out(relay.turn(condition, delay_seconds))
 
     def bytes_moved(self) -> int:
-        """Return how many bytes have gone through all relays."""
+        """Return the bytes that have passed all relays."""
         return sum(relay.bytes_moved for relay in self._open)
 
     def close(self) -> None:
-        """Close them all, and end the thread."""
+        """Close all relays, and end the thread."""
         for relay in self._open:
             self._carry_out(relay.close())
         self._loop.call_soon_threadsafe(self._loop.stop)

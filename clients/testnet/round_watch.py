@@ -1,4 +1,4 @@
-"""What a federation has come to, read from its chain and blobs like anybody else would."""
+"""Results of a test network's rounds, read from chain and blobs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRound:
-    """A round that is over, as chain and record tell it.
+    """An ended round, by chain and record.
 
     Attributes:
         number: t.
-        seconds: on the watcher's clock since the round before it ended.
+        seconds: since the end of the previous round, by the watcher's clock.
         views: in which the two phases were decided; None if it was abandoned.
-        accepted: whose updates are in the model.
+        accepted: clients whose updates are in the model.
         late: active clients without a commitment by the closing block.
         unusable: active clients with a commitment, whose payload is not in the record.
         refused: members whose score vectors the record refuses.
-        banned: in the round's course.
+        banned: clients banned during the round.
         model: digest of w_{t+1}; None if it was abandoned.
-        head: what commits to the history up to here.
-        commitments: how many transactions brought commitments.
-        malformed: those of the unusable whose payload is none of d finite numbers.
-        accused: members that the incidents document names for what they have signed.
+        head: commits to the history up to this round.
+        commitments: number of transactions with commitments.
+        malformed: unusable clients whose payload is not d finite numbers.
+        accused: members that the incidents document names for conflicting signatures.
     """
 
     number: int
@@ -56,24 +56,17 @@ class WatchedRound:
 
     @property
     def is_decided(self) -> bool:
-        """Whether a committee decided it."""
+        """True if a committee decided it."""
         return self.views is not None
 
 
 class RoundWatch:
-    """Follows the rounds of a contract, one after the other."""
+    """Follows the rounds of a contract in order."""
 
     def __init__(
         self, ledger: CommitteeLedger, blobs: BlobReader, now: Callable[[], float], first: int = 1
     ) -> None:
-        """Begin with a round.
-
-        Args:
-            ledger: the contract.
-            blobs: where the records are.
-            now: the watcher's clock, in seconds.
-            first: the first round that is told.
-        """
+        """Start at a round; `now` returns seconds by the watcher's clock."""
         self.ledger = ledger
         self._blobs = blobs
         self._now = now
@@ -81,45 +74,45 @@ class RoundWatch:
         self._since = now()
 
     def is_finished(self) -> bool:
-        """Say whether no round is open any more; a node that does not answer says nothing."""
+        """Return whether no round is open any more; False if the node does not answer."""
         try:
             return self.ledger.state().stage is not LedgerStage.OPEN
         except ChainError:
             return False
 
     def open(self) -> Round | None:
-        """Return the round that is open, with what came in so far; None if there is none."""
+        """Return the open round so far; None if there is none."""
         try:
-            found = self._history().round(self._next)
+            round_ = self._history().round(self._next)
         except ChainError:
             return None
-        return found if found is not None and found.ended is None else None
+        return round_ if round_ is not None and round_.ended is None else None
 
     def ended(self) -> WatchedRound | None:
-        """Return the next round that is over, None if it is not, or the node does not answer."""
+        """Return the next ended round; None if it is still open or the node does not answer."""
         try:
             # Asked many times a second: all else is read once there is something to be told.
             now_open = self.ledger.state()
             if now_open.round <= self._next and now_open.stage is LedgerStage.OPEN:
                 return None
-            found = self._history().round(self._next)
+            round_ = self._history().round(self._next)
         except ChainError:
             return None
-        if found is None or found.end is None:
+        if round_ is None or round_.end is None:
             return None
         now = self._now()
-        told = self._told(found, now - self._since)
+        watched = self._told(round_, now - self._since)
         self._next, self._since = self._next + 1, now
-        return told
+        return watched
 
     def _history(self) -> ChainHistory:
         return ChainHistory.of(self.ledger, self._blobs)
 
-    def _told(self, one: Round, seconds: float) -> WatchedRound:
-        active = one.participants.expected
-        end, decided = one.end, one.decided
+    def _told(self, round_: Round, seconds: float) -> WatchedRound:
+        active = round_.participants.expected
+        end, decided = round_.end, round_.decided
         assert end is not None, "only rounds that are over are told"
-        documents = read_documents(self._blobs, one)
+        documents = read_documents(self._blobs, round_)
         record = documents.record
         usable = set() if record is None else {update.client for update in record.updates}
         refused = (
@@ -129,19 +122,19 @@ class RoundWatch:
         )
         dropouts = () if record is None else record.dropouts
         malformed = {d.client for d in dropouts if d.reason is DropoutReason.PAYLOAD_MALFORMED}
-        unusable = one.counted - usable if record is not None else frozenset()
+        unusable = round_.counted - usable if record is not None else frozenset()
         return WatchedRound(
-            number=one.round,
+            number=round_.round,
             seconds=seconds,
             views=None if decided is None else decided.views,
             accepted=() if decided is None else decided.accepted,
-            late=tuple(sorted(active - one.counted)),
+            late=tuple(sorted(active - round_.counted)),
             unusable=tuple(sorted(unusable)),
             refused=refused,
-            banned=one.banned,
+            banned=round_.banned,
             model=None if decided is None else decided.model,
             head=end.head,
-            commitments=len({mined.block for mined in one.mined}),
+            commitments=len({mined.block for mined in round_.mined}),
             malformed=tuple(sorted(malformed)),
             accused=tuple(sorted({i.member for i in documents.reported_incidents if i.votes})),
         )

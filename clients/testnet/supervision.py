@@ -1,6 +1,6 @@
-"""Who minds a federation: begins what has ended again, and disturbs workers on wish.
+"""Supervision of a test network: it restarts ended processes, and kills workers on request.
 
-A chain in a file and a store are begun again like workers; a chain in memory is gone with its
+A chain in a file and a store are restarted like workers; a chain in memory is lost with its
 process.
 """
 
@@ -35,16 +35,16 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class NetworkSummary:
-    """What a federation came to.
+    """Totals of a test network.
 
     Attributes:
         rounds: that ended.
-        decided: how many of them a committee decided.
-        seconds: that they took.
-        kills: workers that were killed on purpose.
-        restarts: workers that ended by themselves and were begun again.
-        chain_bytes: that workers and node exchanged.
-        store_bytes: that workers and store exchanged, 0 where it is a folder.
+        decided: rounds that a committee decided.
+        seconds: of all rounds.
+        kills: workers killed on purpose.
+        restarts: workers restarted after they ended by themselves.
+        chain_bytes: between workers and node.
+        store_bytes: between workers and store; 0 for a folder.
     """
 
     rounds: int
@@ -57,22 +57,22 @@ class NetworkSummary:
 
     @property
     def rounds_a_minute(self) -> float:
-        """How many rounds ended in a minute."""
+        """Ended rounds a minute."""
         return 60 * self.rounds / self.seconds if self.seconds else 0.0
 
     def bytes_a_round(self) -> int:
-        """Return how many bytes were moved for one round."""
+        """Return the bytes moved for one round."""
         return (self.chain_bytes + self.store_bytes) // max(1, self.rounds)
 
 
 class NetworkSupervisor:
-    """Minds the workers of a federation until its rounds are over.
+    """Supervises the workers of a network until its rounds are over.
 
     Attributes:
-        federation: what is minded.
-        watch: tells its rounds.
-        faults: how the worker of a place misbehaves, for places of the malicious.
-        killed: who was killed in the newest round.
+        federation: the network.
+        watch: follows its rounds.
+        faults: of workers, by slot.
+        killed: workers killed in the newest round.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class NetworkSupervisor:
         chaos: np.random.Generator | None = None,
         faults: dict[int, str] | None = None,
     ) -> None:
-        """Begin with workers that are not running.
+        """Prepare; no worker runs yet.
 
         Args:
-            federation: what is minded.
-            watch: tells its rounds.
-            chaos: draws whom to kill in each round, and when; None to kill nobody.
-            faults: how the worker of a place misbehaves.
+            federation: the network.
+            watch: follows its rounds.
+            chaos: draws a worker to kill in each round, and the time; None to kill none.
+            faults: of workers, by slot.
         """
         self.federation = federation
         self.watch = watch
@@ -101,7 +101,7 @@ class NetworkSupervisor:
         self._restarts = 0
 
     def start(self) -> None:
-        """Begin every worker, the malicious with their faults."""
+        """Start every worker, some with faults."""
         self.federation.start_workers(self.faults)
 
     def play(
@@ -111,16 +111,13 @@ class NetworkSupervisor:
         patience_seconds: float,
         on_look: Callable[[], None] = lambda: None,
     ) -> NetworkSummary:
-        """Mind the workers until so many rounds have ended, or the last one has.
+        """Supervise the workers until a number of rounds, or the last one, has ended.
 
         Args:
-            rounds: how many at most.
-            on_round: is told each.
-            patience_seconds: how long one round may take.
-            on_look: is called at every look.
-
-        Returns:
-            What they came to.
+            rounds: at most.
+            on_round: called with each ended round.
+            patience_seconds: limit of one round.
+            on_look: called at every poll.
 
         Raises:
             CommandError: a round does not end, or a process ends again and again.
@@ -132,8 +129,8 @@ class NetworkSupervisor:
         while len(ended) < rounds:
             on_look()
             is_finished = self.watch.is_finished()
-            told = self.watch.ended()
-            if told is None:
+            watched = self.watch.ended()
+            if watched is None:
                 if is_finished:
                     break
                 self._mind()
@@ -141,14 +138,14 @@ class NetworkSupervisor:
                 time.sleep(_POLL_SECONDS)
                 continue
             last = time.monotonic()
-            ended.append(told)
-            on_round(told)
+            ended.append(watched)
+            on_round(watched)
             self.killed.clear()
-            self._plan(told.seconds)
+            self._plan(watched.seconds)
         chain_bytes, store_bytes = self._moved()
         return NetworkSummary(
             rounds=len(ended),
-            decided=sum(one.is_decided for one in ended),
+            decided=sum(round_.is_decided for round_ in ended),
             seconds=last - begun,
             kills=self._kills,
             restarts=self._restarts,
@@ -157,7 +154,7 @@ class NetworkSupervisor:
         )
 
     def _plan(self, seconds: float) -> None:
-        """Choose whom to kill in the round that is open now, and when."""
+        """Draw a worker to kill in the open round, and the time."""
         if self._chaos is None or (self._victim is not None and not self._victim[1].is_over):
             return
         honest = [seat for seat in self.federation.seats if seat.number not in self.faults]
@@ -186,10 +183,10 @@ class NetworkSupervisor:
         self._mind_others(now)
 
     def _mind_others(self, now: float) -> None:
-        """Begin chain and store again if they have ended; without them nobody can do anything.
+        """Restart chain and store if they have ended.
 
         Raises:
-            CommandError: one has done so too often, or cannot be begun again.
+            CommandError: one has ended too often, or cannot be restarted.
         """
         node, store = self.federation.node, self.federation.store
         if node.process.code() is not None:
@@ -202,10 +199,10 @@ class NetworkSupervisor:
             self.federation.restart_store()
 
     def _require_few(self, process: CommandProcess, now: float) -> None:
-        """Accept that a process has ended without being asked to.
+        """Accept that a process has ended by itself.
 
         Raises:
-            CommandError: it has done so too often.
+            CommandError: it has ended too often.
         """
         before = self._ended[process.name]
         if len(before) == MOST_RESTARTS and now - before[0] < RESTART_SECONDS:
@@ -220,7 +217,7 @@ class NetworkSupervisor:
             raise CommandError(f"no round has ended for {patience_seconds:g} s")
 
     def _moved(self) -> tuple[int, int]:
-        """Return how many bytes have gone through the workers' paths, to node and store."""
+        """Return the bytes that have passed the workers' relays, to node and store."""
         paths = [seat.paths for seat in self.federation.seats]
         stores = [path.store.bytes_moved for path in paths if path.store is not None]
         return sum(path.chain.bytes_moved for path in paths), sum(stores)

@@ -1,7 +1,6 @@
-"""How a worker of a test network is made to misbehave, for tests of what the others do then.
+"""Faults of a test network's worker, which `cli.network_process` reads from the environment.
 
-The variable is read by the test network's own entry point, `cli.network_process`, and by nothing
-that an owner runs.
+Nothing that an owner runs reads the variable.
 """
 
 from __future__ import annotations
@@ -36,61 +35,36 @@ _MOST_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class WorkerFaults:
-    """How all clients of a worker depart from honest ones.
+    """Faults of all clients of a worker.
 
     Attributes:
-        of_members: on the committee; None for honestly.
-        of_trainers: as clients that train; None for honestly.
+        of_members: on the committee; None for honest ones.
+        of_trainers: as trainers; None for honest ones.
     """
 
     of_members: MemberFault | None = None
     of_trainers: TrainerFault | None = None
 
     def in_round(self, number: int) -> WorkerFaults:  # noqa: ARG002 - the same in each
-        """Return the faults of one round.
-
-        Args:
-            number: t.
-        """
+        """Return these faults, the same in every round."""
         return self
 
     def trainers(
         self, hosted: Sequence[ClientId], active: Sequence[ClientId]
     ) -> Sequence[ClientId]:
-        """Return who acts as a trainer: all clients, where the fault is to act uninvited.
-
-        Args:
-            hosted: all clients of the worker, ascending.
-            active: those that train or serve, ascending.
-        """
+        """Return the clients that act as trainers; all of them if the fault is to act uninvited."""
         return hosted if self.of_trainers in UNINVITED else active
 
     def trainer(self, client: ClientId, signer: Signer) -> Trainer:
-        """Return the actor of a client that trains.
-
-        Args:
-            client: who it is.
-            signer: its key.
-        """
+        """Return the actor of a client that trains."""
         return trainer_with(self.of_trainers, client, signer)
 
     def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:
-        """Return the actor of a client that serves; one that favours somebody favours the hosted.
-
-        Args:
-            honest: the honest member.
-            signer: its key.
-            hosted: all clients of the worker.
-        """
+        """Return the actor of a committee member; a favouring one favours the hosted clients."""
         return member_with(self.of_members, honest, signer, hosted)
 
     def sent(self, update: Payload, *, is_member: bool) -> Payload:
-        """Return what a client commits to in the place of its update.
-
-        Args:
-            update: what it has trained.
-            is_member: whether it sits on the committee.
-        """
+        """Return the payload that a client commits to, given its update."""
         if not is_member or self.of_members is not MemberFault.FALSE_REFERENCE:
             return update
         vector = np.frombuffer(update.data, dtype="<f4")
@@ -102,13 +76,11 @@ NO_FAULTS = WorkerFaults()
 
 @dataclass(frozen=True, slots=True)
 class FileFaults:
-    """Faults of single rounds, as a file tells them that may come while the worker runs.
+    """Faults of single rounds, read from a file that may change while the worker runs.
 
-    It holds the round and the names of its faults, such as `12 copied`; in every other round, and
-    where it is not there, the worker is honest.
-
-    Attributes:
-        path: of the file.
+    The file holds a round and names of faults, such as `12 copied`; in every other round, and
+    without
+    the file, the worker is honest.
     """
 
     path: Path
@@ -116,38 +88,28 @@ class FileFaults:
     def in_round(self, number: int) -> WorkerFaults:
         """Return the faults of one round.
 
-        Args:
-            number: t.
-
         Raises:
-            ConfigurationError: the file says something else.
+            ConfigurationError: the file is invalid.
         """
         try:
-            told = read_file(self.path, _MOST_BYTES).decode("utf-8", "replace")
+            text = read_file(self.path, _MOST_BYTES).decode("utf-8", "replace")
         except FileNotFoundError:
             return NO_FAULTS
         except OSError as error:
             raise ConfigurationError(f"{self.path}: cannot be read: {error.strerror}") from error
-        round_number, _, names = told.strip().partition(" ")
+        round_number, _, names = text.strip().partition(" ")
         if not (round_number.isascii() and round_number.isdigit()):
             raise ConfigurationError(f"{self.path}: {round_number[:40]!r} is no round's number")
         return faults_named(names) if int(round_number[:20]) == number else NO_FAULTS
 
 
 def faults_from_file(path: Path) -> str:
-    """Return the value of the variable for a worker whose faults a file tells.
-
-    Args:
-        path: of the file.
-    """
+    """Return the variable's value for a worker that reads its faults from a file."""
     return f"{FROM_FILE}:{path}"
 
 
 def faults_of(text: str) -> WorkerFaults | FileFaults:
-    """Return the faults that the variable asks for.
-
-    Args:
-        text: its value: names of faults, or what `told_by` returns.
+    """Return the faults that the variable's value names.
 
     Raises:
         ConfigurationError: there is no such fault.
@@ -157,11 +119,7 @@ def faults_of(text: str) -> WorkerFaults | FileFaults:
 
 
 def faults_named(text: str) -> WorkerFaults:
-    """Return the faults that a text asks for.
-
-    Args:
-        text: names of faults, between commas; one that members and trainers both have is meant for
-            both. Empty for none.
+    """Return the faults in a list of names; one of members and trainers applies to both.
 
     Raises:
         ConfigurationError: there is no such fault.
@@ -169,8 +127,8 @@ def faults_named(text: str) -> WorkerFaults:
     faults = NO_FAULTS
     for name in filter(None, (part.strip() for part in text.split(","))):
         if name not in {*MemberFault, *TrainerFault}:
-            known = ", ".join(sorted({*MemberFault, *TrainerFault}))
-            raise ConfigurationError(f"{FAULT_VARIABLE} = {name[:60]!r}: known are {known}")
+            names = ", ".join(sorted({*MemberFault, *TrainerFault}))
+            raise ConfigurationError(f"{FAULT_VARIABLE} = {name[:60]!r}: known are {names}")
         faults = WorkerFaults(
             MemberFault(name) if name in set(MemberFault) else faults.of_members,
             TrainerFault(name) if name in set(TrainerFault) else faults.of_trainers,

@@ -1,4 +1,4 @@
-"""One worker's place in a federation: its clients, its folder, its paths, and its process."""
+"""A slot for one worker of a test network: its clients, folder, relays and process."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _FAULT_FILE = "fault"  # what a worker that may be told to misbehave is told
 
 @dataclass(frozen=True, slots=True)
 class NetworkTarget:
-    """Where a federation meets, as every worker is told.
+    """Location of a network's run, the same for all workers.
 
     Attributes:
         chain_id: of the chain.
         contract: its address.
         keys: folder of the clients' keystores, `client-000.json` and so on.
         password_file: of all of them.
-        confirmations: how deep a block has to be before anybody acts on it.
-        poll_seconds: how often a worker looks.
-        data: where the data lie on this machine; None for data that need no files.
+        confirmations: of a block before workers act on it.
+        poll_seconds: between a worker's polls.
+        data: location of the data; None for data without files.
         allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
     """
 
@@ -53,13 +53,13 @@ class NetworkTarget:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPaths:
-    """How a worker reaches the others.
+    """A worker's paths to the other processes.
 
     Attributes:
         chain: relay to the node.
-        store: relay to the server of blobs and mail; None where they are folders.
-        blobs: place of the blobs.
-        mailbox: place of the mail.
+        store: relay to the server of blobs and mail; None for folders.
+        blobs: location of the blobs.
+        mailbox: location of the mail.
     """
 
     chain: Relay
@@ -69,19 +69,19 @@ class NetworkPaths:
 
     @property
     def relays(self) -> tuple[Relay, ...]:
-        """All of them."""
+        """All relays."""
         return (self.chain,) if self.store is None else (self.chain, self.store)
 
 
 class WorkerSlot:
-    """A place that a worker process can be begun in, killed, and begun in again.
+    """A slot in which a worker can be started, killed and restarted.
 
     Attributes:
         number: from 0.
-        clients: whom it hosts.
-        folder: its journal, own payloads and status.
-        paths: how it reaches the others.
-        process: the newest process in it, None before the first.
+        clients: that it hosts.
+        folder: of its journal, updates and status.
+        paths: to the other processes.
+        process: the newest one; None before the first start.
     """
 
     def __init__(
@@ -92,15 +92,7 @@ class WorkerSlot:
         paths: NetworkPaths,
         processes: CommandRunner,
     ) -> None:
-        """Take the place; nothing runs yet.
-
-        Args:
-            number: from 0.
-            clients: whom it hosts.
-            folder: of the worker's own files.
-            paths: how it reaches the others.
-            processes: begins the worker.
-        """
+        """Prepare the slot; nothing runs yet."""
         self.number = number
         self.clients = clients
         self.folder = folder
@@ -113,43 +105,28 @@ class WorkerSlot:
 
     @property
     def name(self) -> str:
-        """What it is called in logs."""
+        """Name of its log files."""
         return f"worker-{self.number:02d}"
 
     @property
     def own_updates(self) -> Path:
-        """Where its worker keeps what it has trained."""
+        """Folder of its trained updates."""
         return self._own.payloads
 
     def settle(self, meeting: NetworkTarget, memory_bytes: int | None = None) -> None:
-        """Take down where the federation meets.
-
-        Args:
-            meeting: the same for all.
-            memory_bytes: how much private memory the worker may have.
-        """
+        """Set the location of the run and the worker's memory limit."""
         self._meeting, self._memory_bytes = meeting, memory_bytes
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def start(self, fault: str | None = None) -> CommandProcess:
-        """Begin a worker in this place.
-
-        Args:
-            fault: how it misbehaves; None for an honest one.
-        """
+        """Start a worker, possibly with a fault."""
         self.process = self.start_with_folder(self.folder, self.name, fault)
         return self.process
 
     def start_with_folder(
         self, folder: Path, name: str, fault: str | None = None
     ) -> CommandProcess:
-        """Begin a worker with this place's keys and another folder.
-
-        Args:
-            folder: of its own files.
-            name: of its log.
-            fault: how it misbehaves; None for an honest one.
-        """
+        """Start a worker with this slot's keys and another folder."""
         assert self._meeting is not None, "the place knows where the federation meets"
         value = faults_from_file(folder / _FAULT_FILE) if fault == FROM_FILE else fault
         environment = {} if value is None else {FAULT_VARIABLE: value}
@@ -161,63 +138,50 @@ class WorkerSlot:
         )
 
     def tell(self, fault: str, round_number: int) -> None:
-        """Have a worker misbehave in one round, if it was begun as one that may be told to.
-
-        Args:
-            fault: how.
-            round_number: t, which it has not taken up yet.
-        """
-        told = f"{round_number} {fault}\n".encode()
-        DISK.write_whole(self.folder / _FAULT_FILE, told, durable=False)
+        """Write a fault of a later round to the fault file."""
+        text = f"{round_number} {fault}\n".encode()
+        DISK.write_whole(self.folder / _FAULT_FILE, text, durable=False)
 
     def clear_fault(self) -> None:
-        """Have it behave from the next round on."""
+        """Remove the fault file."""
         (self.folder / _FAULT_FILE).unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """End the worker outright."""
+        """Kill the worker."""
         if self.process is not None:
             self.process.kill()
 
     def is_up(self) -> bool:
-        """Say whether its process is alive."""
+        """Return whether its process is alive."""
         return self.process is not None and self.process.code() is None
 
     def has_reported(self) -> bool:
-        """Say whether the process that is in it now has begun, by what it says of itself."""
+        """Return whether the current process has started, by its status file."""
         if self.process is None:
             return False
         status = self.status()
         return status.get("pid") == self.process.pid and status.get("stand") != WorkerState.STARTING
 
     def status(self) -> dict[str, Any]:
-        """Return what the worker says of itself, empty where it has said nothing yet."""
+        """Return the worker's status; empty if it has written none."""
         try:
             return read_status(self._own.status)
         except ConfigurationError:
             return {}
 
     def backup(self, target: Path) -> None:
-        """Copy its own files, as a backup that runs every night would; it may be running.
-
-        Args:
-            target: folder of the copy, which is replaced.
-        """
+        """Copy its files to a folder, which is replaced; the worker may be running."""
         shutil.rmtree(target, ignore_errors=True)
-        left_out = shutil.ignore_patterns(f"{WRITING}*", "*.sqlite*", _FILLER)
-        shutil.copytree(self.folder, target, ignore=left_out, copy_function=_copy)
+        ignored = shutil.ignore_patterns(f"{WRITING}*", "*.sqlite*", _FILLER)
+        shutil.copytree(self.folder, target, ignore=ignored, copy_function=_copy)
         for path in self.folder.glob("*.sqlite"):
             # A journal that is copied while it is written to may be no journal.
-            copied = sqlite3.connect(target / path.name)
-            with closing(sqlite3.connect(path)) as base, closing(copied):
-                base.backup(copied)
+            copy = sqlite3.connect(target / path.name)
+            with closing(sqlite3.connect(path)) as base, closing(copy):
+                base.backup(copy)
 
     def restore(self, backup: Path) -> None:
-        """Put a backup in the place of its own files; its worker must not be running.
-
-        Args:
-            backup: folder of the copy.
-        """
+        """Replace its files by a backup; the worker must not be running."""
         # Not the folder itself, which may be a disk of its own.
         for path in self.folder.iterdir():
             if path.is_dir():
@@ -230,16 +194,16 @@ class WorkerSlot:
 def _arguments(
     meeting: NetworkTarget, paths: NetworkPaths, clients: tuple[ClientId, ...], folder: Path
 ) -> list[object]:
-    arguments: list[object] = ["worker", "--rpc-url", paths.chain.url]
-    arguments += ["--chain-id", meeting.chain_id, "--contract", meeting.contract]
-    arguments += ["--blobs", paths.blobs, "--mailbox", paths.mailbox]
+    words: list[object] = ["worker", "--rpc-url", paths.chain.url]
+    words += ["--chain-id", meeting.chain_id, "--contract", meeting.contract]
+    words += ["--blobs", paths.blobs, "--mailbox", paths.mailbox]
     for client in clients:
-        arguments += ["--keystore", meeting.keys / f"client-{client:03d}.json"]
-    arguments += ["--password-file", meeting.password_file, "--folder", folder]
-    arguments += ["--confirmations", meeting.confirmations, "--poll", f"{meeting.poll_seconds:g}"]
+        words += ["--keystore", meeting.keys / f"client-{client:03d}.json"]
+    words += ["--password-file", meeting.password_file, "--folder", folder]
+    words += ["--confirmations", meeting.confirmations, "--poll", f"{meeting.poll_seconds:g}"]
     if meeting.allow_predictable_seeds:
-        arguments.append(ALLOW_PREDICTABLE)
-    return arguments if meeting.data is None else [*arguments, "--data", meeting.data]
+        words.append(ALLOW_PREDICTABLE)
+    return words if meeting.data is None else [*words, "--data", meeting.data]
 
 
 def _copy(source: str, target: str) -> None:

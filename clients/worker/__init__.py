@@ -1,1 +1,1 @@
-"""Clients as processes of their own: the simulation's actors, driven by a shared chain and time."""
+"""Workers: one owner's clients as a process, driven by a shared chain and by time."""

@@ -1,4 +1,4 @@
-"""How good the models are on samples of a worker's own: nobody else has to believe it."""
+"""Evaluation of each round's model on local samples, for the owner's information only."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredModel:
-    """How good the model is that a round began with.
+    """Quality of the model at a round's start.
 
     Attributes:
         round: t.
         accuracy: share of the samples classified right, in [0, 1].
-        loss: mean cross-entropy there; None where it is not finite.
+        loss: mean cross-entropy; None if it is not finite.
     """
 
     round: int
@@ -32,20 +32,14 @@ class MeasuredModel:
 
 
 class BackgroundEvaluator:
-    """Measures each round's model once, where it trains and after it has trained.
+    """Evaluates each round's model once, in the training thread after training.
 
     Attributes:
-        newest: the last that was measured.
+        newest: the newest result.
     """
 
     def __init__(self, engine: Engine, sets: Sequence[str], executor: Executor) -> None:
-        """Take up what it measures with.
-
-        Args:
-            engine: evaluates.
-            sets: names of its sets of samples; nothing is measured without any.
-            executor: of one thread, in which the engine is called.
-        """
+        """Prepare evaluations on the named sets of samples; none are made without a set."""
         self._engine = engine
         self._sets = tuple(sets)
         self._executor = executor
@@ -54,11 +48,10 @@ class BackgroundEvaluator:
         self.newest: MeasuredModel | None = None
 
     def look(self, round_number: int, model: NDArray[np.float32]) -> bool:
-        """Begin to measure a round's model if nobody has, take what is done, and say if it is.
+        """Start or collect the evaluation of a round's model w_t, shape (d,).
 
-        Args:
-            round_number: t.
-            model: w_t, shape (d,).
+        Returns:
+            Whether no evaluation is running.
 
         Raises:
             TrainingError: the model failed on the samples.
@@ -75,8 +68,8 @@ class BackgroundEvaluator:
         return self._engine.evaluate(model, self._sets).result()
 
 
-def _measured(round_number: int, found: tuple[Evaluation, ...]) -> MeasuredModel:
-    samples = sum(one.samples for one in found)
-    loss = sum(one.loss for one in found) / samples
-    accuracy = sum(one.correct for one in found) / samples
+def _measured(round_number: int, evaluations: tuple[Evaluation, ...]) -> MeasuredModel:
+    samples = sum(evaluation.samples for evaluation in evaluations)
+    loss = sum(evaluation.loss for evaluation in evaluations) / samples
+    accuracy = sum(evaluation.correct for evaluation in evaluations) / samples
     return MeasuredModel(round_number, accuracy, loss if isfinite(loss) else None)

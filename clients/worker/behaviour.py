@@ -1,7 +1,6 @@
-"""What the clients of a worker do in a round: the honest actors, and the port for any others.
+"""Behaviour of a worker's clients: honest, or as a test network's process replaces it.
 
-A worker that an owner runs is honest: nothing in its environment or its folder can tell it to be
-anything else. Only a test network hands another behaviour in.
+Nothing in an owner's environment or folder can make a worker misbehave.
 """
 
 from __future__ import annotations
@@ -21,65 +20,36 @@ if TYPE_CHECKING:
 
 
 class RoundBehaviour(Protocol):
-    """How the clients of a worker act in one round."""
+    """Behaviour of a worker's clients in one round."""
 
     def trainers(
         self, hosted: Sequence[ClientId], active: Sequence[ClientId]
     ) -> Sequence[ClientId]:
-        """Return who acts as a trainer.
-
-        Args:
-            hosted: all clients of the worker, ascending.
-            active: those that train or serve, ascending.
-        """
+        """Return the clients that act as trainers, given those hosted and those active."""
 
     def trainer(self, client: ClientId, signer: Signer) -> Trainer:
-        """Return the actor of a client that trains.
-
-        Args:
-            client: who it is.
-            signer: its key.
-        """
+        """Return the actor of a client that trains."""
 
     def sent(self, update: Payload, *, is_member: bool) -> Payload:
-        """Return what a client commits to.
-
-        Args:
-            update: what it has trained.
-            is_member: whether it sits on the committee.
-        """
+        """Return the payload that a client commits to, given its update."""
 
     def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:
-        """Return the actor of a client that serves.
-
-        Args:
-            honest: the honest member.
-            signer: its key.
-            hosted: all clients of the worker.
-        """
+        """Return the actor of a committee member; a favouring one favours the hosted clients."""
 
 
 class WorkerBehaviour(Protocol):
-    """How the clients of a worker act."""
+    """Behaviour of a worker's clients."""
 
     def in_round(self, number: int) -> RoundBehaviour:
-        """Return how they act in one round.
-
-        Args:
-            number: t.
-        """
+        """Return the behaviour in one round."""
 
 
 @dataclass(frozen=True, slots=True)
 class HonestBehaviour:
-    """Clients that follow the protocol."""
+    """Behaviour of clients that follow the protocol."""
 
     def in_round(self, number: int) -> HonestBehaviour:  # noqa: ARG002 - the same in each
-        """Return the same for each round.
-
-        Args:
-            number: t.
-        """
+        """Return this behaviour, the same in every round."""
         return self
 
     def trainers(
@@ -87,30 +57,15 @@ class HonestBehaviour:
         hosted: Sequence[ClientId],  # noqa: ARG002 - nobody acts uninvited
         active: Sequence[ClientId],
     ) -> Sequence[ClientId]:
-        """Return the active clients.
-
-        Args:
-            hosted: all clients of the worker, ascending.
-            active: those that train or serve, ascending.
-        """
+        """Return the active clients."""
         return active
 
     def trainer(self, client: ClientId, signer: Signer) -> Trainer:
-        """Return an honest trainer.
-
-        Args:
-            client: who it is.
-            signer: its key.
-        """
+        """Return an honest trainer."""
         return Trainer(client, signer)
 
     def sent(self, update: Payload, *, is_member: bool) -> Payload:  # noqa: ARG002
-        """Return the update as it is.
-
-        Args:
-            update: what a client has trained.
-            is_member: whether it sits on the committee.
-        """
+        """Return the update."""
         return update
 
     def member(
@@ -119,13 +74,7 @@ class HonestBehaviour:
         signer: Signer,  # noqa: ARG002 - it has the key already
         hosted: frozenset[ClientId],  # noqa: ARG002 - it favours nobody
     ) -> MemberActor:
-        """Return the honest member.
-
-        Args:
-            honest: that member.
-            signer: its key.
-            hosted: all clients of the worker.
-        """
+        """Return the honest member."""
         return honest
 
 

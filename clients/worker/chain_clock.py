@@ -1,20 +1,17 @@
-"""The chain's seconds, as one process tells them.
+"""The chain's time, as one process estimates it.
 
-Nothing that is signed holds a time, and nobody's clock is believed: a process is never behind a
-block that it has seen, its time does not go back, and between two blocks it goes on by its own
-steady clock. Only what a block has told that the chain does not have any more is forgotten: one
-time stamp of the far future, by a node's mistake, would else leave its owner in the last view of
-every round.
+Nothing signed holds a time, and no clock is trusted. The estimate is never behind a block that was
+seen, never goes back, and advances between blocks by the machine's steady clock. Only the time of a
+block that the chain has dropped is forgotten: one time stamp of the far future, by a node's
+mistake, would otherwise keep its owner in the last view of every round.
 
-How far the chain's seconds are from ours is told by the blocks that come while we look: of the
-newest of them, the one that was seen the soonest after its time. Older ones do not count, since a
-chain may fall behind every wall clock little by little (a node that wants a block a second, and
-needs longer for it), and whoever went by a wall clock then would find its views over before they
-begin. Only before the first of these blocks, where nothing else is known, the wall clock counts;
-what it has told is forgotten with that block, or a clock that is set wrong would leave its owner
-ahead of all rounds until the chain has caught up. Nor does a block count that shares the second of
-the one before: a node whose own clock was set back dates all of its blocks alike until that has
-caught up, and the views have to go on meanwhile.
+The offset to the steady clock comes from the newest blocks that arrived while polling: the one seen
+soonest after its time stamp. Older blocks do not count, since a chain may fall behind wall clocks
+gradually (a node that wants a block a second, and needs longer for it); by a wall clock its views
+would be over before they begin. Before the first such block, the wall clock counts; its estimate is
+dropped with that block, or a clock that is set wrong would keep its owner ahead of all rounds. A
+block with the same second as its parent does not count either: a node whose own clock was set back
+dates all of its blocks alike until that has caught up, and the views have to go on.
 """
 
 from __future__ import annotations
@@ -31,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One moment, by the clocks of this machine.
+    """One moment by this machine's clocks.
 
     Attributes:
         wall: Unix seconds, as somebody may have set them.
-        steady: seconds since anything, which nobody can set back.
+        steady: seconds that nobody can set back.
     """
 
     wall: float
@@ -47,7 +44,7 @@ COUNTED_BLOCKS = 16
 
 
 class ChainClock:
-    """Tells the chain's time."""
+    """An estimate of the chain's time."""
 
     def __init__(self) -> None:
         self._newest: Block | None = None
@@ -59,12 +56,7 @@ class ChainClock:
         self._last = float("-inf")
 
     def see(self, newest: Block, moment: Moment) -> None:
-        """Take the newest block for the time, when it is first seen.
-
-        Args:
-            newest: the chain's newest block.
-            moment: when it was read.
-        """
+        """Take the newest block and the moment at which it was read."""
         if self._latest.is_gone(newest):
             self._ahead.clear()
             self._at_first = self._last = float("-inf")
@@ -77,14 +69,10 @@ class ChainClock:
         self._newest = newest
 
     def now(self, moment: Moment) -> float:
-        """Return the time in the chain's seconds.
-
-        Args:
-            moment: now, by this machine.
-        """
+        """Return the time in the chain's seconds."""
         if self._ahead:
-            told = max(self._ahead) + moment.steady
+            estimate = max(self._ahead) + moment.steady
         else:
-            told = max(moment.wall, self._at_first + moment.steady)
-        self._last = max(self._last, told)
+            estimate = max(moment.wall, self._at_first + moment.steady)
+        self._last = max(self._last, estimate)
         return self._last

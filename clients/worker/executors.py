@@ -1,7 +1,6 @@
-"""Where a worker has long work done: beside it in one thread, or at once.
+"""Executors for long work of a worker: one background thread, or immediate execution in tests.
 
-Training and sending may take long, and votes are due meanwhile. Whoever steps a worker by hand has
-everything done at once instead.
+Training and sending may take long, and votes are due meanwhile.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ T = TypeVar("T")
 
 
 class TaskInterrupt(BaseException):
-    """A task is not to go on, since its process ends."""
+    """Raised in a task whose process ends."""
 
 
 class ImmediateExecutor(Executor):
-    """Does what it is given before it returns."""
+    """Runs each task before `submit` returns."""
 
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Return what a task came to."""
+        """Run a task and return its result."""
         done: Future[T] = Future()
         _carry_out(done, lambda: task(*arguments, **named))
         return done
 
 
 class SingleThreadExecutor(Executor):
-    """Does one thing after the other in a thread that no end of the process waits for."""
+    """Runs tasks in order in a thread that does not delay the end of the process."""
 
     def __init__(self, name: str) -> None:
         self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -44,27 +43,21 @@ class SingleThreadExecutor(Executor):
         self._thread.start()
 
     def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Return what a task will come to."""
+        """Queue a task."""
         pending: Future[T] = Future()
         self._waiting.put(lambda: _carry_out(pending, lambda: task(*arguments, **named)))
         return pending
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        """End the thread after what it has been given.
-
-        Args:
-            wait: whether to return only then.
-            cancel_futures: without effect: the process that ends does not wait for them.
-        """
+        """End the thread after its queued tasks, and wait for that if asked to."""
         self._waiting.put(None)
         if wait:
             self._thread.join()
 
     def interrupt(self) -> None:
-        """End the thread without what it has been given, at the next line of Python that it runs.
+        """End the thread without its queued tasks, at the next line of Python that it runs.
 
-        A process that ends while a thread of it is in torch is aborted by the C++ of it: whoever
-        has long work done there has to let it stop.
+        A process that ends while a thread of it is in torch is aborted by the C++ runtime.
         """
         if self._is_interrupted:
             return
@@ -75,11 +68,7 @@ class SingleThreadExecutor(Executor):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(TaskInterrupt))
 
     def has_ended(self, seconds: float) -> bool:
-        """Say whether the thread has ended within so many seconds.
-
-        Args:
-            seconds: how long is waited.
-        """
+        """Wait for so many seconds; return whether the thread has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 

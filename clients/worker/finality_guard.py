@@ -1,4 +1,4 @@
-"""What a worker has built on, and whether the chain still has it."""
+"""Guard against a chain that takes back final blocks that a worker acted on."""
 
 from __future__ import annotations
 
@@ -13,64 +13,44 @@ _MOST_HEADS = 128
 
 
 class FinalityGuard(Protocol):
-    """Watches that nothing final is taken back."""
+    """Port of the guard."""
 
     def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
-        """Accept a chain that still has all that was acted on.
-
-        Args:
-            newest: the chain's newest block, just seen.
-            lineage: of its blocks.
-
-        Raises:
-            ChainError: it has not, so that nothing more may be signed; or it is unreachable.
-        """
+        """Raise ChainError if the chain lacks a block that was acted on, or is unreachable."""
 
     def act_on(self, block_number: int) -> None:
-        """Write down that a final block is acted on, before it is.
-
-        Args:
-            block_number: of the block.
+        """Record a final block before it is acted on.
 
         Raises:
-            ChainError: it is not the block that was acted on before, or the chain is unreachable.
-            OSError: it cannot be written down.
+            ChainError: another block was acted on in its place, or the chain is unreachable.
+            OSError: it cannot be recorded.
         """
 
 
 class NoFinalityGuard:
-    """For ledgers in the memory of one process, which take nothing back."""
+    """For ledgers in memory, which take nothing back."""
 
     def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
         """Accept everything."""
 
     def act_on(self, block_number: int) -> None:
-        """Write down nothing."""
+        """Record nothing."""
 
 
 class ChainFinalityGuard:
-    """Watches a chain by what a worker's own disk remembers."""
+    """Compares a chain with the final blocks recorded on a worker's own disk."""
 
     def __init__(self, chain: ChainReader, acted_on: FinalityCheckpoints) -> None:
-        """Watch a chain.
-
-        Args:
-            chain: that is acted on.
-            acted_on: the final blocks so far.
-        """
+        """Guard a chain, given the final blocks that were acted on."""
         self._chain = chain
         self._acted_on = acted_on
         self._accepted: Block | None = None
         self._heads: dict[int, Block] = {}
 
     def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
-        """Accept a chain that still has all that was acted on.
+        """Accept a chain that still has every block that was acted on.
 
-        What stands on a head that was accepted has all that was acted on when it was.
-
-        Args:
-            newest: the chain's newest block, just seen.
-            lineage: of its blocks.
+        Blocks on top of an accepted head need no further comparison.
 
         Raises:
             ReorganisedError: it has another block where one was final.
@@ -87,15 +67,12 @@ class ChainFinalityGuard:
             del self._heads[next(iter(self._heads))]
 
     def act_on(self, block_number: int) -> None:
-        """Write down that a final block is acted on.
-
-        Args:
-            block_number: of the block.
+        """Record a final block before it is acted on.
 
         Raises:
-            ReorganisedError: it is not the block that was acted on before.
+            ReorganisedError: another block was acted on in its place.
             ChainError: the chain is unreachable or damaged.
-            OSError: it cannot be written down.
+            OSError: it cannot be recorded.
         """
         newest = self._acted_on.newest
         if newest is not None and block_number <= newest:

@@ -1,4 +1,4 @@
-"""The clients that one worker hosts, and with what they act."""
+"""Clients hosted by one worker, with keys, engine and threads."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HostedClients:
-    """The clients of a worker.
+    """The clients of a worker, and what they act with.
 
     Attributes:
-        signers: the key of each.
+        signers: the key of each client.
         engine: trains them, and computes their distances.
-        own: keeps what they have trained.
-        training: the one thread that trains and measures.
+        own: store of their trained updates.
+        training: the one thread that trains and evaluates.
         sending: the one thread that sends transactions.
-        behaviour: how they act; honestly, but in tests.
-        sets: sets of samples of this worker's own to measure models on; none measures nothing.
-        finality: watches that nothing final is taken back.
+        behaviour: honest, except in tests.
+        sets: names of local test sets; without any, no model is evaluated.
+        finality: guards against a chain that takes back final blocks.
     """
 
     signers: Mapping[ClientId, Signer]
@@ -45,14 +45,9 @@ class HostedClients:
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Who is hosted, ascending."""
+        """The hosted clients, ascending."""
         return tuple(sorted(self.signers))
 
     def can_act(self, registry: Sequence[RegisteredClient], round_number: int) -> bool:
-        """Say whether any of them may still take part.
-
-        Args:
-            registry: all clients with their bans.
-            round_number: the open one.
-        """
+        """Return whether any of them may still take part in a round or a later one."""
         return any(not registry[client].is_banned_in(round_number) for client in self.signers)

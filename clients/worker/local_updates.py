@@ -1,8 +1,8 @@
-"""The updates that a worker has trained, on its own disk before anybody hears of them.
+"""Durable local store of trained updates, written before anybody hears of them.
 
-Between its commitment and the closing block a client alone has what it has committed to: what a
-killed process had kept in memory only would be lost to the round. Each file says by its name what
-it is and what its bytes come to, so that one that a disk has damaged is trained again.
+Between its commitment and the closing block only the client has its update: a process that is
+killed must not lose it. Each file name has the update's origin and digest, so that a damaged update
+is trained again.
 """
 
 from __future__ import annotations
@@ -23,48 +23,32 @@ _NAME = re.compile(r"([0-9]{1,20})-([0-9]{1,10})-([0-9a-f]{64})-([0-9a-f]{64})\.
 
 
 class LocalUpdates:
-    """Updates by round, client and origin: all that training starts from."""
+    """Updates by round, client and origin; an origin commits to all inputs of training."""
 
     def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
-        """Name the folder, which is made with the first update.
-
-        Args:
-            folder: of nobody else.
-            disk: that it lies on.
-        """
+        """Use a folder of this worker alone; it is created with the first update."""
         self._folder = folder
         self._disk = disk
 
     def find(
         self, round_number: int, client: ClientId, origin: Digest, limit: int
     ) -> Payload | None:
-        """Return an update that was kept, None if there is none that is whole.
-
-        Args:
-            round_number: t.
-            client: whose.
-            origin: what it was trained from.
-            limit: how many bytes it may have.
+        """Return a stored update of at most `limit` bytes; None if there is no intact one.
 
         Raises:
             OSError: it is there and cannot be read.
         """
-        wanted = f"{round_number}-{client}-{origin.hex()}-"
-        for path, named in self._kept():
-            if not path.name.startswith(wanted) or path.stat().st_size > limit:
+        prefix = f"{round_number}-{client}-{origin.hex()}-"
+        for path, match in self._kept():
+            if not path.name.startswith(prefix) or path.stat().st_size > limit:
                 continue
             payload = Payload.of(read_file(path, limit))
-            if payload.digest.hex() == named[4]:
+            if payload.digest.hex() == match[4]:
                 return payload
         return None
 
     def keep(self, round_number: int, origin: Digest, updates: Mapping[ClientId, Payload]) -> None:
-        """Return once these survive a power cut.
-
-        Args:
-            round_number: t.
-            origin: what they were trained from.
-            updates: by client.
+        """Store updates by client, durably.
 
         Raises:
             OSError: they cannot be written.
@@ -78,21 +62,18 @@ class LocalUpdates:
             self._disk.sync(paths)
 
     def forget(self, before_round: int) -> None:
-        """Remove what was kept of rounds that are over.
-
-        Args:
-            before_round: the first round that is kept.
+        """Remove the updates of earlier rounds.
 
         Raises:
             OSError: one cannot be removed.
         """
-        for path, named in self._kept():
-            if int(named[1]) < before_round:
+        for path, match in self._kept():
+            if int(match[1]) < before_round:
                 self._disk.remove(path)
 
     def _kept(self) -> list[tuple[Path, re.Match[str]]]:
-        """Return every file that an update is kept in, with what its name says."""
+        """Return all update files with the match of their names."""
         if not self._folder.is_dir():
             return []
-        found = ((path, _NAME.fullmatch(path.name)) for path in self._folder.iterdir())
-        return [(path, named) for path, named in found if named is not None]
+        matches = ((path, _NAME.fullmatch(path.name)) for path in self._folder.iterdir())
+        return [(path, match) for path, match in matches if match is not None]

@@ -1,8 +1,7 @@
-"""An engine that is opened again once it has failed.
+"""An engine that is replaced after a failure.
 
-An engine of several processes ends them all where one of them fails: a run of one process ends
-with it, and its user begins it again. A worker goes on for months with nobody beside it, and a
-process that the system has killed for its memory shall not cost its clients all further rounds.
+An engine of several processes ends all of them if one fails. A worker runs unattended for months:
+a process that the system kills for its memory must not cost its clients all further rounds.
 """
 
 from __future__ import annotations
@@ -24,48 +23,35 @@ T = TypeVar("T")
 
 
 class RestartingEngine(Engine):
-    """Does what the engine that is open now does. Not for several threads, but for `distances`."""
+    """Delegates to an engine. Not safe for several threads, except `distances`."""
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
-        """Open the first.
-
-        Args:
-            open_engine: opens one.
-        """
+        """Open the first engine."""
         self._open = open_engine
         self._engine = open_engine()
         self._has_failed = self._is_closed = False
         self.distances = self._engine.distances
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; those of the call before are overwritten.
-
-        Args:
-            start: the global model w_t, shape (d,).
-            jobs: clients to train, no client twice.
+        """Return the update of every job; those of the previous call are overwritten.
 
         Raises:
-            TrainingError: it failed; the next call goes to another engine.
+            TrainingError: it failed; the next call goes to a new engine.
         """
         return self._tried(lambda engine: engine.train(start, jobs))
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Begin to evaluate a parameter vector.
-
-        Args:
-            vector: shape (d,).
-            sets: names of sets of samples.
+        """Start evaluating a parameter vector, shape (d,), on named sets of samples.
 
         Raises:
-            TrainingError: it failed; the next call goes to another engine.
+            TrainingError: it failed; the next call goes to a new engine.
         """
         return self._tried(lambda engine: engine.evaluate(vector, sets))
 
     def interrupt(self) -> None:
-        """Let the thread that trains here find its work broken off, from any other thread.
+        """End the engine's processes, so that training fails; call from any other thread.
 
-        The processes of an engine are ended, and the engine is closed by whoever waits for them:
-        two cannot close it at once.
+        The training thread's owner closes the engine: two threads cannot close it at once.
         """
         self._is_closed = True
         for process in getattr(self._engine, "processes", ()):
@@ -73,7 +59,7 @@ class RestartingEngine(Engine):
                 os.kill(process, signal.SIGTERM)
 
     def close(self) -> None:
-        """End the one that is open, and open no other."""
+        """Close the engine and open no other."""
         self._is_closed = True
         self._engine.close()
 

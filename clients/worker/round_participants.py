@@ -1,4 +1,4 @@
-"""What the clients of one worker do in one round, each by its role, as the simulation's do."""
+"""The hosted clients in one round, each with its role's actor."""
 
 from __future__ import annotations
 
@@ -30,19 +30,14 @@ class RoundParticipants:
 
     Attributes:
         active: those that train or serve, ascending.
-        serving: those that sit on the committee, by places.
-        members: those that serve, as honest members and as what they turn out to be.
-        view: what is seen of the round; None until the chain has closed its inputs.
-        sits_out: those whose members stay silent, since nobody can tell what they have signed.
+        serving: those on the committee, by seat.
+        members: each serving client as honest member and as the actor that is stepped.
+        view: the round as it is seen; None until the chain has closed its inputs.
+        abstaining: members that stay silent, since their journal may lack what they signed.
     """
 
     def __init__(self, chain: ChainView, hosting: HostedClients) -> None:
-        """Find out who does what.
-
-        Args:
-            chain: the open round.
-            hosting: the clients.
-        """
+        """Assign the roles of an open round."""
         who = chain.participants()
         self._key = _key(chain)
         self._hosting = hosting
@@ -57,20 +52,15 @@ class RoundParticipants:
         self.share = self._share(chain)
 
     def is_for(self, chain: ChainView) -> bool:
-        """Say whether this is the round that a chain has open."""
+        """Return whether this is the open round of a chain."""
         return self._key == _key(chain)
 
     def is_serving(self, client: ClientId) -> bool:
-        """Say whether a hosted client sits on the committee."""
+        """Return whether a hosted client is on the committee."""
         return client in self.serving
 
     def commit(self, chain: ChainView, updates: Mapping[ClientId, Payload]) -> list[Action]:
-        """Return the commitments that are still to be made.
-
-        Args:
-            chain: the round.
-            updates: of the active clients, as far as they are trained.
-        """
+        """Return the commitments that are still to be made, given the updates trained so far."""
         if self.active and not updates:
             return []
         behaviour = self._behaviour_now()
@@ -88,16 +78,16 @@ class RoundParticipants:
     def start_voting(
         self, view: RoundView, judge: JudgementCache, journal: VoteJournal, observer: Observer
     ) -> None:
-        """Take the members' seats once the inputs are closed, each with what it has said before.
+        """Create the members once the inputs are closed, each with the votes it signed before.
 
         Args:
             view: the round, just opened.
             judge: of its records.
             journal: of the worker's keys.
-            observer: reads what they have said, if a journal should not know it.
+            observer: reads mail, in case a journal lacks what was signed.
 
         Raises:
-            OSError: the mailbox cannot be read, so that nobody may speak yet.
+            OSError: the mailbox cannot be read, so that no member may vote yet.
         """
         members = []
         behaviour, hosted = self._behaviour_now(), frozenset(self._hosting.signers)
@@ -112,21 +102,12 @@ class RoundParticipants:
         self.members, self.view = members, view
 
     def are_announced(self, view: RoundView) -> bool:
-        """Say whether every update that counts of these clients has been announced.
-
-        Args:
-            view: what is seen of the round.
-        """
+        """Return whether every counted update of these clients has been announced."""
         counted = view.inputs.closing.commitments
         return all(c in view.announced for c in self.active if c in counted)
 
     def act(self, view: RoundView, now: float) -> list[Action]:
-        """Return what there is to do while the committee votes.
-
-        Args:
-            view: what is seen of the round now.
-            now: the time, in the chain's seconds.
-        """
+        """Return the actions due while the committee votes, at a time in the chain's seconds."""
         self.view = view
         actions: list[Action] = []
         for trainer in self._trainers.values():
@@ -136,33 +117,24 @@ class RoundParticipants:
         return actions
 
     def reports(self, view: RoundView, now: float) -> list[Action]:
-        """Return the proofs of equivocation, when it is this worker's turn to send them.
-
-        Args:
-            view: what is seen of the round.
-            now: the time, in the chain's seconds.
-        """
+        """Return proofs of equivocation, once it is this worker's turn to send them."""
         if now < view.closed_at + self.wait(view.inputs.parameters.view_seconds):
             return []
         return [*reports_of(view)]
 
     def wait(self, view_seconds: int) -> float:
-        """Return how long this worker leaves to others what anybody may do, in seconds.
-
-        Args:
-            view_seconds: how long view 0 lasts.
-        """
+        """Return how long this worker leaves shared tasks to others, in seconds."""
         return self.share * STAGGER_VIEWS * view_seconds
 
     def next_time(self, view: RoundView, now: float) -> float | None:
-        """Return when there may be something to do though nothing new is seen, None if never."""
+        """Return when a member may act though nothing new arrives; None for never."""
         times = (member.next_time(view, now) for _, member in self.members)
         return min((time for time in times if time is not None), default=None)
 
     def _behaviour_now(self) -> RoundBehaviour:
-        """Return how these clients act in this round, which is asked once they have to.
+        """Return the behaviour of the round, which is looked up when it is first needed.
 
-        What a test tells a worker as the round opens may come a moment later than the round itself.
+        A test may set it a moment after the round has opened.
         """
         if self._behaviour is None:
             self._behaviour = behaviour = self._hosting.behaviour.in_round(self._round)
@@ -172,9 +144,9 @@ class RoundParticipants:
         return self._behaviour
 
     def _share(self, chain: ChainView) -> float:
-        """Return this worker's place among all clients in this round, in [0, 1).
+        """Return this worker's rank among all clients, in [0, 1), drawn anew each round.
 
-        Chance puts each client first in some round, so that no worker always pays for all.
+        So no worker always pays for all.
         """
         clients = len(chain.registry)
         first = int.from_bytes(keccak256(chain.seed + b"turn")) % clients
@@ -182,5 +154,5 @@ class RoundParticipants:
 
 
 def _key(chain: ChainView) -> tuple[object, ...]:
-    """Return what tells a round from any other, another chain's round of that number included."""
+    """Return what distinguishes a round from any other, on any chain."""
     return (chain.domain, chain.round, chain.seed, chain.committee, chain.opened_block)

@@ -1,9 +1,8 @@
-"""The training of a worker's clients: once a round, beside the votes, kept before it is told.
+"""Training of a worker's clients: once a round, in the background, stored before it is used.
 
-Training begins when a round opens and matters until its window closes. Whoever takes longer has no
-update in the round; its clients on the committee vote all the same, since nothing waits here. Nor
-does one client wait for another: where a model fails on the samples of one, the others are trained
-without it.
+Training starts when a round opens and matters until its window closes. A client that takes longer
+has no update in the round; committee members vote all the same. Nor does one client wait for
+another: if a model fails on the samples of one, the others are trained without it.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ MOST_FAILURES = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingAssignment:
-    """What a worker's clients train in a round.
+    """The training of a worker's clients in one round.
 
     Attributes:
         domain: the contract on its chain.
         round: t.
         seed: seed_t.
         model: w_t, shape (d,).
-        clients: those of the worker that are active, ascending.
+        clients: the active clients of the worker, ascending.
     """
 
     domain: Domain
@@ -55,23 +54,17 @@ class TrainingAssignment:
     clients: tuple[ClientId, ...]
 
     def origin(self) -> Digest:
-        """Return what commits to all that an update follows from beside data and code."""
+        """Return a digest of everything that an update depends on, except data and code."""
         where = [self.domain.chain_id, self.domain.contract, self.domain.salt, self.round]
         came_from = [*where, self.seed, sha256(vector_bytes(self.model))]
         return sha256(canonical.encode({"origin": came_from}))
 
 
 class RoundTraining:
-    """Trains what is assigned, if it has not been trained before."""
+    """Trains what is assigned, unless its updates are stored."""
 
     def __init__(self, engine: Engine, own: LocalUpdates, executor: Executor) -> None:
-        """Take up what it trains with.
-
-        Args:
-            engine: trains clients, one call at a time.
-            own: keeps updates.
-            executor: of one thread, in which the engine is called.
-        """
+        """Use an engine in an executor of one thread, and a store of updates."""
         self._engine = engine
         self._own = own
         self._executor = executor
@@ -83,25 +76,23 @@ class RoundTraining:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being trained."""
+        """True while a training is running."""
         return self._running is not None and not self._running[1].done()
 
     @property
     def held(self) -> Mapping[ClientId, Payload]:
-        """The updates of what was assigned last, as far as they are trained and durable."""
+        """The durable updates of the newest assignment so far."""
         return self._updates
 
     def updates(self, assigned: TrainingAssignment) -> Mapping[ClientId, Payload] | None:
-        """Return the update of every client that is assigned, None while they are being trained.
-
-        What is returned is durable.
+        """Return the durable update of every assigned client; None while they are being trained.
 
         Args:
             assigned: the same object as long as it is the same assignment.
 
         Raises:
             TrainingError: the model failed, for some clients or for all; `held` has the others.
-            OSError: they cannot be kept, so that nobody may hear of them yet.
+            OSError: they cannot be stored, so that they must not be used yet.
         """
         if assigned is not self._about:
             self._begin(assigned)
@@ -112,12 +103,12 @@ class RoundTraining:
             jobs = [TrainingJob(int(c), training_seed(assigned.seed, c)) for c in missing]
             future = self._executor.submit(self._trained, assigned.model, jobs)
             self._running = assigned, future
-        about, running = self._running
+        running_assignment, running = self._running
         if not running.done():
             return None
-        if about is not assigned or running.exception() is not None:
+        if running_assignment is not assigned or running.exception() is not None:
             self._running = None  # of a round that is over, or to be tried again
-        if about is not assigned:
+        if running_assignment is not assigned:
             return self.updates(assigned)
         trained, error = running.result()
         self._keep(assigned, trained)
@@ -126,32 +117,32 @@ class RoundTraining:
         return self._updates
 
     def forget(self) -> None:
-        """Let go of the updates: their memory is written to again when clients train again."""
+        """Release the updates: the engine reuses their memory."""
         self._about, self._origin, self._updates = None, None, {}
 
     def _begin(self, assigned: TrainingAssignment) -> None:
         origin = assigned.origin()
         limit = assigned.model.nbytes
-        found = {
+        stored = {
             client: self._own.find(assigned.round, client, origin, limit)
             for client in assigned.clients
         }
-        self._updates = {client: update for client, update in found.items() if update is not None}
+        self._updates = {client: update for client, update in stored.items() if update is not None}
         self._own.forget(assigned.round)
         self._about, self._origin = assigned, origin
 
     def _trained(self, model: NDArray[np.float32], jobs: list[TrainingJob]) -> TrainingResult:
-        """Train all at once, and one after the other those of whom one fails or failed before."""
+        """Train all clients together; after a failure, one by one."""
         alone = [job for job in jobs if self._failures[job.client]]
-        together = [job for job in jobs if not self._failures[job.client]]
-        found: list[TrainedUpdate] = []
+        batch = [job for job in jobs if not self._failures[job.client]]
+        updates: list[TrainedUpdate] = []
         failed: TrainingError | None = None
         try:
-            found = self._engine.train(model, together) if together else []
+            updates = self._engine.train(model, batch) if batch else []
         except TrainingError as error:
-            alone, failed = [*together, *alone], error
+            alone, failed = [*batch, *alone], error
         if alone:
-            found = [_copied(update) for update in found]
+            updates = [_copied(update) for update in updates]
         left = MOST_FAILURES
         for job in sorted(alone, key=lambda job: self._failures[job.client]):
             try:
@@ -163,19 +154,19 @@ class RoundTraining:
                     break
             else:
                 self._failures.pop(job.client, None)
-                found.append(_copied(update))
+                updates.append(_copied(update))
         # Whoever has been trained alone after a failure of all is no reason to try again.
-        return found, failed if len(found) < len(jobs) else None
+        return updates, failed if len(updates) < len(jobs) else None
 
     def _keep(self, assigned: TrainingAssignment, trained: list[TrainedUpdate]) -> None:
         assert self._origin is not None, "an assignment has begun"
         by_client = {int(client): client for client in assigned.clients}
-        updates = {by_client[one.client]: one.payload for one in trained}
+        updates = {by_client[update.client]: update.payload for update in trained}
         self._own.keep(assigned.round, self._origin, updates)
         self._updates |= updates
         self._running = None
 
 
 def _copied(update: TrainedUpdate) -> TrainedUpdate:
-    """Return an update that stays as it is: where it lies now, the engine's next call writes."""
+    """Return a copy of an update, whose memory the engine's next call overwrites."""
     return TrainedUpdate(update.client, Payload.of(bytes(update.payload.data)))

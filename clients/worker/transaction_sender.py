@@ -1,9 +1,8 @@
-"""A worker's transactions: one batch at a time, beside its votes.
+"""Background sending of a worker's transactions: one batch at a time.
 
-What is not taken up now is asked for again by the next step, as every act is until it is seen to
-have arrived; so nothing is queued here, and nothing old is ever sent. Whether something is of use
-follows from the chain alone: what has been looked after at one block is not looked after again
-before the next, or a worker would ask its node for the same at every step until that is final.
+A batch that is not accepted now is offered again by the next step, until its effect is on the
+chain; so nothing is queued, and nothing old is ever sent. Whether a transaction is useful follows
+from the chain alone: the same batch is not sent twice at one block.
 """
 
 from __future__ import annotations
@@ -25,15 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 class TransactionSender:
-    """Has transactions sent."""
+    """Sends batches of transactions in a background thread."""
 
     def __init__(self, executor: Executor, failures: FailureTracker) -> None:
-        """Take up where they are sent.
-
-        Args:
-            executor: of one thread.
-            failures: what goes wrong is told to.
-        """
+        """Use an executor of one thread, and report failures to the tracker."""
         self._executor = executor
         self._failures = failures
         self._running: tuple[str, Future[bool]] | None = None
@@ -47,14 +41,14 @@ class TransactionSender:
         task: Callable[[], bool],
         about: tuple[bytes, object] | None = None,
     ) -> None:
-        """Have something sent, unless something is under way or has just failed.
+        """Send a batch, unless another one is being sent or has just failed.
 
         Args:
             moment: now.
-            what: it is, for the log.
-            task: sends it, and says whether that had an effect.
-            about: the hash of the chain's newest block, and what is sent: the same is not sent
-                again at the same block, unless it has failed. None for what always is.
+            what: the batch is, for the log.
+            task: sends it; returns whether that had an effect.
+            about: hash of the chain's newest block, and the batch: the same is sent once at a
+                block, unless it fails. None to send always.
         """
         if self._running is not None or self._failures.is_waiting(WorkPart.SENDING, moment):
             return
@@ -68,11 +62,7 @@ class TransactionSender:
         self._running = what, self._executor.submit(task)
 
     def collect(self, moment: Moment) -> bool:
-        """Say whether something has been sent, with an effect, since the last time.
-
-        Args:
-            moment: now.
-        """
+        """Return whether a batch was sent with an effect since the last call."""
         if self._running is None or not self._running[1].done():
             return False
         (what, running), self._running = self._running, None

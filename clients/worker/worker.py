@@ -55,12 +55,12 @@ MAX_VOTING_PASSES = 8
 
 @dataclass(frozen=True, slots=True)
 class VotingResult:
-    """What came of letting everybody act on what is seen.
+    """Result of letting every client act on the current view.
 
     Attributes:
-        has_effect: whether anything new did.
-        next_time: when there may be something to do though nothing new is seen, in the chain's
-            seconds; None if never.
+        has_effect: whether any action was new.
+        next_time: when a client may act though nothing new arrives, in the chain's seconds; None
+            for never.
     """
 
     has_effect: bool
@@ -68,17 +68,17 @@ class VotingResult:
 
 
 class Worker:
-    """Steps the clients that it hosts.
+    """Steps its hosted clients.
 
     Attributes:
         hosting: its clients.
-        failures: what it has to be patient with.
-        chain: the open round as the final blocks have it; None before the first look, and after
-            the last round.
+        failures: tracks failures and retries.
+        chain: the open round by the final blocks; None before the first poll, and after the last
+            round.
         seats: its clients in that round.
-        now: the time of the last step, in the chain's seconds.
-        is_finished: whether no round will ever open again.
-        measuring: how good the models are on samples of its own.
+        now: time of the last step, in the chain's seconds.
+        is_finished: whether no further round will open.
+        measuring: evaluates models on local samples.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Worker:
         failures: FailureTracker,
         on_round: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Take up where chain, mailbox, journal and disk stand.
+        """Resume from chain, mailbox, journal and disk.
 
         Args:
-            context: what its clients act on; the mailbox is shared.
+            context: chain, blobs, mailbox and journal.
             hosting: its clients.
-            failures: what goes wrong is told to.
-            on_round: called with the number of a round before anything is said in it.
+            failures: tracks failures and retries.
+            on_round: called with a round's number before anything is signed in it.
         """
         self._context = context
         self.hosting = hosting
@@ -121,30 +121,27 @@ class Worker:
 
     @property
     def can_act(self) -> bool:
-        """Whether any of its clients may still take part."""
+        """True while any client may still take part."""
         if self.is_finished:
             return False
         return self.chain is None or self.hosting.can_act(self.chain.registry, self.chain.round)
 
     @property
     def newest_block(self) -> Block | None:
-        """The newest block that it has seen."""
+        """The newest block seen."""
         return self._observer.newest
 
     @property
     def final_state(self) -> LedgerSnapshot | None:
-        """What the contract kept after the newest final block that it has seen."""
+        """The contract's state after the newest final block seen."""
         return self._observer.final
 
     def step(self, moment: Moment) -> float | None:
-        """Do what there is to do, and return when there may be more though nothing new is seen.
-
-        Args:
-            moment: now.
+        """Do everything that is due.
 
         Returns:
-            Seconds from now, 0 if something has just had an effect; None if only news can bring
-            more.
+            Seconds until the next step is due though nothing new arrives; 0 after an action with an
+            effect, None if only news can bring more.
         """
         has_effect = self._sending.collect(moment)
         after_poll = self.failures.attempt(WorkPart.CHAIN, moment, partial(self._look, moment))
@@ -168,7 +165,7 @@ class Worker:
         return max(0.0, min(times) - self.now) if times else None
 
     def _look(self, moment: Moment) -> bool:
-        """Look at the chain, and say whether a round is open."""
+        """Poll the chain, and return whether a round is open."""
         # One look at the head for all: what is guarded and what is read are the same chain.
         newest = self._context.ledger.newest_block()
         self.hosting.finality.require_unchanged(newest, self._lineage)
@@ -184,7 +181,7 @@ class Worker:
         return chain is not None
 
     def _turn_to(self, chain: ChainView) -> None:
-        """Let go of the round before, whose end is final, and take up the next."""
+        """Drop the previous round, whose end is final, and start the next."""
         self._published.forget()
         self._training.forget()
         self._driver.forget()
@@ -206,23 +203,24 @@ class Worker:
         )
 
     def _take_up(self, chain: ChainView) -> None:
-        """Find out of which round each client's journal cannot tell what its key has signed.
+        """Find the first round that each client's journal covers completely.
 
-        A journal that was lost, emptied, or is another's does not know what the keys have signed in
-        the round in course; of later ones, they have signed nothing. Which round that was is
-        written down with the first look: who is killed in that round, and begun again, finds a
-        journal that knows as little.
+        A journal that was lost, emptied or exchanged lacks what the keys signed in the current
+        round; in
+        later rounds they have signed nothing. The round is recorded at the first poll, so that a
+        worker
+        killed and restarted in it knows as much.
 
         Raises:
-            JournalError: it cannot be written down, so that nobody may take a seat yet.
+            JournalError: it cannot be recorded, so that no client may vote yet.
         """
         assert self._in_course is not None, "the chain was looked at"
-        journal, found = self._context.journal, {}
+        journal, first_rounds = self._context.journal, {}
         for client in self.hosting.clients:
             place = first_round_key(chain.domain, client)
-            found[client] = int.from_bytes(journal.say(place, u64(self._in_course)))
+            first_rounds[client] = int.from_bytes(journal.say(place, u64(self._in_course)))
         journal.sync()
-        self._taken_up = found
+        self._taken_up = first_rounds
 
     def _commit(self, chain: ChainView, seats: RoundParticipants, moment: Moment) -> None:
         if seats.active:
@@ -245,14 +243,14 @@ class Worker:
             # Once the window is closed, an update that nobody has committed to is of no use.
             committed = {mined.client for mined in chain.commitments}
             useful = [c for c in seats.active if chain.takes_commitments or c in committed]
-            about = (chain.domain, chain.round, chain.seed, model, tuple(useful))
-            self._assigned = TrainingAssignment(*about)
+            inputs = (chain.domain, chain.round, chain.seed, model, tuple(useful))
+            self._assigned = TrainingAssignment(*inputs)
         return self._training.updates(self._assigned)
 
     def _vote(
         self, chain: ChainView, seats: RoundParticipants, inputs: Inputs, moment: Moment
     ) -> VotingResult:
-        """Let everybody act on what is seen, until nothing new comes of it."""
+        """Let every client act on the view, until nothing new results."""
         view = seats.view
         # A chain that has taken blocks back may close the same round over other commitments.
         if view is None or view.inputs.closing != inputs.closing:
@@ -279,20 +277,22 @@ class Worker:
             if not self._apply(actions, moment):
                 break
             has_effect = True
-        self._present = {one.client: one.present(view, self.now) for one, _ in seats.members}
+        self._present = {
+            member.client: member.present(view, self.now) for member, _ in seats.members
+        }
         voted = VotingResult(has_effect, seats.next_time(view, self.now))
         # When a member first saw a certificate is written down, also where it has nothing to say.
         self._context.journal.sync()
         return voted
 
     def _looked(self, view: RoundView, seats: RoundParticipants) -> RoundView:
-        """Return the view with what those who act on it have to know."""
+        """Return the view with the mail that its actors need."""
         if seats.members:
             return self._observer.look(view)
         return view if seats.are_announced(view) else self._observer.look(view, fetches=False)
 
     def _apply(self, actions: list[Action], moment: Moment) -> bool:
-        """Say what is to be said, have the rest sent, and say whether anything came of it."""
+        """Post envelopes, send transactions, and return whether anything had an effect."""
         if not actions or self.chain is None:
             return False
         self.hosting.finality.act_on(self.chain.final_block)
@@ -304,7 +304,7 @@ class Worker:
         return self._sending.collect(moment) or said.has_new_mail
 
     def _abandon(self, chain: ChainView, seats: RoundParticipants, moment: Moment) -> float | None:
-        """End a round at its deadline when it is this worker's turn; return when that is."""
+        """Abandon a round after its deadline, at this worker's turn; return when that is."""
         parameters, newest = chain.parameters, self.newest_block
         if newest is None or newest.number + 1 < chain.opened_block + parameters.deadline_blocks:
             return None
@@ -322,14 +322,14 @@ class Worker:
         return None if newest is None else (newest.hash, sent)
 
     def _measure(self, chain: ChainView, moment: Moment) -> None:
-        """Measure the model of the round once its training is over."""
+        """Evaluate the model of the round once its training is over."""
         if self._assigned is not None and not self._training.is_busy:
             model = self._assigned.model
             measuring = partial(self.measuring.look, chain.round, model)
             self.failures.attempt(WorkPart.MEASURING, moment, measuring)
 
     def present(self) -> Mapping[ClientId, VotingPosition]:
-        """Return where each of its members was when it last acted, once the inputs are closed."""
+        """Return the position of each member when it last acted, once the inputs are closed."""
         return self._present
 
 
@@ -341,4 +341,4 @@ _NAMES = {
 
 
 def _told(transactions: Iterable[Transaction]) -> str:
-    return " and ".join(dict.fromkeys(_NAMES[type(one)] for one in transactions))
+    return " and ".join(dict.fromkeys(_NAMES[type(transaction)] for transaction in transactions))

@@ -56,7 +56,7 @@ class CommandError(CmflError):
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """What a forked process becomes.
+    """The command that a forked process becomes.
 
     Attributes:
         entry: `module:function` to call with `arguments` as `sys.argv`; None for a program.
@@ -209,13 +209,7 @@ class CommandRunner:
         environment: dict[str, str] | None = None,
         seconds: float = 300,
     ) -> str:
-        """Run a command to its end and return its standard output.
-
-        Args:
-            name: of its log files.
-            arguments: of the entry point.
-            environment: variables in addition to the server's.
-            seconds: how long it may take.
+        """Run a command to its end, `seconds` at most, and return its standard output.
 
         Raises:
             CommandError: it failed or took longer; the message has the end of its log.

@@ -1,10 +1,9 @@
-"""A home: where everything of it lies, and how a file comes there whole or not at all.
+"""The layout of a home directory, and durable writing of its files.
 
-This file alone knows the names `chain.sqlite`, `blobs/`, `runs/<name>/` and what is in them, and
-it alone writes files (SQLite, which has its own ways, writes chain and vote journals). A reader
-sees a whole file or none, whoever is killed meanwhile; what has been made durable is there after a
-power cut too, and under its name: a file's bytes are synced, then its folder, then the folders
-above it.
+This module alone knows the names `chain.sqlite`, `blobs/`, `runs/<name>/` and their contents, and
+it alone writes files (except SQLite databases). A reader sees a complete file or none, even if
+the writer is killed. A durable file survives a power cut under its name: its bytes are synced, then
+its folder, then the folders above.
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ _MOST_NAMED = 4_096
 
 
 class Disk:
-    """What is asked of a file system; a test puts one that loses power in its place.
+    """Operations on a file system; tests replace it by one that loses power.
 
-    `write_whole` and `sync` are made of the others, each of which does one thing to the disk.
+    `write_whole` and `sync` are composed of the other methods, each of which does one thing.
     """
 
     def __init__(self) -> None:
         self._named: set[Path] = set()  # folders whose own names are durable
 
     def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
-        """Write beside the target and rename, so that no reader ever sees half a file.
+        """Write a file by renaming a temporary one, so that no reader ever sees half of it.
 
         Args:
-            path: of the file; its folder is made.
-            data: what it shall hold.
-            durable: whether it survives a power cut once this returns; else `sync` sees to that.
+            path: of the file; its folder is created.
+            data: the content.
+            durable: whether it survives a power cut once this returns; else call `sync` later.
 
         Raises:
-            OSError: it cannot be written, and `filename` is the path; what was there still is.
+            OSError: it cannot be written, and `filename` is the path; the old content is kept.
         """
         with _naming(path):
             for folder in _missing(path.parent):
@@ -75,29 +74,18 @@ class Disk:
                 self._sync_names([path])
 
     def sync(self, paths: Collection[Path]) -> None:
-        """Return once these files survive a power cut, under their names.
-
-        Args:
-            paths: files that were written.
-
-        Raises:
-            OSError: one of them cannot be made durable.
-        """
+        """Make files that were written survive a power cut under their names."""
         self.sync_files(paths)
         self._sync_names(paths)
 
     def make_folder(self, folder: Path) -> None:
-        """Make one folder, if another process has not made it meanwhile."""
+        """Create one folder, unless another process has created it."""
         with _naming(folder):
             folder.mkdir(exist_ok=True)
         self._named.discard(folder.resolve())
 
     def create(self, folder: Path, data: bytes | memoryview) -> Path:
-        """Write a new file under a name of its own that begins with `WRITING`.
-
-        Args:
-            folder: where.
-            data: what it shall hold.
+        """Write a new file with a unique name that begins with `WRITING`.
 
         Raises:
             OSError: it cannot be written; nothing is left.
@@ -113,20 +101,12 @@ class Disk:
         return path
 
     def append(self, path: Path, data: bytes) -> None:
-        """Write at the end of a file, which is made if need be.
-
-        Args:
-            path: of the file.
-            data: what follows.
-
-        Raises:
-            OSError: it cannot be written, and `filename` is the path.
-        """
+        """Append to a file, which is created if it does not exist."""
         with _naming(path), path.open("ab") as file:
             file.write(data)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Give a file another name, which may be another's before."""
+        """Rename a file; an existing target is replaced."""
         path.replace(target)
 
     def remove(self, path: Path) -> None:
@@ -135,10 +115,10 @@ class Disk:
             path.unlink(missing_ok=True)
 
     def sync_files(self, paths: Collection[Path]) -> None:
-        """Return once the bytes of these files are durable.
+        """Make the bytes of files durable.
 
         Raises:
-            OSError: those of one of them are not, and `filename` is its path.
+            OSError: for one of them that fails, and `filename` is its path.
         """
         if len(paths) == 1:
             _sync_each(paths)
@@ -149,10 +129,10 @@ class Disk:
             list(threads.map(_sync_each, shares))
 
     def sync_folder(self, folder: Path) -> None:
-        """Return once the names in a folder are durable.
+        """Make the names in a folder durable.
 
         Raises:
-            OSError: they are not, and `filename` is the path of the folder.
+            OSError: it fails, and `filename` is the path of the folder.
         """
         with _naming(folder):
             try:
@@ -182,7 +162,7 @@ DISK = Disk()
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
-    """Where a run keeps what is not on the chain and not a blob.
+    """Paths of a run's files that are neither chain nor blobs.
 
     Attributes:
         path: `runs/<name>`.
@@ -202,22 +182,22 @@ class RunPaths:
 
     @property
     def metrics(self) -> Path:
-        """One JSON line per round."""
+        """One JSON line for each round."""
         return self.path / "metrics.jsonl"
 
     @property
     def manifest(self) -> Path:
-        """What was deployed where."""
+        """The deployment: chain, contract and run document."""
         return self.path / MANIFEST
 
     @property
     def intent(self) -> Path:
-        """What is being deployed where, until the manifest is there."""
+        """The deployment that is being sent, until the manifest exists."""
         return self.path / "deployment.intent.json"
 
     @property
     def journal(self) -> Path:
-        """What the keys of this run have signed."""
+        """The vote journal of the run's keys."""
         return self.path / JOURNAL
 
     @property
@@ -226,16 +206,16 @@ class RunPaths:
         return self.path / "model.safetensors"
 
     def left_by_play(self) -> Path | None:
-        """Return a file that only a run with a contract writes, None if there is none."""
+        """Return a file that only a run with a contract writes; None if there is none."""
         written = (self.metrics, self.journal, self.model)
         return next((path for path in written if path.exists()), None)
 
     def has_rows(self) -> bool:
-        """Say whether rows were ever written, of which those set aside are left at least."""
+        """Return whether rows were ever written, even if all of them are set aside now."""
         return self.metrics.exists() or any(self.path.glob("metrics.before-rollback-*.jsonl"))
 
     def metrics_before_rollback(self) -> Path:
-        """Return where metrics are kept that the chain does not bear out: a name not yet used."""
+        """Return an unused path for metrics that the chain contradicts."""
         number = 1
         while (path := self.path / f"metrics.before-rollback-{number}.jsonl").exists():
             number += 1
@@ -244,10 +224,10 @@ class RunPaths:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A folder with a chain, blobs and runs.
+    """A folder with a chain, blobs and runs; it need not exist.
 
     Attributes:
-        path: the folder; it need not exist.
+        path: the folder.
     """
 
     path: Path
@@ -269,24 +249,21 @@ class Home:
 
     @property
     def verifications(self) -> Path:
-        """Reports of audits that a service has run."""
+        """Reports of audits that a service ran."""
         return self.path / "verifications"
 
     @property
     def index(self) -> Path:
-        """The index of all runs, where there is one; chain and blobs have all that it holds."""
+        """The index of all runs, if there is one; it can be rebuilt from chain and blobs."""
         return self.path / "index.sqlite"
 
     @property
     def lock(self) -> Path:
-        """What writers hold a share of."""
+        """The lock file that writers share."""
         return self.path / "home.lock"
 
     def run(self, name: str) -> RunPaths:
-        """Return where a run's files are; they need not exist.
-
-        Args:
-            name: of the run.
+        """Return the paths of a run, which need not exist.
 
         Raises:
             ConfigurationError: the name is no plain file name.
@@ -298,25 +275,21 @@ class Home:
         return RunPaths(self.runs / name)
 
     def journals(self) -> list[Path]:
-        """Return the vote journals of all runs, by name."""
+        """Return the vote journals of all runs, sorted by name."""
         return sorted(self.runs.glob(f"*/{JOURNAL}"))
 
     def deployed(self) -> list[RunPaths]:
-        """Return the runs that have a manifest, by name."""
+        """Return the runs that have a manifest, sorted by name."""
         return [RunPaths(path.parent) for path in sorted(self.runs.glob(f"*/{MANIFEST}"))]
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold a writer's share of the home; whoever comes to it alone first cleans up.
+        """Hold a shared writer's lock; the first writer removes unfinished files of killed ones.
 
-        Writers share the home: each part of it has rules of its own for several at a time. Who
-        only reads does not ask.
-
-        Yields:
-            Nothing; files that killed writers had begun are gone.
+        Readers need no lock; each part of the home has its own rules for several writers.
 
         Raises:
-            OSError: the home cannot be made or written, and `filename` names the path.
+            OSError: the home cannot be created or written, and `filename` names the path.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with _naming(self.lock):
@@ -337,14 +310,12 @@ class Home:
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Return what is in a file, at once: a pipe or a device under its name holds nobody up.
+    """Read at most `limit` bytes of a file, and one more if it is longer.
 
-    Args:
-        path: of the file.
-        limit: so many bytes at most, and one more if there are more.
+    A pipe or a device under its name does not block.
 
     Raises:
-        OSError: there is no file, or it cannot be read; `filename` is the path.
+        OSError: it is missing or unreadable; `filename` is the path.
     """
     with _naming(path), open_file(path) as file:
         # No more is asked for than there is: Python sets aside all that it is asked for.
@@ -357,23 +328,17 @@ def read_file(path: Path, limit: int) -> bytes:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BufferedReader]:
-    """Open a file for reading, at once: a pipe or a device under its name holds nobody up.
-
-    Args:
-        path: of the file.
-
-    Yields:
-        The file.
+    """Open a file for reading without blocking on a pipe or a device.
 
     Raises:
-        OSError: there is no file, or it cannot be opened; `filename` is the path.
+        OSError: it is missing or cannot be opened; `filename` is the path.
     """
     with _naming(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            said = "it is no file, but a folder, a pipe or a device"
-            raise OSError(errno.EINVAL, said, str(path))
+            reason = "it is no file, but a folder, a pipe or a device"
+            raise OSError(errno.EINVAL, reason, str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             yield file
     finally:
@@ -383,12 +348,8 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
 def read_text(path: Path, limit: int) -> str:
     """Return the text of a file that a user named.
 
-    Args:
-        path: of the file.
-        limit: so many bytes at most.
-
     Raises:
-        ConfigurationError: it cannot be read, is over the limit, or is not UTF-8.
+        ConfigurationError: it cannot be read, has more bytes than the limit, or is not UTF-8.
     """
     try:
         data = read_file(path, limit)
@@ -404,11 +365,7 @@ def read_text(path: Path, limit: int) -> str:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Have every error of the disk name the file that it keeps from being written or read.
-
-    Raises:
-        OSError: the same, and `filename` is the path.
-    """
+    """Add the path to every error of the disk."""
     try:
         yield
     except OSError as error:
@@ -418,13 +375,13 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Return the folders that have to be made, the outermost first."""
+    """Return the folders to create, outermost first."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     return missing[::-1]
 
 
 def _within_device(folder: Path) -> list[Path]:
-    """Return a folder and those above it, as far as their names are on the same file system."""
+    """Return a folder and those above it on the same file system."""
     device = folder.stat().st_dev
     return [
         path

@@ -52,13 +52,13 @@ class ResponseTooLargeError(HttpFailureError):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What a server said.
+    """A server's response.
 
     Attributes:
-        status: HTTP's.
+        status: HTTP status code.
         body: the bytes.
-        media_type: what the server says that they are, in lower case and without parameters.
-        retry_after_seconds: how long the server asks to be left alone; 0 where it does not.
+        media_type: of the body, in lower case and without parameters.
+        retry_after_seconds: pause that the server requests; 0 for none.
     """
 
     status: int
@@ -104,101 +104,46 @@ class HttpServer:
         weakref.finalize(self, _close, self._clients).atexit = False
 
     def get(self, path: str, max_bytes: int) -> HttpResponse:
-        """Return the answer to GET.
-
-        Args:
-            path: below the URL's own, beginning with a slash.
-            max_bytes: how large the body may be.
+        """Send GET to a path below the URL; the path begins with a slash.
 
         Raises:
-            ResponseTooLargeError: it is larger.
-            HttpFailureError: there is no whole answer in time.
+            ResponseTooLargeError: the body has more than `most_bytes`.
+            HttpFailureError: there is no complete response in time.
         """
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes)
 
     def save(self, path: str, max_bytes: int, file: IO[bytes]) -> HttpResponse:
-        """Write the body of the answer to GET into a file, piece by piece.
-
-        Args:
-            path: below the URL's own, beginning with a slash.
-            max_bytes: how large the body may be.
-            file: opened for writing; what comes of an answer that breaks off stays in it.
+        """Write the body of the response to GET into a file, piece by piece.
 
         Returns:
-            The answer, whose body is empty where the status is 200.
+            The response, with an empty body if the status is 200.
 
         Raises:
-            ResponseTooLargeError: it is larger.
-            HttpFailureError: there is no whole answer in time.
+            ResponseTooLargeError: the body has more than `most_bytes`.
+            HttpFailureError: there is no complete response in time; part of it may be in the file.
             OSError: the file cannot be written.
         """
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes, file)
 
     def head(self, path: str) -> int:
-        """Return the status of the answer to HEAD.
-
-        Args:
-            path: below the URL's own, beginning with a slash.
-
-        Raises:
-            HttpFailureError: there is no whole answer in time.
-        """
+        """Return the status of the response to HEAD; errors as with `get`."""
         return self._ask(httpx.Request("HEAD", self._below(path)), 0).status
 
     def put(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
-        """Return the answer to PUT.
-
-        Args:
-            path: below the URL's own, beginning with a slash.
-            body: what is sent, whole.
-            headers: what is said of it.
-            max_bytes: how large the answer's body may be.
-
-        Raises:
-            ResponseTooLargeError: it is larger.
-            HttpFailureError: there is no whole answer in time.
-        """
+        """Send PUT with a body and its headers; errors as with `get`."""
         request = httpx.Request("PUT", self._below(path), headers=headers, content=body)
         return self._ask(request, max_bytes)
 
     def post_json(self, body: bytes, max_bytes: int) -> HttpResponse:
-        """Return the answer to POST of JSON to the URL itself.
-
-        Args:
-            body: the JSON.
-            max_bytes: how large the answer's body may be.
-
-        Raises:
-            ResponseTooLargeError: it is larger.
-            HttpFailureError: there is no whole answer in time.
-        """
+        """Send POST with JSON to the URL itself; errors as with `get`."""
         return self._ask(_with_json("POST", self._url, body), max_bytes)
 
     def post_json_to(self, path: str, body: bytes, max_bytes: int) -> HttpResponse:
-        """Return the answer to POST of JSON.
-
-        Args:
-            path: below the URL's own, beginning with a slash.
-            body: the JSON.
-            max_bytes: how large the answer's body may be.
-
-        Raises:
-            ResponseTooLargeError: it is larger.
-            HttpFailureError: there is no whole answer in time.
-        """
+        """Send POST with JSON to a path below the URL; errors as with `get`."""
         return self._ask(_with_json("POST", self._below(path), body), max_bytes)
 
     def delete(self, path: str, max_bytes: int) -> HttpResponse:
-        """Return the answer to DELETE.
-
-        Args:
-            path: below the URL's own, beginning with a slash.
-            max_bytes: how large the answer's body may be.
-
-        Raises:
-            ResponseTooLargeError: it is larger.
-            HttpFailureError: there is no whole answer in time.
-        """
+        """Send DELETE; errors as with `get`."""
         return self._ask(httpx.Request("DELETE", self._below(path)), max_bytes)
 
     def _below(self, path: str) -> httpx.URL:
@@ -264,11 +209,11 @@ class HttpServer:
             raise
 
     def _client(self) -> httpx.AsyncClient:
-        mine = self._clients.get(os.getpid())
-        if mine is None:
-            mine = self._clients[os.getpid()] = _new_client(self._url.host, self._silence_seconds)
-        _OPEN.add(mine)
-        return mine
+        client = self._clients.get(os.getpid())
+        if client is None:
+            client = self._clients[os.getpid()] = _new_client(self._url.host, self._silence_seconds)
+        _OPEN.add(client)
+        return client
 
     async def _read(
         self, response: httpx.Response, most: int, take: Callable[[bytes], object]
@@ -293,15 +238,10 @@ class HttpServer:
 
 
 class _NoCookies(CookieJar):
-    """Keeps none: httpx would send none back, but hold as many as a server cares to set."""
+    """A jar that keeps no cookie: httpx would collect as many as a server sets."""
 
     def extract_cookies(self, response: object, request: object) -> None:
-        """Leave a server's cookies where they are.
-
-        Args:
-            response: it is not even parsed.
-            request: without effect.
-        """
+        """Ignore the cookies of a response."""
 
 
 class _NotWrittenError(Exception):
@@ -317,7 +257,7 @@ class _NotWrittenError(Exception):
 
 
 def _retry_after(value: str) -> int:
-    """Return the seconds that a `Retry-After` header names; 0 for a date, or what is neither."""
+    """Return the seconds of a `Retry-After` header; 0 for a date or anything else."""
     is_number = value.isascii() and value.isdigit() and len(value) <= _LONGEST_SECONDS
     return int(value) if is_number else 0
 
@@ -327,17 +267,14 @@ def _with_json(method: str, url: httpx.URL, body: bytes) -> httpx.Request:
 
 
 def base_url(url: str) -> str:
-    """Return a server's URL in the one form that both ends of a connection agree on.
+    """Return a server's URL in the canonical form that both ends of a connection compare.
 
-    Args:
-        url: http or https, with or without a path.
-
-    Returns:
-        Scheme and host in lower case, the port unless it is the scheme's own, and the path without
-        slashes at its end; no user, password, query or fragment.
+    Scheme and host are in lower case, without the scheme's own port, a slash at the end of the
+    path,
+    user, password, query and fragment.
 
     Raises:
-        ValueError: it is no such URL.
+        ValueError: it is no http or https URL.
     """
     return _base_url(_parsed(url))
 

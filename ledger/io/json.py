@@ -26,15 +26,15 @@ def parse_json(
     *,
     unique_keys: bool = False,
 ) -> Any:
-    """Return what a JSON document says.
+    """Parse a JSON document, in UTF-8 if it is bytes.
 
     Args:
-        data: the document, in UTF-8 where it is bytes.
-        refuse_constant: raises ValueError at NaN and Infinity; None to read them.
-        unique_keys: refuse a map that has a key twice, of which readers take one or the other.
+        data: the document.
+        refuse_constant: raises ValueError at NaN and Infinity; None accepts them.
+        unique_keys: reject a repeated key, of which parsers take either value.
 
     Raises:
-        ValueError: it is no JSON, nested too deeply, or has a key twice that may come once.
+        ValueError: it is no JSON, nested too deeply, or repeats a key.
     """
     text = data if isinstance(data, str) else data.decode("utf-8")
     # Nothing is nested more deeply than it has brackets; most documents have few.
@@ -45,10 +45,10 @@ def parse_json(
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a map has a key twice")
-    return found
+    return members
 
 
 def _require_shallow(text: str) -> None:

@@ -152,12 +152,7 @@ def start_child(
 def worker_pool(
     processes: int, initializer: Callable[..., None], arguments: tuple[object, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """Open a pool of fresh processes that ends with the context.
-
-    Args:
-        processes: how many.
-        initializer: function of a module that each process calls first.
-        arguments: of the initializer.
+    """Open a pool of fresh processes, each of which calls the initializer first.
 
     Raises:
         ChildEndedError: a process ended before its work was done.

@@ -35,7 +35,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long something is attempted that failed for a moment.
+    """A bound on attempts, in number and in time, for operations that fail for a moment.
 
     Attributes:
         backoff: the pauses.

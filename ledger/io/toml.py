@@ -19,9 +19,6 @@ MAX_DOTS = 64
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the tables and values of a TOML document.
 
-    Args:
-        text: the document.
-
     Raises:
         ConfigurationError: it is too large, a line has too many dots, or it is no TOML.
     """

@@ -1,1 +1,1 @@
-"""The process round a worker: its folder, its loop, what it tells of itself."""
+"""The process of a worker: setup, folder, main loop, status and metrics."""

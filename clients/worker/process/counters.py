@@ -1,4 +1,4 @@
-"""What a worker counts of its own doings, for who watches it."""
+"""Counters of a worker's activity."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WorkerCounters:
-    """What has happened since the process began.
+    """Counts since the process started.
 
     Attributes:
-        rounds: rounds that were seen to begin.
-        commitments: of its clients, as the chain holds them.
-        views: that its members have entered.
-        said: envelopes that were new to the mailbox, by kind.
+        rounds: rounds seen to open.
+        commitments: of its clients, on the chain.
+        views: entered by its members.
+        said: envelopes new to the mailbox, by kind.
         bytes_put: of blobs.
         bytes_got: of blobs.
     """
@@ -49,11 +49,7 @@ class WorkerCounters:
         return self.said[EnvelopeKind.REQUEST] + self.said[EnvelopeKind.REPLY]
 
     def look(self, worker: Worker) -> None:
-        """Count what a step has come to.
-
-        Args:
-            worker: after the step.
-        """
+        """Update the counters after a step."""
         chain, seats = worker.chain, worker.seats
         if chain is None or seats is None:
             return
@@ -74,20 +70,20 @@ class WorkerCounters:
 
 
 class CountingBlobs:
-    """Blobs, with their bytes counted."""
+    """A blob store whose bytes are counted."""
 
     def __init__(self, blobs: BlobStore, counts: WorkerCounters) -> None:
         self._blobs = blobs
         self._counts = counts
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        """Return the blob with this digest, verified."""
+        """Return the verified blob with a digest."""
         data = self._blobs.get(digest, limit)
         self._counts.bytes_got += len(data)
         return data
 
     def has(self, digest: Digest) -> bool:
-        """Say whether there is something under this digest."""
+        """Return whether there is a blob with a digest."""
         return self._blobs.has(digest)
 
     def put(self, data: bytes) -> Digest:
@@ -97,21 +93,21 @@ class CountingBlobs:
         return digest
 
     def put_payload(self, payload: Payload) -> None:
-        """Store what this process has hashed."""
+        """Store a payload that this process has hashed."""
         self._blobs.put_payload(payload)
         self._counts.bytes_put += payload.size
 
     def remove(self, digest: Digest) -> None:
-        """Remove a blob, if it is there."""
+        """Remove a blob."""
         self._blobs.remove(digest)
 
     def sync(self) -> None:
-        """Return once everything put so far survives a power cut."""
+        """Make all stored blobs durable."""
         self._blobs.sync()
 
 
 class CountingMailbox:
-    """A mailbox, with what is new in it counted."""
+    """A mailbox whose new envelopes are counted."""
 
     def __init__(self, mailbox: Mailbox, counts: WorkerCounters) -> None:
         self._mailbox = mailbox
@@ -119,7 +115,7 @@ class CountingMailbox:
         self.is_shared = mailbox.is_shared
 
     def put(self, envelope: Envelope) -> bool:
-        """Add an envelope, and say whether it was not there before."""
+        """Add an envelope; return whether it is new."""
         is_new = self._mailbox.put(envelope)
         self._counts.said[envelope.kind] += is_new
         return is_new
@@ -131,5 +127,5 @@ class CountingMailbox:
         return self._mailbox.listed(domain, round_number, kind, start)
 
     def forget(self, domain: Domain, before_round: int) -> None:
-        """Drop the envelopes of rounds that are long over."""
+        """Drop the envelopes of earlier rounds."""
         self._mailbox.forget(domain, before_round)

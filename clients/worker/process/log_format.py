@@ -1,7 +1,6 @@
-"""A worker's log: a line for each event, as text or as JSON.
+"""Log lines of a worker, as text or JSON.
 
-What nodes and stores answer is in it, which anybody may have written: it is text and nothing that
-a terminal might obey.
+They quote answers of nodes and stores, so that no byte may control a terminal.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class LogFormat(StrEnum):
-    """How a line looks."""
+    """Format of a log line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class TextLines(logging.Formatter):
-    """Time, level and sentence, on one line."""
+    """Time, level and message on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line."""
@@ -41,17 +40,17 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """An object on one line: time, level, logger, event, and the fields that came with it."""
+    """One JSON object a line: time, level, logger, event and extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line."""
-        told = {key: value for key, value in vars(record).items() if key not in _USUAL}
+        extra = {key: value for key, value in vars(record).items() if key not in _USUAL}
         line = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
-            **told,
+            **extra,
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
@@ -60,13 +59,7 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def logging_to(stream: TextIO, style: LogFormat, level: int = logging.INFO) -> Iterator[None]:
-    """Write what is logged in this context, and nowhere else.
-
-    Args:
-        stream: where to.
-        style: how a line looks.
-        level: the least that is written.
-    """
+    """Write this project's log records of at least `level` to a stream, and nowhere else."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if style is LogFormat.JSON else TextLines())
     loggers = [logging.getLogger(name) for name in LOGGED]

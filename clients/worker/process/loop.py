@@ -1,4 +1,4 @@
-"""The loop that looks, steps and sleeps, until there is nothing more to do or somebody says so."""
+"""The main loop of a worker: step and wait until the run is over or the worker is to end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WorkerLoop:
     """Drives one worker.
 
     Attributes:
-        stand: what the worker is at.
+        stand: the worker's state.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class WorkerLoop:
         account: Callable[[], str],
         poll_seconds: float,
     ) -> None:
-        """Take up a worker.
+        """Prepare to drive a worker.
 
         Args:
             opened: the worker.
-            folder: of its own.
-            status: where it says what it is at.
-            account: says which one pays now, EIP-55.
-            poll_seconds: after how long it looks again though nothing is due.
+            folder: its folder.
+            status: its status file.
+            account: returns the account that pays now, EIP-55.
+            poll_seconds: pause between polls if nothing is due.
         """
         self._worker, self._counts = opened.worker, opened.counts
         self._folder = folder
@@ -56,8 +56,8 @@ class WorkerLoop:
         """Step until the run is over, no client can act any more, or the worker is to end.
 
         Args:
-            moment: tells the time.
-            wait: waits for so many seconds, and says whether the worker is to end at once.
+            moment: returns the time.
+            wait: waits for a number of seconds; returns whether to end at once.
         """
         is_told = wait(0)
         while not is_told:
@@ -86,7 +86,7 @@ class WorkerLoop:
         return self._has_left()
 
     def _has_left(self) -> bool:
-        """Say whether the round is over after which this worker was asked to end."""
+        """Return whether the round is over after which the worker was asked to end."""
         chain, seats = self._worker.chain, self._worker.seats
         if self._leaves_after is None and self._folder.leave.exists() and chain is not None:
             self._leaves_after = chain.round

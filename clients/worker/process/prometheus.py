@@ -1,4 +1,4 @@
-"""What a worker has counted, as Prometheus reads it; on this machine only."""
+"""Prometheus metrics of a worker, served on loopback only."""
 
 from __future__ import annotations
 
@@ -23,22 +23,16 @@ LOOPBACK = "127.0.0.1"
 
 
 class WorkerMetrics:
-    """Reads a worker whenever somebody asks."""
+    """Collects a worker's metrics on each request."""
 
     def __init__(self, worker: Worker, counts: WorkerCounters, wall: Callable[[], float]) -> None:
-        """Take up what is read.
-
-        Args:
-            worker: whose chain and failures are told.
-            counts: of its doings.
-            wall: Unix seconds now.
-        """
+        """Collect from a worker and its counters; `wall` returns Unix seconds."""
         self._worker = worker
         self._counts = counts
         self._wall = wall
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric as it is now."""
+        """Yield every metric."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
         counts, worker = self._counts, self._worker
@@ -74,11 +68,11 @@ class WorkerMetrics:
 
 @contextmanager
 def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | None]:
-    """Answer Prometheus while this context is open.
+    """Serve metrics while the context is open.
 
     Args:
-        metrics: what is answered.
-        port: of this machine, 0 for a free one; None for nobody.
+        metrics: to be served.
+        port: of this machine, 0 for a free one; None not to serve.
 
     Yields:
         The port.

@@ -1,8 +1,7 @@
-"""Opening a worker: everything that it acts on, and whether that is what the contract names.
+"""Setup of a worker, and verification that its inputs are those of the contract.
 
-What is not there yet is waited for: a node that is still starting, a blob that has not arrived.
-What is wrong ends it at once: another chain, other code at the address, keys that are not
-registered, other data than those of the run.
+Missing parts are waited for: a node that is starting, a blob that has not arrived. Wrong parts end
+the worker at once: another chain, other code at the address, unregistered keys, other data.
 """
 
 from __future__ import annotations
@@ -73,16 +72,15 @@ LAST_TRAINING_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerTarget:
-    """Where a worker's run is.
+    """Location of a worker's run.
 
     Attributes:
         contract: its address, EIP-55.
         blobs: where everybody publishes.
         mailbox: where envelopes are put.
-        data: file or folder of the training data here; None where the run needs none.
+        data: file or folder of the local training data; None if the run needs none.
         settings: `section.key=value` of this machine.
-        confirmations: how far below the head a block counts as final; None for what the chain
-            itself calls finalized.
+        confirmations: blocks on top of a final block; None for the chain's own finality.
     """
 
     contract: str
@@ -95,12 +93,12 @@ class WorkerTarget:
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker goes about it.
+    """Options of a worker.
 
     Attributes:
-        seed: of its patience, and of nothing that matters to others.
-        behaviour: how its clients act; honestly, but in tests.
-        accept_rollback: go on where the chain has taken back what was final.
+        seed: of its retry pauses, and of nothing else.
+        behaviour: of its clients; honest, except in tests.
+        accept_rollback: continue though the chain has taken back final blocks.
         allow_predictable_seeds: take part in a run whose seeds can be predicted.
     """
 
@@ -112,7 +110,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeployedRun:
-    """A run as its contract and its document tell it.
+    """A run, read from its contract.
 
     Attributes:
         ledger: the contract.
@@ -127,40 +125,31 @@ class DeployedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunningWorker:
-    """A worker that can be stepped.
-
-    Attributes:
-        worker: it.
-        counts: of its doings.
-    """
+    """A worker with its counters."""
 
     worker: Worker
     counts: WorkerCounters
 
 
 def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
-    """Return the run that a contract holds, its document found among the blobs.
-
-    Args:
-        chain: where the contract is.
-        places: where else to look.
+    """Return the run of a contract, with its document from the blobs.
 
     Raises:
         NotServedError: its first round has not opened by the last final block.
         ChainError: there is no such contract, or the chain is unreachable.
         BlobError: the document is not there.
-        ConfigurationError: the document is none, or the contract was deployed with another.
+        ConfigurationError: it is no document of this contract.
     """
     require_code(chain, places.contract)
     ledger = _opened_ledger(chain, places)
-    found = ledger.deployment()
-    data = store_at(places.blobs).get(found.config, MAX_DOCUMENT_BYTES)
-    document = deployed_document(data, found)
+    deployment = ledger.deployment()
+    data = store_at(places.blobs).get(deployment.config, MAX_DOCUMENT_BYTES)
+    document = deployed_document(data, deployment)
     return DeployedRun(ledger, deployed_domain(ledger), document)
 
 
 def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
-    """Return the contract with the block that its events begin with.
+    """Return the contract with the block of its first event.
 
     Raises:
         IncompleteLogsError: the node has no log of the first round, which has opened.
@@ -187,7 +176,7 @@ def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
 
 
 def _has_opened(ledger: LedgerWriter, block: int) -> bool:
-    """Say whether the contract itself says that a round has opened by a block."""
+    """Return whether the contract's state has an open round at a block."""
     try:
         return ledger.state(block).round > 0
     except ChainError:
@@ -195,13 +184,15 @@ def _has_opened(ledger: LedgerWriter, block: int) -> bool:
 
 
 def _not_final_yet(places: WorkerTarget, newest: int, final: int) -> str:
-    said = f"the first round of {places.contract} has not opened by block {final}, the newest final"
+    subject = (
+        f"the first round of {places.contract} has not opened by block {final}, the newest final"
+    )
     if places.confirmations is None:
         return (
-            f"{said} one as the node has it, with block {newest} at its head; a node that calls "
+            f"{subject} one as the node has it, with block {newest} at its head; a node that calls "
             f"blocks final late or never is told how deep is enough: --confirmations N"
         )
-    return f"{said} one, {places.confirmations} confirmations below block {newest}"
+    return f"{subject} one, {places.confirmations} confirmations below block {newest}"
 
 
 def signers_by_client(
@@ -209,12 +200,8 @@ def signers_by_client(
 ) -> dict[ClientId, KeySigner]:
     """Return the signer of each hosted client, by its index in the registry.
 
-    Args:
-        document: of the run.
-        signers: the keys.
-
     Raises:
-        ConfigurationError: a key is of no registered client, or is given twice.
+        ConfigurationError: a key is not registered, or is given twice.
     """
     places = {client.address: ClientId(i) for i, client in enumerate(document.registry)}
     hosted: dict[ClientId, KeySigner] = {}
@@ -239,23 +226,22 @@ def open_worker(
     folder: WorkerFolder,
     manner: WorkerOptions,
 ) -> Iterator[RunningWorker]:
-    """Open a worker on its folder, which is held already.
+    """Open a worker on its locked folder.
 
     Args:
         run: that it takes part in.
-        places: where that is.
-        signers: the keys of its clients.
-        folder: of nobody else.
-        manner: how it goes about it.
+        places: location of the run.
+        signers: keys of its clients.
+        folder: of this worker alone.
+        manner: its options.
 
     Yields:
-        The worker. What it trains is broken off when the context ends; what it sends is left to
-        its thread.
+        The worker. Training is interrupted when the context ends; sending continues in its thread.
 
     Raises:
         ConfigurationError: keys, data or model are not the run's, or its seeds can be predicted.
         JournalError: the journal cannot be opened.
-        BlobError: a place is none.
+        BlobError: a location is invalid.
     """
     document = run.document
     require_unpredictable(document.parameters.beacon, is_allowed=manner.allow_predictable_seeds)
@@ -312,11 +298,6 @@ def open_worker(
 
 def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
     """Return the run's model.
-
-    Args:
-        configuration: of the run, as `configuration_of` returns it.
-        data: that it is made for.
-        document: of the run.
 
     Raises:
         ConfigurationError: it is not the one that the run was deployed with.

@@ -1,4 +1,4 @@
-"""The folder of one worker: its lock, its journal, its own updates, and what it tells of itself."""
+"""The folder of one worker: lock, journal, updates and status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFolder:
-    """Where a worker keeps what only it has.
+    """Files that belong to one worker alone.
 
     Attributes:
         path: the folder; it need not exist.
@@ -28,40 +28,40 @@ class WorkerFolder:
 
     @property
     def lock(self) -> Path:
-        """What the running worker holds."""
+        """The lock file of the running worker."""
         return self.path / "worker.lock"
 
     @property
     def journal(self) -> Path:
-        """What its keys have signed."""
+        """The vote journal of its keys."""
         return self.path / JOURNAL
 
     @property
     def payloads(self) -> Path:
-        """What its clients have trained and perhaps not published yet."""
+        """Updates of its clients, which may not be published yet."""
         return self.path / "payloads"
 
     @property
     def acted_on(self) -> Path:
-        """The final blocks that it has acted on."""
+        """The final blocks that it acted on."""
         return self.path / "acted-on.json"
 
     @property
     def status(self) -> Path:
-        """What it says of itself."""
+        """Its status file."""
         return self.path / "status.json"
 
     @property
     def leave(self) -> Path:
-        """Where this is, the worker ends after its round."""
+        """A file that asks the worker to end after its round."""
         return self.path / "leave"
 
     def make(self) -> None:
-        """Make the folder, for its owner alone, if it is not there.
+        """Create the folder, readable for its owner alone, unless it exists.
 
         Raises:
-            ConfigurationError: something else is there under its name.
-            OSError: it cannot be made.
+            ConfigurationError: the path is no folder.
+            OSError: it cannot be created.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -73,12 +73,12 @@ class WorkerFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder alone; the system gives it back however the process ends.
+        """Hold the folder's lock; the system releases it however the process ends.
 
         Raises:
-            ConfigurationError: another worker holds it, and its process is named where known; or
-                it is no folder.
-            OSError: the folder cannot be made or written.
+            ConfigurationError: another worker holds it (with its process, if known), or it is no
+                folder.
+            OSError: the folder cannot be created or written.
         """
         self.make()
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -87,9 +87,9 @@ class WorkerFolder:
         except OSError as error:
             holder = _process_in(descriptor)
             os.close(descriptor)
-            who = "another process" if holder is None else f"process {holder}"
+            owner = "another process" if holder is None else f"process {holder}"
             raise ConfigurationError(
-                f"{self.path}: {who} runs a worker on this folder, and one journal is for one"
+                f"{self.path}: {owner} runs a worker on this folder, and one journal is for one"
             ) from error
         try:
             os.ftruncate(descriptor, 0)
@@ -102,13 +102,13 @@ class WorkerFolder:
             os.close(descriptor)
 
     def _remove_unfinished(self) -> None:
-        """Remove what killed workers were writing: an update each time, on some machines."""
+        """Remove temporary files of killed workers, which may be as large as an update."""
         for folder in (self.path, self.payloads):
             for unfinished in folder.glob(f"{WRITING}*"):
                 unfinished.unlink(missing_ok=True)
 
     def is_held(self) -> bool:
-        """Say whether a worker runs on it now."""
+        """Return whether a worker holds the folder now."""
         try:
             descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -122,9 +122,9 @@ class WorkerFolder:
         return False
 
     def holder(self) -> int | None:
-        """Return the process of the worker that runs on it; None if none does, or nobody can tell.
+        """Return the process id of the running worker; None if there is none or it is unknown.
 
-        What is in the status may be another's: a worker writes one only when it has begun.
+        The status file may be of an earlier process: a worker writes it after it has started.
         """
         if not self.is_held():
             return None
@@ -139,6 +139,6 @@ class WorkerFolder:
 
 
 def _process_in(descriptor: int) -> int | None:
-    """Return the process that a lock names."""
+    """Return the process id that a lock file names."""
     text = os.pread(descriptor, 20, 0).strip()
     return int(text) if text.isdigit() else None

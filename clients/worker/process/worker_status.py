@@ -1,4 +1,4 @@
-"""What a worker says of itself: one small file, written whole whenever something has changed."""
+"""The status file of a worker, rewritten whenever something has changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_STATUS_BYTES = 4 << 20
 
 
 class WorkerState(StrEnum):
-    """What a worker is at."""
+    """State of a worker."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -35,7 +35,7 @@ class WorkerState(StrEnum):
 
 
 class ClientRole(StrEnum):
-    """What a client is in the open round."""
+    """Role of a client in the open round."""
 
     TRAINER = "trainer"
     MEMBER = "member"
@@ -47,16 +47,9 @@ class ClientRole(StrEnum):
 def worker_status(
     worker: Worker, counts: WorkerCounters, stand: WorkerState, account: str
 ) -> dict[str, Any]:
-    """Return what a worker says of itself after a step.
-
-    Args:
-        worker: after the step.
-        counts: of its doings.
-        stand: what it is at.
-        account: the one that pays, EIP-55.
-    """
+    """Return a worker's status after a step; `account` pays, EIP-55."""
     newest, final, chain = worker.newest_block, worker.final_state, worker.chain
-    measured = worker.measuring.newest
+    evaluation = worker.measuring.newest
     return {
         "format": FORMAT,
         "stand": str(stand),
@@ -77,8 +70,8 @@ def worker_status(
             for part, failure in sorted(worker.failures.ongoing.items())
         },
         "own_measurement": None
-        if measured is None
-        else {"round": measured.round, "accuracy": measured.accuracy, "loss": measured.loss},
+        if evaluation is None
+        else {"round": evaluation.round, "accuracy": evaluation.accuracy, "loss": evaluation.loss},
         "counts": {
             "rounds": counts.rounds,
             "commitments": counts.commitments,
@@ -92,10 +85,7 @@ def worker_status(
 
 
 class StatusFile:
-    """Where a worker's status is written.
-
-    A status is worth nothing after a power cut, so that it is written whole, and not durably.
-    """
+    """The status file of a worker, written whole but not durably."""
 
     def __init__(self, path: Path, *, disk: Disk = DISK) -> None:
         self._path = path
@@ -103,12 +93,7 @@ class StatusFile:
         self._written: dict[str, Any] | None = None
 
     def write(self, status: dict[str, Any], at: float) -> None:
-        """Write what has changed; a disk that takes nothing keeps no worker from its work.
-
-        Args:
-            status: what it says.
-            at: Unix seconds.
-        """
+        """Write a changed status with a time in Unix seconds; a full disk is ignored."""
         if status == self._written:
             return
         data = json.dumps({**status, "at": at}, indent=1).encode() + b"\n"
@@ -120,27 +105,24 @@ class StatusFile:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """Return what a worker has said of itself last.
-
-    Args:
-        path: of its status file.
+    """Return the status that a worker wrote last.
 
     Raises:
-        ConfigurationError: there is none, or it is no status.
+        ConfigurationError: there is none, or it is invalid.
     """
     try:
-        found = parse_json(read_file(path, MAX_STATUS_BYTES))
+        status = parse_json(read_file(path, MAX_STATUS_BYTES))
     except FileNotFoundError as error:
         raise ConfigurationError(f"{path}: no worker has ever run on this folder") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(status, dict) or status.get("format") != FORMAT:
         raise ConfigurationError(f"{path}: no status of this version's workers")
-    return found
+    return status
 
 
 def _roles(worker: Worker, chain: ChainView | None) -> dict[str, dict[str, Any]]:
-    """Return what each client is in the open round, by its index."""
+    """Return each client's role in the open round, by its index."""
     seats = worker.seats
     if chain is None or seats is None:
         return {}
@@ -168,10 +150,14 @@ def _role(chain: ChainView, seats: RoundParticipants, client: ClientId) -> Clien
 
 
 def _view(worker: Worker) -> dict[str, Any] | None:
-    """Return where the furthest of its members is; None without one on the committee."""
+    """Return the position of the most advanced member; None without a member."""
     present = worker.present().values()
-    where = [(int(one.phase), one.span.view if one.span else None) for one in present]
-    if not where:
+    positions = [
+        (int(position.phase), position.span.view if position.span else None) for position in present
+    ]
+    if not positions:
         return None
-    phase, view = max(where, key=lambda one: (one[0], -1 if one[1] is None else one[1]))
+    phase, view = max(
+        positions, key=lambda position: (position[0], -1 if position[1] is None else position[1])
+    )
     return {"phase": phase, "view": view}
