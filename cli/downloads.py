@@ -80,12 +80,12 @@ def download_bundle(
             os.fsync(file.fileno())
         with _as_sent("bundle"), open_bundle(path) as parts:
             bundle = read_manifest(parts.manifest, parts)
-            number = bundle.ground.round
+            number = bundle.basis.round
             if number != round_number:
                 raise ServiceError(
                     f"the bundle that was sent is of round {number}, not {round_number}"
                 )
-            _require_meant(target, bundle.ground)
+            _require_meant(target, bundle.basis)
             yield path, bundle, parts
 
 
@@ -109,7 +109,7 @@ def _as_sent(what: str) -> Iterator[None]:
         raise ServiceError(f"what was sent as {what}: {error}") from error
 
 
-def _require_meant(target: Target, ground: RoundBasis) -> None:
+def _require_meant(target: Target, basis: RoundBasis) -> None:
     """Reject a download of another contract or chain than the command names.
 
     Raises:
@@ -117,9 +117,9 @@ def _require_meant(target: Target, ground: RoundBasis) -> None:
     """
     from ledger.chain.addresses import checksum
 
-    if target.address not in {None, checksum(ground.contract)}:
+    if target.address not in {None, checksum(basis.contract)}:
         raise ServiceError(
-            f"what was sent is of contract {checksum(ground.contract)}, not of {target.address}"
+            f"what was sent is of contract {checksum(basis.contract)}, not of {target.address}"
         )
-    if target.chain_id not in {None, ground.chain_id}:
-        raise ServiceError(f"what was sent is of chain {ground.chain_id}, not of {target.chain_id}")
+    if target.chain_id not in {None, basis.chain_id}:
+        raise ServiceError(f"what was sent is of chain {basis.chain_id}, not of {target.chain_id}")

@@ -74,7 +74,7 @@ def proof(
     out: Out,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
-    from ledger.audit.proofs.sentences import stated
+    from ledger.audit.proofs.statement import stated
     from ledger.io.home import DISK
     from ledger.protocol.types import ClientId
 

@@ -130,7 +130,7 @@ def bundle(
     try:
         with open_bundle(file) as parts:
             found = read_manifest(parts.manifest, parts)
-            trusted = _trusted(where, found.ground.round, head)
+            trusted = _trusted(where, found.basis.round, head)
             result = verify_bundle(found, parts, trusted)
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}") from error
@@ -153,24 +153,21 @@ def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
 
 def _show_steps(steps: tuple[VerificationStep, ...]) -> None:
     """Print each step with what was expected and what was computed."""
-    from ledger.audit.proofs.sentences import STEPS
-
     for step in steps:
-        print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {STEPS[step.name]}")
+        print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {step.name.sentence}")
         print_line(f"      expected {_text(step.expected)}")
         print_line(f"      computed {_text(step.computed)}")
 
 
 def _end(result: Verification | RoundVerification, *, json: bool) -> NoReturn:
     """Print what is not proven, or all as JSON, and end with the verdict's exit code."""
-    from ledger.audit.proofs.sentences import CAVEATS
     from ledger.audit.report import AuditOutcome
 
     if json:
         print_json(result.as_dict())
     else:
         for caveat in result.caveats:
-            print_line(f"  note: {CAVEATS[caveat]}")
+            print_line(f"  note: {caveat.sentence}")
     codes = {
         AuditOutcome.PASSED: 0,
         AuditOutcome.FAILED: FAILED,

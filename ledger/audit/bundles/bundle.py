@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
+from ledger.chain.offline import OfflineChain, matches_topics
+from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledger.audit.proofs.proof import RoundBasis
-    from ledger.chain.ports import Block, Log, Transaction
+    from ledger.chain.ports import Block, Log, Receipt, TopicFilter, Transaction
     from ledger.protocol.encoding import ResultPreimage
     from ledger.protocol.types import Digest
 
@@ -29,7 +33,7 @@ class RoundBundle:
     """What a bundle says of a round that has ended; its blobs lie beside it.
 
     Attributes:
-        ground: the run, the heads round it, and who could take part.
+        basis: the run, the heads round it, and who could take part.
         opened_block: block in which the round opened.
         earlier: the decisions that gave the models which the round's rules need.
         blocks: those that hold an event of the round, ascending; their times are not kept.
@@ -37,7 +41,7 @@ class RoundBundle:
         logs: its events, in the chain's order.
     """
 
-    ground: RoundBasis
+    basis: RoundBasis
     opened_block: int
     earlier: tuple[EarlierDecision, ...]
     blocks: tuple[Block, ...]
@@ -54,12 +58,12 @@ class RoundBundle:
             EncodingError: the path does not reach back so far, or the decision is not here.
         """
         link = self.decided_before(round_number)
-        if link is None and not self.ground.is_whole:
+        if link is None and not self.basis.is_whole:
             raise EncodingError(
                 f"the path does not reach back to the model that round {round_number} began with"
             )
         if link is None:
-            return self.ground.document.initial_model
+            return self.basis.document.initial_model
         for one in self.earlier:
             if one.round == link.round:
                 return one.opening.model
@@ -71,7 +75,7 @@ class RoundBundle:
         Raises:
             EncodingError: there is no configuration.
         """
-        found = (self.decided_before(number) for number in rounds_of_models(self.ground))
+        found = (self.decided_before(number) for number in rounds_of_models(self.basis))
         return tuple(dict.fromkeys(link for link in found if link is not None))
 
     def decided_before(self, round_number: int) -> DecisionLink | None:
@@ -80,21 +84,104 @@ class RoundBundle:
         Args:
             round_number: t.
         """
-        links = reversed(self.ground.path_to_end.links)
+        links = reversed(self.basis.path_to_end.links)
         decided = (one for one in links if isinstance(one, DecisionLink))
         return next((one for one in decided if one.round < round_number), None)
 
 
-def rounds_of_models(ground: RoundBasis) -> tuple[int, ...]:
+def rounds_of_models(basis: RoundBasis) -> tuple[int, ...]:
     """Return the rounds whose first models a round's rules need: its own, and the travel's.
 
     Args:
-        ground: of the round.
+        basis: of the round.
 
     Raises:
         EncodingError: there is no configuration.
     """
-    parameters, number = ground.document.parameters, ground.round
+    parameters, number = basis.document.parameters, basis.round
     if parameters.direction_weight is None or not needs_displacement(parameters, number):
         return (number,)
     return (number, parameters.direction_weight.window_start(number))
+
+
+class BundleChain(OfflineChain):
+    """The chain that a bundle tells of; what it does not hold is not served."""
+
+    def __init__(self, bundle: RoundBundle) -> None:
+        self._bundle = bundle
+        self._blocks = {block.number: block for block in bundle.blocks}
+        self._transactions = {one.hash: one for one in bundle.transactions}
+
+    @property
+    def chain_id(self) -> int:
+        """The chain's EIP-155 id."""
+        return self._bundle.basis.chain_id
+
+    @property
+    def genesis_hash(self) -> bytes:
+        """The hash of block 0."""
+        return self._bundle.basis.genesis_hash
+
+    def head(self) -> Block:
+        """Return the block that ended the round."""
+        return self._bundle.blocks[-1]
+
+    def block(self, number: int) -> Block:
+        """Return one block of the round.
+
+        Raises:
+            NotServedError: it holds no event of the round.
+        """
+        if number not in self._blocks:
+            raise NotServedError(f"block {number} is not in the bundle")
+        return self._blocks[number]
+
+    def finalized(self) -> int:
+        """Return the number of the block that ended the round."""
+        return self.head().number
+
+    def logs(
+        self,
+        address: str | None,
+        topics: Sequence[TopicFilter],
+        from_block: int,
+        to_block: int,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
+    ) -> list[Log]:
+        """Return the logs that match, in the bundle's order."""
+        found = [
+            log
+            for log in self._bundle.logs
+            if from_block <= log.block_number <= to_block
+            and address in {None, log.address}
+            and matches_topics(log, topics)
+        ]
+        return (found[::-1] if descending else found)[:limit]
+
+    def transaction(self, transaction_hash: bytes) -> Transaction:
+        """Return a transaction of the round.
+
+        Raises:
+            NotServedError: it made no event of the round.
+        """
+        if transaction_hash not in self._transactions:
+            raise NotServedError(f"transaction 0x{transaction_hash.hex()} is not in the bundle")
+        return self._transactions[transaction_hash]
+
+    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+        """Refuse: a bundle has no receipts."""
+        _not_served(f"the receipt of 0x{transaction_hash.hex()}")
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:  # noqa: ARG002 - the port's
+        """Refuse: a bundle has no state."""
+        _not_served(f"a call of {to}")
+
+    def code(self, address: str) -> bytes:
+        """Refuse: a bundle has no state."""
+        _not_served(f"the code at {address}")
+
+
+def _not_served(what: str) -> Never:
+    raise NotServedError(f"{what} is not in a bundle, which holds one round and no state")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.bundles.bundle import EarlierDecision, RoundBundle, rounds_of_models
 from ledger.audit.bundles.bundle_manifest import manifest_bytes
-from ledger.audit.bundles.bundle_verification import verify_bundle
+from ledger.audit.bundles.bundle_verification import RecordingBlobs, verify_bundle
 from ledger.audit.bundles.container import write_container
-from ledger.audit.bundles.noting import RecordingBlobs
 from ledger.audit.checks.blob_commitments import BLOB_MISSING, BLOB_UNREADABLE
 from ledger.audit.checks.distances import DISPLACEMENT_UNKNOWN
 from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
@@ -129,15 +128,15 @@ def make_bundle(
         EncodingError: the configuration's blob is none.
         ChainError: the chain is unreachable or damaged.
     """
-    ground = make_basis(ledger, blobs, round_number, whole=whole)
-    if ground.path.ended(round_number) is None:
+    basis = make_basis(ledger, blobs, round_number, whole=whole)
+    if basis.path.ended(round_number) is None:
         raise ConfigurationError(f"round {round_number} has not ended: there is no bundle of it")
-    events = [_decided_before(ledger, number) for number in rounds_of_models(ground)]
+    events = [_decided_before(ledger, number) for number in rounds_of_models(basis)]
     earlier = tuple(dict.fromkeys(event for event in events if event is not None))
     if not whole:
         first = 1 if None in events else min(event.round for event in earlier)
         path = path_between(ledger, first, round_number)
-        ground = replace(ground, path=path)
+        basis = replace(basis, path=path)
     opening = ledger.opening(round_number)
     assert opening is not None, "a round that has ended was opened"
     logs = _logs(ledger, round_number, opening.opened_block)
@@ -145,7 +144,7 @@ def make_bundle(
     numbers = dict.fromkeys(log.block_number for log in logs)
     hashes = dict.fromkeys(log.transaction_hash for log in logs)
     return RoundBundle(
-        ground=ground,
+        basis=basis,
         opened_block=opening.opened_block,
         earlier=tuple(EarlierDecision(event.round, event.opening()) for event in earlier),
         blocks=tuple(replace(chain.block(number), timestamp=0) for number in numbers),

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from eth_utils.address import to_checksum_address
 
-from ledger.audit.bundles import sentences
-from ledger.audit.bundles.bundle import rounds_of_models
-from ledger.audit.bundles.chain import BundleChain
+from ledger.audit.bundles.bundle import BundleChain, rounds_of_models
 from ledger.audit.bundles.container import BundleFile
-from ledger.audit.bundles.noting import RecordingBlobs
 from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.observations import ReplayedRound, RunStart
-from ledger.audit.proofs.codes import Caveat, StepName
+from ledger.audit.proofs.basis_verification import final_trust, verify_basis
 from ledger.audit.proofs.comparisons import (
+    Caveat,
+    StepName,
     VerificationStep,
     compare,
     compare_with_chain,
@@ -27,8 +26,6 @@ from ledger.audit.proofs.comparisons import (
     outcome_of,
     shown,
 )
-from ledger.audit.proofs.ground import final_trust, verify_basis
-from ledger.audit.proofs.sentences import CAVEATS
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, log_location
 from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
@@ -40,6 +37,7 @@ from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import aggregation_result
 from ledger.protocol.ledger_state import LedgerStage, LedgerState
 from ledger.protocol.types import NO_DIGEST
+from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +49,14 @@ if TYPE_CHECKING:
     from ledger.protocol.rules.distance import Distances
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobReader
+
+
+_SENTENCES: dict[AuditOutcome, str] = {
+    AuditOutcome.PASSED: "PASSED: round {} was checked whole, and is true",
+    AuditOutcome.FAILED: "FAILED: round {} contradicts itself, the truth, or what is trusted",
+    AuditOutcome.INCOMPLETE: "INCOMPLETE: nothing contradicts, but not all of round {} could be "
+    "checked",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ class RoundVerification:
     @property
     def sentence(self) -> str:
         """All of it as one sentence."""
-        return sentences.verified(self.outcome, self.round)
+        return _SENTENCES[self.outcome].format(self.round)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -97,7 +103,7 @@ class RoundVerification:
             "findings": [finding.as_dict() for finding in self.findings],
             "counts": dict(self.counts),
             "caveats": [
-                {"caveat": str(caveat), "sentence": CAVEATS[caveat]} for caveat in self.caveats
+                {"caveat": str(caveat), "sentence": caveat.sentence} for caveat in self.caveats
             ],
         }
 
@@ -126,23 +132,23 @@ def verify_bundle(
     Raises:
         EncodingError: the path does not reach back to the models that the round needs.
     """
-    trusted = final_trust(bundle.ground, trusted)
-    steps = [*verify_basis(bundle.ground, trusted), *_of_earlier(bundle)]
+    trusted = final_trust(bundle.basis, trusted)
+    steps = [*verify_basis(bundle.basis, trusted), *_of_earlier(bundle)]
     if isinstance(trusted, TrustedContract):
         steps += _of_places(bundle, trusted)
     noting = RecordingBlobs(blobs)
-    noting.read.add(bundle.ground.config)
+    noting.read.add(bundle.basis.config)
     audit = _RoundAudit(bundle, noting, trusted, distances or fast_distances(usable_cores()))
     audit.read()
-    end = bundle.ground.path.end_of(bundle.ground.round)
+    end = bundle.basis.path.end_of(bundle.basis.round)
     assert end is not None, "a bundle is of a round that has ended"
-    head = bundle.ground.path.heads[end + 1]
+    head = bundle.basis.path.heads[end + 1]
     steps.append(compare(StepName.REPLAYED_HEAD, shown(head), shown(audit.head)))
     if isinstance(blobs, BundleFile):
         vain = tuple(shown(digest) for digest in blobs.digests() if digest not in noting.read)
         steps.append(compare(StepName.PARTS, (), vain))
     return RoundVerification(
-        round=bundle.ground.round,
+        round=bundle.basis.round,
         steps=tuple(steps),
         audit=audit.log.steps(),
         findings=tuple(audit.log.findings),
@@ -171,7 +177,7 @@ class _RoundAudit:
         self._is_final = not isinstance(trusted, TrustedContract) or trusted.is_final
         self._start = _start_of(bundle, trusted)
         self._reader = RoundReader(self._start)
-        self._reader.ended = bundle.ground.round - 1
+        self._reader.ended = bundle.basis.round - 1
         self._checker = RoundChecker(blobs, distances)
         self._state = _state_of(bundle)
         self.head = self._state.head
@@ -207,7 +213,7 @@ class _RoundAudit:
 
     def _origin(self) -> Digest | None:
         """Return the digest of the model that the travel of the round's distances begins with."""
-        rounds = rounds_of_models(self._bundle.ground)
+        rounds = rounds_of_models(self._bundle.basis)
         return self._bundle.model_at(rounds[1]) if len(rounds) > 1 else None
 
     def _judge(self, seen: Observation) -> None:
@@ -221,17 +227,17 @@ def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
     Where a head is trusted it commits to the configuration, and the replay recomputes all that the
     contract's code does.
     """
-    ground = bundle.ground
+    basis = bundle.basis
     facts = trusted if isinstance(trusted, TrustedContract) else None
     return RunStart(
         block=bundle.opened_block,
-        domain=ground.domain,
-        address=to_checksum_address(ground.contract),
-        recorded=ground.deployment if facts is None else facts.deployment,
-        document=ground.document,
+        domain=basis.domain,
+        address=to_checksum_address(basis.contract),
+        recorded=basis.deployment if facts is None else facts.deployment,
+        document=basis.document,
         lost=None,
         malformed="",
-        deployment=ground.deployment,
+        deployment=basis.deployment,
         is_possible=True,
         code="" if facts is None else facts.code_doubt,
         model=None,
@@ -244,21 +250,21 @@ def _state_of(bundle: RoundBundle) -> LedgerState:
     Raises:
         EncodingError: the path does not reach back to the model that it began with.
     """
-    ground = bundle.ground
-    place = ground.path_to_end.end_of(ground.round - 1)
+    basis = bundle.basis
+    place = basis.path_to_end.end_of(basis.round - 1)
     opening = 0 if place is None else place + 1
     return LedgerState(
-        deployment=ground.deployment,
-        domain=ground.domain,
+        deployment=basis.deployment,
+        domain=basis.domain,
         stage=LedgerStage.OPEN,
-        round=ground.round,
+        round=basis.round,
         opened_block=bundle.opened_block,
-        seed=ground.seed,
-        committee=ground.committee,
-        model=bundle.model_at(ground.round),
-        head=ground.path.heads[opening],
+        seed=basis.seed,
+        committee=basis.committee,
+        model=bundle.model_at(basis.round),
+        head=basis.path.heads[opening],
         registry_rest=NO_DIGEST,
-        registry=ground.registry,
+        registry=basis.registry,
         committed=frozenset(),
         commitments=NO_DIGEST,
     )
@@ -291,3 +297,37 @@ def _caveats(trusted: Trusted | None) -> Iterator[Caveat]:
         case TrustedContract():
             if not trusted.is_final:
                 yield Caveat.NOT_FINAL
+
+
+class RecordingBlobs:
+    """A blob store that is read through.
+
+    Attributes:
+        read: digests of the blobs that were there.
+    """
+
+    def __init__(self, blobs: BlobReader) -> None:
+        self.read: set[Digest] = set()
+        self._blobs = blobs
+
+    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
+        """Return the blob with this digest, verified, and note that it was there.
+
+        Args:
+            digest: sha256 of the blob.
+            limit: largest size that is accepted, in bytes.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            BlobMissingError: there is none.
+            BlobError: it is damaged, or larger than the limit.
+        """
+        data = self._blobs.get(digest, limit)
+        self.read.add(digest)
+        return data
+
+    def has(self, digest: Digest) -> bool:
+        """Say whether there is something under this digest, without reading it."""
+        return self._blobs.has(digest)

@@ -6,23 +6,36 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from ledger.audit.proofs.statement import (
+    ClientStatement,
+    ClientVerdict,
+    CutOff,
+    ProvenRole,
+    Rank,
+    ScoresTaken,
+    Weight,
+)
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.encoding import word_client
 from ledger.protocol.fold import registry_with_bans
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import ClientBanned, deployment_of, domain_of
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, RefusalReason
 
 if TYPE_CHECKING:
     from ledger.audit.proofs.head_path import HeadPath
-    from ledger.audit.proofs.statement import ClientStatement
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Participants
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Address, ClientId, Digest, Domain, RegisteredClient
 
+_ENDED_WITHOUT = {
+    ProvenRole.NOT_SAMPLED: ClientVerdict.NOT_SAMPLED,
+    ProvenRole.BANNED: ClientVerdict.BANNED,
+}
 MAX_PROOF_BYTES = 64 << 20
 """Of a document whose path is a hundred thousand rounds long."""
 
@@ -240,6 +253,99 @@ class ClientProof(RoundBasis):
         """What the client committed; None if the contract took nothing of it."""
         mine = (one.commitment for one in self.commitments if one.client == self.client)
         return next(mine, None)
+
+
+def derive_statement(proof: ClientProof) -> ClientStatement:
+    """Return what became of the client, as it follows from all but the claimed statement.
+
+    Args:
+        proof: everything; whether it is true is not asked here.
+
+    Raises:
+        EncodingError: configuration or record are none.
+    """
+    role, has_committed = _role(proof), proof.commitment is not None
+    record, dropout = proof.recorded, None
+    if proof.decision is None:
+        verdict = (
+            ClientVerdict.OPEN if proof.path.ended(proof.round) is None else ClientVerdict.ABANDONED
+        )
+        return ClientStatement(verdict, role, has_committed)
+    if role in _ENDED_WITHOUT:
+        return ClientStatement(_ENDED_WITHOUT[role], role, has_committed)
+    if record is not None:
+        reasons = {entry.client: entry.reason for entry in record.dropouts}
+        dropout = reasons.get(proof.client)
+    if role is ProvenRole.MEMBER:
+        scores, refusal = _scores(proof, record)
+        return ClientStatement(
+            ClientVerdict.MEMBER,
+            role,
+            has_committed,
+            dropout=dropout,
+            scores=scores,
+            refusal=refusal,
+        )
+    rank = _rank(proof)
+    if rank is None:
+        return ClientStatement(ClientVerdict.DROPPED_OUT, role, has_committed, dropout=dropout)
+    cut_off = _cut_off(proof)
+    if not rank.accepted:
+        return ClientStatement(ClientVerdict.NOT_USED, role, has_committed, rank, cut_off)
+    return ClientStatement(ClientVerdict.USED, role, has_committed, rank, cut_off, _weight(proof))
+
+
+def _role(proof: ClientProof) -> ProvenRole:
+    if proof.client in proof.committee:
+        return ProvenRole.MEMBER
+    if proof.registry[proof.client].is_banned_in(proof.round):
+        return ProvenRole.BANNED
+    return (
+        ProvenRole.TRAINER
+        if proof.client in proof.participants.trainers
+        else ProvenRole.NOT_SAMPLED
+    )
+
+
+def _rank(proof: ClientProof) -> Rank | None:
+    ranking = () if proof.decision is None else proof.decision.ranking
+    accepted = proof.client in proof.sets[0]
+    for place, word in enumerate(ranking):
+        if word_client(word) == proof.client:
+            return Rank(place, len(ranking), word >> 32, accepted)
+    return None
+
+
+def _cut_off(proof: ClientProof) -> CutOff | None:
+    if proof.decision is None:
+        return None
+    accepted, form = proof.sets[0], proof.deployment.form
+    bits = {word_client(word): word >> 32 for word in proof.decision.ranking}
+    edge = accepted[0 if form is AcceptanceForm.LAST else -1]
+    return CutOff(form, len(accepted), bits[edge], proof.decision.threshold_bits)
+
+
+def _weight(proof: ClientProof) -> Weight:
+    registry = proof.document.registry
+    total = sum(registry[client].samples for client in proof.sets[0])
+    return Weight(registry[proof.client].samples, total)
+
+
+def _scores(
+    proof: ClientProof, record: RoundRecord | None
+) -> tuple[ScoresTaken, RefusalReason | None]:
+    """Return what became of a member's scores, as the record has it."""
+    if proof.client in proof.participants.banned:
+        return ScoresTaken.EMPTY_SEAT, None
+    if record is None:
+        return ScoresTaken.UNKNOWN, None
+    if any(signed.scores.member == proof.client for signed in record.scores):
+        return ScoresTaken.COUNTED, None
+    refused = (one for one in record.refused if one.signed.scores.member == proof.client)
+    entry = next(refused, None)
+    if entry is not None:
+        return ScoresTaken.REFUSED, entry.reason
+    return ScoresTaken.NONE, None
 
 
 @lru_cache(maxsize=8)

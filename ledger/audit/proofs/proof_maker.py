@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.proofs.codes import ClientVerdict, ProvenRole
 from ledger.audit.proofs.head_path import HeadPath
-from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment, RoundBasis
-from ledger.audit.proofs.statement import ClientStatement, derive_statement
+from ledger.audit.proofs.proof import (
+    ClientProof,
+    CommittedDecision,
+    RecordedCommitment,
+    RoundBasis,
+    derive_statement,
+)
+from ledger.audit.proofs.statement import ClientStatement, ClientVerdict, ProvenRole
 from ledger.audit.proofs.trust import bans_before, location_of
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.calls import CommitCall
@@ -113,17 +118,17 @@ def make_proof(
         ChainError: the chain is unreachable or damaged.
     """
     rounds = _Rounds(ledger)
-    ground = _ground(ledger, rounds, blobs, round_number, whole=whole)
-    clients = ground.deployment.clients
+    basis = _basis(ledger, rounds, blobs, round_number, whole=whole)
+    clients = basis.deployment.clients
     if client >= clients:
         raise ConfigurationError(f"there is no client {client}: the run has {clients}")
     found = rounds.find(round_number)
-    assert found is not None, "there is no ground of a round that has not opened"
+    assert found is not None, "there is no basis of a round that has not opened"
     recorded_at = _commitment_of(found, client)
     end = found.end
     decided = end.event if end is not None and isinstance(end.event, RoundDecided) else None
     proof = ClientProof(
-        **{one.name: getattr(ground, one.name) for one in fields(RoundBasis)},
+        **{one.name: getattr(basis, one.name) for one in fields(RoundBasis)},
         client=client,
         commitments=_commitments(found.until_its_end()),
         decision=None if decided is None else decision_of(decided),
@@ -157,10 +162,10 @@ def make_basis(
         EncodingError: the configuration's blob is none.
         ChainError: the chain is unreachable or damaged.
     """
-    return _ground(ledger, _Rounds(ledger), blobs, round_number, whole=whole)
+    return _basis(ledger, _Rounds(ledger), blobs, round_number, whole=whole)
 
 
-def _ground(
+def _basis(
     ledger: CommitteeLedger, rounds: _Rounds, blobs: BlobReader, round_number: int, *, whole: bool
 ) -> RoundBasis:
     """Return what a round stands on; see `make_ground`.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.proofs import sentences
-from ledger.audit.proofs.caveats import caveats_of
-from ledger.audit.proofs.codes import StepName
+from ledger.audit.proofs.basis_verification import final_trust, verify_basis
 from ledger.audit.proofs.comparisons import (
+    Caveat,
+    StepName,
     VerificationStep,
     compare,
     compare_with_chain,
@@ -21,9 +21,10 @@ from ledger.audit.proofs.comparisons import (
     outcome_of,
     shown,
 )
-from ledger.audit.proofs.ground import final_trust, verify_basis
-from ledger.audit.proofs.statement import derive_statement
-from ledger.audit.proofs.trust import TrustedContract
+from ledger.audit.proofs.proof import derive_statement
+from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, ScoresTaken, stated
+from ledger.audit.proofs.trust import TrustedContract, TrustedHead
+from ledger.audit.report import AuditOutcome
 from ledger.protocol import encoding, merkle
 from ledger.protocol.closing import MinedCommitment, round_closing
 from ledger.protocol.encoding import word_client
@@ -36,15 +37,21 @@ from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, DropoutReason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.audit.proofs.codes import Caveat
     from ledger.audit.proofs.comparisons import Value
     from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment
     from ledger.audit.proofs.statement import ClientStatement
     from ledger.audit.proofs.trust import Trusted
-    from ledger.audit.report import AuditOutcome
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.fold import EndLink, RoundStart
     from ledger.protocol.types import Digest
+
+
+_OUTCOMES: dict[AuditOutcome, str] = {
+    AuditOutcome.PASSED: "PROVEN: {}",
+    AuditOutcome.FAILED: "CONTRADICTED: the proof does not hold, which says: {}",
+    AuditOutcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be "
+    "checked: {}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class Verification:
     @property
     def sentence(self) -> str:
         """All of it as one sentence."""
-        return sentences.verified(self.outcome, self.round, self.client, self.statement)
+        return _OUTCOMES[self.outcome].format(stated(self.round, self.client, self.statement))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -85,8 +92,7 @@ class Verification:
             "statement": self.statement.as_dict(),
             "steps": [step.as_dict() for step in self.steps],
             "caveats": [
-                {"caveat": str(caveat), "sentence": sentences.CAVEATS[caveat]}
-                for caveat in self.caveats
+                {"caveat": str(caveat), "sentence": caveat.sentence} for caveat in self.caveats
             ],
         }
 
@@ -248,3 +254,56 @@ def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
 
 def _taken(promises: tuple[RecordedCommitment, ...]) -> Value:
     return shown(encoding.commitments_chain((one.client, one.commitment) for one in promises))
+
+
+_OF_DROPOUT = {
+    DropoutReason.PAYLOAD_MISSING: Caveat.ABSENCE_CERTIFIED,
+    DropoutReason.PAYLOAD_MALFORMED: Caveat.MALFORMED_CERTIFIED,
+}
+
+
+def caveats_of(
+    proof: ClientProof, statement: ClientStatement, trusted: Trusted | None
+) -> tuple[Caveat, ...]:
+    """Return what is not proven of a statement.
+
+    Args:
+        proof: what it follows from.
+        statement: what became of the client.
+        trusted: what the caller takes for true.
+    """
+    return (*_of_trust(proof, trusted), *_of_statement(proof, statement))
+
+
+def _of_trust(proof: ClientProof, trusted: Trusted | None) -> Iterator[Caveat]:
+    match trusted:
+        case None:
+            yield Caveat.NOTHING_TRUSTED
+        case TrustedContract():
+            if not trusted.is_final:
+                yield Caveat.NOT_FINAL
+        case TrustedHead():
+            if proof.signature is None:
+                yield Caveat.CONTRACT_UNPROVEN
+            if proof.committed_at is not None or proof.ended_at is not None:
+                yield Caveat.PLACES_UNPROVEN
+            if proof.record is not None:
+                yield Caveat.CLOSING_CERTIFIED
+    if proof.commitment is not None and proof.signature is None:
+        yield Caveat.AUTHOR_LACKING
+
+
+def _of_statement(proof: ClientProof, statement: ClientStatement) -> Iterator[Caveat]:
+    if statement.rank is not None:
+        yield Caveat.DISTANCES_CERTIFIED
+    if statement.verdict is ClientVerdict.USED:
+        yield Caveat.MODEL_CERTIFIED
+    if statement.dropout in _OF_DROPOUT:
+        yield _OF_DROPOUT[statement.dropout]
+    if statement.scores is ScoresTaken.NONE and statement.dropout is None:
+        yield Caveat.SILENCE_UNPROVEN
+    is_active = (
+        statement.role in {ProvenRole.TRAINER, ProvenRole.MEMBER} and proof.decision is not None
+    )
+    if is_active and proof.record is None and proof.siblings is None:
+        yield Caveat.RECORD_LACKING

@@ -1,22 +1,49 @@
-"""What became of a client in a round, as it follows from what its proof holds."""
+"""The statement about a client in a round: its codes, its data and its sentence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.proofs.codes import ClientVerdict, ProvenRole, ScoresTaken
-from ledger.protocol.encoding import float_from_bits, word_client
-from ledger.protocol.types import AcceptanceForm, DropoutReason, RefusalReason
+from ledger.audit.formatting import reason_text
+from ledger.protocol.encoding import float_from_bits
+from ledger.protocol.types import AcceptanceForm
 
 if TYPE_CHECKING:
-    from ledger.audit.proofs.proof import ClientProof
-    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.types import ClientId, DropoutReason, RefusalReason
 
-_ENDED_WITHOUT = {
-    ProvenRole.NOT_SAMPLED: ClientVerdict.NOT_SAMPLED,
-    ProvenRole.BANNED: ClientVerdict.BANNED,
-}
+
+class ProvenRole(StrEnum):
+    """What a client was in a round, as seed, registry and bans have it."""
+
+    TRAINER = "trainer"
+    MEMBER = "member"
+    NOT_SAMPLED = "not sampled"
+    BANNED = "banned"
+
+
+class ClientVerdict(StrEnum):
+    """What became of a client in a round."""
+
+    USED = "used"
+    NOT_USED = "not used"
+    DROPPED_OUT = "dropped out"
+    MEMBER = "member"
+    NOT_SAMPLED = "not sampled"
+    BANNED = "banned"
+    ABANDONED = "abandoned"
+    OPEN = "open"
+
+
+class ScoresTaken(StrEnum):
+    """What became of a member's scores, as the record has it."""
+
+    COUNTED = "counted"
+    REFUSED = "refused"
+    NONE = "none"
+    EMPTY_SEAT = "empty seat"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,98 +154,80 @@ class ClientStatement:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Scores:
-    taken: ScoresTaken
-    refusal: RefusalReason | None = None
+_ROLES: dict[ProvenRole, str] = {
+    ProvenRole.TRAINER: "was sampled to train",
+    ProvenRole.MEMBER: "was a member of the committee",
+    ProvenRole.NOT_SAMPLED: "was not sampled",
+    ProvenRole.BANNED: "was banned when it opened",
+}
+
+_SCORES: dict[ScoresTaken, str] = {
+    ScoresTaken.COUNTED: "its scores counted",
+    ScoresTaken.REFUSED: "its scores were refused: {reason_text}",
+    ScoresTaken.NONE: "the record has no scores of it",
+    ScoresTaken.EMPTY_SEAT: "its seat was empty, because it was banned when the round opened",
+    ScoresTaken.UNKNOWN: "what became of its scores is not known without the record",
+}
 
 
-def derive_statement(proof: ClientProof) -> ClientStatement:
-    """Return what became of the client, as it follows from all but the claimed statement.
+def stated(round_number: int, client: ClientId, statement: ClientStatement) -> str:
+    """Return what became of a client, in words; ranks count from 1.
 
     Args:
-        proof: everything; whether it is true is not asked here.
-
-    Raises:
-        EncodingError: configuration or record are none.
+        round_number: t.
+        client: who.
+        statement: what became of it.
     """
-    role, has_committed = _role(proof), proof.commitment is not None
-    record, dropout, scores = proof.recorded, None, None
-    if proof.decision is None:
-        verdict = (
-            ClientVerdict.OPEN if proof.path.ended(proof.round) is None else ClientVerdict.ABANDONED
-        )
-        return ClientStatement(verdict, role, has_committed)
-    if role in _ENDED_WITHOUT:
-        return ClientStatement(_ENDED_WITHOUT[role], role, has_committed)
-    if record is not None:
-        reasons = {entry.client: entry.reason for entry in record.dropouts}
-        dropout = reasons.get(proof.client)
-    if role is ProvenRole.MEMBER:
-        scores = _scores(proof, record)
-        return ClientStatement(
-            ClientVerdict.MEMBER,
-            role,
-            has_committed,
-            dropout=dropout,
-            scores=scores.taken,
-            refusal=scores.refusal,
-        )
-    rank = _rank(proof)
-    if rank is None:
-        return ClientStatement(ClientVerdict.DROPPED_OUT, role, has_committed, dropout=dropout)
-    cut_off = _cut_off(proof)
-    if not rank.accepted:
-        return ClientStatement(ClientVerdict.NOT_USED, role, has_committed, rank, cut_off)
-    return ClientStatement(ClientVerdict.USED, role, has_committed, rank, cut_off, _weight(proof))
+    who, at = f"client {client}", f"in round {round_number}"
+    match statement.verdict:
+        case ClientVerdict.USED | ClientVerdict.NOT_USED:
+            return f"{at} the update of {who} {_ranked(statement)}."
+        case ClientVerdict.DROPPED_OUT:
+            reason = reason_text(statement.dropout) or "why is not known without the record"
+            return f"{at} {who} was sampled to train and dropped out: {reason}."
+        case ClientVerdict.MEMBER:
+            taken = _SCORES[statement.scores or ScoresTaken.UNKNOWN].format(
+                reason_text=reason_text(statement.refusal)
+            )
+            out = f"; of its own update the record says that {reason_text(statement.dropout)}"
+            dropped = out if statement.dropout is not None else ""
+            return (
+                f"{at} {who} was a member of the committee, and so did not train; {taken}{dropped}."
+            )
+        case ClientVerdict.NOT_SAMPLED:
+            return f"{at} {who} was not sampled: neither trainer nor member."
+        case ClientVerdict.BANNED:
+            return f"{at} {who} took no part: it was banned before the round opened."
+        case ClientVerdict.ABANDONED:
+            return f"{at} nothing was decided, and no update used; {who} {_ROLES[statement.role]}."
+        case ClientVerdict.OPEN:
+            has = "has committed" if statement.has_committed else "has not committed"
+            return f"round {round_number} is open; {who} {_ROLES[statement.role]}, and {has}."
 
 
-def _role(proof: ClientProof) -> ProvenRole:
-    if proof.client in proof.committee:
-        return ProvenRole.MEMBER
-    if proof.registry[proof.client].is_banned_in(proof.round):
-        return ProvenRole.BANNED
-    return (
-        ProvenRole.TRAINER
-        if proof.client in proof.participants.trainers
-        else ProvenRole.NOT_SAMPLED
-    )
+def _ranked(statement: ClientStatement) -> str:
+    rank, cut_off, weight = statement.rank, statement.cut_off, statement.weight
+    if rank is None or cut_off is None:
+        return "was ranked"
+    place = f"ranked {rank.place + 1} of {rank.ranked}, distance {_number(rank.distance_bits)}"
+    limit = _limit(cut_off)
+    if weight is None:
+        return f"was not used: {place}; {limit}"
+    share = f"with weight {weight.samples}/{weight.total} = {weight.samples / weight.total:.6g}"
+    return f"was used {share}: {place}; {limit}"
 
 
-def _rank(proof: ClientProof) -> Rank | None:
-    ranking = () if proof.decision is None else proof.decision.ranking
-    accepted = proof.client in proof.sets[0]
-    for place, word in enumerate(ranking):
-        if word_client(word) == proof.client:
-            return Rank(place, len(ranking), word >> 32, accepted)
-    return None
+def _limit(cut_off: CutOff) -> str:
+    edge = _number(cut_off.edge_bits)
+    match cut_off.form:
+        case AcceptanceForm.FIRST:
+            return f"the first {cut_off.accepted} were accepted, up to distance {edge}"
+        case AcceptanceForm.LAST:
+            return f"the last {cut_off.accepted} were accepted, from distance {edge} on"
+        case AcceptanceForm.WITHIN_THRESHOLD:
+            limit = _number(cut_off.threshold_bits)
+            return f"{cut_off.accepted} were accepted, the threshold being {limit}"
 
 
-def _cut_off(proof: ClientProof) -> CutOff | None:
-    if proof.decision is None:
-        return None
-    accepted, form = proof.sets[0], proof.deployment.form
-    bits = {word_client(word): word >> 32 for word in proof.decision.ranking}
-    edge = accepted[0 if form is AcceptanceForm.LAST else -1]
-    return CutOff(form, len(accepted), bits[edge], proof.decision.threshold_bits)
-
-
-def _weight(proof: ClientProof) -> Weight:
-    registry = proof.document.registry
-    total = sum(registry[client].samples for client in proof.sets[0])
-    return Weight(registry[proof.client].samples, total)
-
-
-def _scores(proof: ClientProof, record: RoundRecord | None) -> _Scores:
-    """Return what became of a member's scores, as the record has it."""
-    if proof.client in proof.participants.banned:
-        return _Scores(ScoresTaken.EMPTY_SEAT)
-    if record is None:
-        return _Scores(ScoresTaken.UNKNOWN)
-    if any(signed.scores.member == proof.client for signed in record.scores):
-        return _Scores(ScoresTaken.COUNTED)
-    refused = (one for one in record.refused if one.signed.scores.member == proof.client)
-    entry = next(refused, None)
-    if entry is not None:
-        return _Scores(ScoresTaken.REFUSED, entry.reason)
-    return _Scores(ScoresTaken.NONE)
+def _number(bits: int) -> str:
+    return f"{float_from_bits(bits):.6g}"

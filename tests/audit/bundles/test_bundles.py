@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.audit.bundles.bundle import BundleChain
 from ledger.audit.bundles.bundle_export import export_bundle, make_bundle
 from ledger.audit.bundles.bundle_manifest import as_dict, bundle_of, manifest_bytes, read_manifest
 from ledger.audit.bundles.bundle_verification import RoundVerification, verify_bundle
-from ledger.audit.bundles.chain import BundleChain
 from ledger.audit.bundles.container import BundleFile, container_parts, open_bundle
 from ledger.audit.checks.blob_commitments import BLOB_MISSING
 from ledger.audit.checks.certificates import BASE_DIFFERS
 from ledger.audit.checks.global_model import MODEL_BEFORE_UNKNOWN
 from ledger.audit.checks.ranking import REVEAL_DIFFERS
 from ledger.audit.engine import audit
-from ledger.audit.proofs.codes import Caveat, StepName
+from ledger.audit.proofs.comparisons import Caveat, StepName
 from ledger.audit.proofs.proof import RecordedBan
 from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome, AuditStep, Fact, StepOutcome
@@ -111,14 +111,14 @@ def test_a_short_bundle_reaches_back_to_the_models_it_needs(
 ) -> None:
     # Round 3 was abandoned: round 4 began with the model of round 2.
     bundle = make_bundle(honest.ledger, honest.blobs, 4)
-    assert [link.round for link in bundle.ground.path.links] == [2, 3, 3, 4, 4]
+    assert [link.round for link in bundle.basis.path.links] == [2, 3, 3, 4, 4]
     assert [one.round for one in bundle.earlier] == [2]
     found = verify_bundle(bundle, honest.blobs, facts[4])
     assert found.outcome is AuditOutcome.PASSED
-    cut = replace(bundle.ground.path, links=bundle.ground.path.links[1:])
-    ground = replace(bundle.ground, path=cut)
+    cut = replace(bundle.basis.path, links=bundle.basis.path.links[1:])
+    basis = replace(bundle.basis, path=cut)
     with pytest.raises(EncodingError, match="does not reach back to the model that round 4"):
-        verify_bundle(replace(bundle, ground=ground, earlier=()), honest.blobs, facts[4])
+        verify_bundle(replace(bundle, basis=basis, earlier=()), honest.blobs, facts[4])
 
 
 def test_a_round_along_a_travel_has_both_models(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_the_first_model_of_round_is_in_the_previous_decision(honest: Run) -> No
 
 def test_a_bundle_of_an_impossible_round_is_not_read(honest: Run) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
-    late = replace(true, ground=replace(true.ground, bans=(RecordedBan(2, ClientId(0)),)))
+    late = replace(true, basis=replace(true.basis, bans=(RecordedBan(2, ClientId(0)),)))
     with pytest.raises(EncodingError, match="a ban in round 2 is not before round 2"):
         read_manifest(manifest_bytes(late), honest.blobs)
 

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.proofs.codes import ClientVerdict, StepName
+from ledger.audit.proofs.comparisons import StepName
 from ledger.audit.proofs.head_path import HeadPath
-from ledger.audit.proofs.proof import RecordedBan
-from ledger.audit.proofs.proof_document import as_dict, parse_document, proof_of, read_proof
+from ledger.audit.proofs.json_documents import parse_document
+from ledger.audit.proofs.proof import RecordedBan, derive_statement
+from ledger.audit.proofs.proof_document import as_dict, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import Verification, verify_proof
-from ledger.audit.proofs.statement import Weight, derive_statement
+from ledger.audit.proofs.statement import ClientVerdict, Weight
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256
@@ -186,7 +187,7 @@ def test_a_signature_for_another_contract_is_no_signature(honest: Run, newest: T
         (b'{"round": NaN}', "NaN is no number"),
         (b'{"round": 1, "round": 2}', "a key twice"),
         (b"[]", "is not a map"),
-        (b"{}", "missing or not known"),
+        (b"{}", "missing or unknown"),
         (b'"' + b"a" * 3_000 + b'"', "is not a map"),
     ],
 )

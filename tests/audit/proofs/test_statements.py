@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.proofs.codes import Caveat, ClientVerdict, ProvenRole, ScoresTaken, StepName
+from ledger.audit.proofs.comparisons import Caveat, StepName
 from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof, whole_path
 from ledger.audit.proofs.proof_verification import verify_proof
-from ledger.audit.proofs.statement import CutOff, Rank, Weight
+from ledger.audit.proofs.statement import (
+    ClientVerdict,
+    CutOff,
+    ProvenRole,
+    Rank,
+    ScoresTaken,
+    Weight,
+)
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.committee_ledger import CommitteeLedger

@@ -1,12 +1,12 @@
-"""Whether what a round stands on is what one trusts: a head that was kept, or a contract."""
+"""Comparisons of what a round rests on with what is trusted: a kept head, or a contract."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.proofs.codes import StepName
 from ledger.audit.proofs.comparisons import (
+    StepName,
     VerificationStep,
     compare,
     compare_with_chain,
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
 
 
-def final_trust(ground: RoundBasis, trusted: Trusted | None) -> Trusted | None:
+def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
     """Return what is trusted, as far as it can contradict: not a chain that lags behind.
 
     Args:
-        ground: what a round stands on.
+        basis: what a round stands on.
         trusted: what the caller takes for true.
     """
     if not isinstance(trusted, TrustedContract) or trusted.ended is not None:
         return trusted
-    has_ended = ground.path.ended(ground.round) is not None
+    has_ended = basis.path.ended(basis.round) is not None
     return replace(trusted, is_final=trusted.is_final and not has_ended)
 
 
-def verify_basis(ground: RoundBasis, trusted: Trusted | None) -> Iterator[VerificationStep]:
+def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[VerificationStep]:
     """Yield whether run, heads, seed, committee and bans are those that one trusts.
 
     Args:
-        ground: what a round stands on.
+        basis: what a round stands on.
         trusted: what the caller takes for true; None for nothing.
 
     Yields:
@@ -55,46 +55,46 @@ def verify_basis(ground: RoundBasis, trusted: Trusted | None) -> Iterator[Verifi
     """
     match trusted:
         case TrustedContract():
-            yield from _of_contract(ground, trusted)
-            yield _of_end(ground, trusted)
+            yield from _of_contract(basis, trusted)
+            yield _of_end(basis, trusted)
             seed = None if trusted.opening is None else shown(trusted.opening.seed)
-            yield compare_with_chain(StepName.SEED, seed, shown(ground.seed), trusted)
+            yield compare_with_chain(StepName.SEED, seed, shown(basis.seed), trusted)
         case TrustedHead(head):
-            yield from _of_head(ground, head)
-            yield _of_seed(ground)
+            yield from _of_head(basis, head)
+            yield _of_seed(basis)
         case None:
             yield not_comparable(StepName.HEAD)
-            yield not_comparable(StepName.CONFIGURATION, shown(ground.config))
-            yield _of_seed(ground)
-    yield _of_committee(ground, trusted)
-    yield _of_bans(ground, trusted)
+            yield not_comparable(StepName.CONFIGURATION, shown(basis.config))
+            yield _of_seed(basis)
+    yield _of_committee(basis, trusted)
+    yield _of_bans(basis, trusted)
 
 
-def _of_head(ground: RoundBasis, head: Digest) -> Iterator[VerificationStep]:
+def _of_head(basis: RoundBasis, head: Digest) -> Iterator[VerificationStep]:
     """Yield whether a head that was kept commits to the round, and to the configuration."""
-    heads, place = ground.path.heads, ground.path.end_of(ground.round)
+    heads, place = basis.path.heads, basis.path.end_of(basis.round)
     # A head from before the round commits to nothing in it; one that is not on the way may be of
     # a later round than the path reaches, or of another run, and nobody can tell which.
     later = heads[place + 1 :] if place is not None else heads[-1:]
     computed, is_ok = (head, True) if head in later else (heads[-1], None)
     yield VerificationStep(StepName.HEAD, shown(head), shown(computed), is_ok)
-    start, config = shown(ground.path.start), shown(ground.config)
+    start, config = shown(basis.path.start), shown(basis.config)
     # A path from the middle of a run does not say where the run began.
     whole = compare(StepName.CONFIGURATION, start, config)
-    yield whole if ground.is_whole else not_comparable(StepName.CONFIGURATION, config)
+    yield whole if basis.is_whole else not_comparable(StepName.CONFIGURATION, config)
 
 
-def _of_contract(ground: RoundBasis, facts: TrustedContract) -> Iterator[VerificationStep]:
+def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[VerificationStep]:
     """Yield whether it is the contract that is trusted, deployed as the configuration demands."""
-    here, there = ground.domain, facts.domain
+    here, there = basis.domain, facts.domain
     yield compare(
         StepName.CONTRACT,
         (there.chain_id, shown(facts.genesis_hash), shown(there.contract), shown(there.salt)),
-        (here.chain_id, shown(ground.genesis_hash), shown(here.contract), shown(here.salt)),
+        (here.chain_id, shown(basis.genesis_hash), shown(here.contract), shown(here.salt)),
     )
     yield compare(StepName.CODE, "", facts.code_doubt)
-    recorded, demanded = facts.deployment, ground.deployment
-    yield compare(StepName.CONFIGURATION, shown(recorded.config), shown(ground.config))
+    recorded, demanded = facts.deployment, basis.deployment
+    yield compare(StepName.CONFIGURATION, shown(recorded.config), shown(basis.config))
     pairs = [
         ((field.name, _field(recorded, field.name)), (field.name, _field(demanded, field.name)))
         for field in fields(Deployment)
@@ -103,48 +103,48 @@ def _of_contract(ground: RoundBasis, facts: TrustedContract) -> Iterator[Verific
     yield compare(StepName.DEPLOYMENT, *first)
 
 
-def _of_end(ground: RoundBasis, facts: TrustedContract) -> VerificationStep:
+def _of_end(basis: RoundBasis, facts: TrustedContract) -> VerificationStep:
     """Return whether the round has ended with the head that the contract has."""
-    place = ground.path.end_of(ground.round)
-    computed = None if place is None else shown(ground.path.heads[place + 1])
+    place = basis.path.end_of(basis.round)
+    computed = None if place is None else shown(basis.path.heads[place + 1])
     expected = None if facts.ended is None else shown(facts.ended)
     return compare_with_chain(StepName.HEAD, expected, computed, facts)
 
 
-def _of_seed(ground: RoundBasis) -> VerificationStep:
+def _of_seed(basis: RoundBasis) -> VerificationStep:
     """Return whether the seed is the link's; no head commits to that of an open round yet."""
-    link = ground.path.ended(ground.round)
+    link = basis.path.ended(basis.round)
     if link is None:
-        return not_comparable(StepName.SEED, shown(ground.seed))
-    return compare(StepName.SEED, shown(link.seed), shown(ground.seed))
+        return not_comparable(StepName.SEED, shown(basis.seed))
+    return compare(StepName.SEED, shown(link.seed), shown(basis.seed))
 
 
-def _of_committee(ground: RoundBasis, trusted: Trusted | None) -> VerificationStep:
+def _of_committee(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
     """Return whether the committee is the one that the round before elected, or that was drawn."""
-    computed = shown(encoding.set_digest(ground.committee))
+    computed = shown(encoding.set_digest(basis.committee))
     if isinstance(trusted, TrustedContract):
         opening = trusted.opening
         elected = None if opening is None else shown(encoding.set_digest(opening.committee))
         return compare_with_chain(StepName.COMMITTEE, elected, computed, trusted)
-    before = ground.path_to_end.ended(ground.round - 1)
+    before = basis.path_to_end.ended(basis.round - 1)
     if before is not None:
         return compare(StepName.COMMITTEE, shown(before.committee), computed)
-    if ground.round > 1:
+    if basis.round > 1:
         return not_comparable(StepName.COMMITTEE, computed)
-    sizes = ground.deployment
-    drawn = drawn_committee(ground.seed, sizes.clients, sizes.members, ())
+    sizes = basis.deployment
+    drawn = drawn_committee(basis.seed, sizes.clients, sizes.members, ())
     return compare(StepName.COMMITTEE, shown(encoding.set_digest(drawn)), computed)
 
 
-def _of_bans(ground: RoundBasis, trusted: Trusted | None) -> VerificationStep:
+def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
     """Return whether no ban was added, and none is hidden, from before the round opened."""
-    computed = tuple((ban.round, ban.client) for ban in ground.bans)
+    computed = tuple((ban.round, ban.client) for ban in basis.bans)
     if isinstance(trusted, TrustedContract):
         known = tuple((ban.round, ban.client) for ban in trusted.bans)
         return compare_with_chain(StepName.BANS, known, computed, trusted)
-    links = ground.path_to_end.bans()
-    linked = tuple((link.round, link.client) for link in links if link.round < ground.round)
-    if ground.is_whole or not set(linked) <= set(computed):
+    links = basis.path_to_end.bans()
+    linked = tuple((link.round, link.client) for link in links if link.round < basis.round)
+    if basis.is_whole or not set(linked) <= set(computed):
         return compare(StepName.BANS, linked, computed)
     return not_comparable(StepName.BANS, computed)
 

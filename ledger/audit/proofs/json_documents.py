@@ -1,0 +1,154 @@
+"""Strict models of JSON documents that anybody may have written.
+
+There is one way of writing each value.
+Bytes are 0x and lower-case hex digits, numbers that may be beyond 2^53 decimal strings.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Never, TypeAlias, TypeVar
+
+from eth_utils.address import to_checksum_address
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    PlainValidator,
+    Strict,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from ledger.io.json import parse_json
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.encoding import INFINITY_BITS
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import Address, ClientId, Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+M = TypeVar("M", bound="StrictDocument")
+T = TypeVar("T")
+
+_HEX = re.compile(r"0x(?:[0-9a-f]{2})*")
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,77}")
+_MAX_INPUT_BYTES = 4 << 20
+
+
+class StrictDocument(BaseModel):
+    """A JSON object with exactly the fields of its model, each of exactly its type."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_exact_fields(cls, value: object) -> object:
+        # One error, however many fields a hostile document has.
+        if type(value) is not dict:
+            raise PydanticCustomError("map", "is not a map")
+        if value.keys() != cls.model_fields.keys():
+            odd = f"{sorted(value.keys() ^ cls.model_fields.keys())!s:.200}"
+            raise PydanticCustomError("fields", "fields {odd} are missing or unknown", {"odd": odd})
+        return value
+
+
+def to_hex(data: bytes) -> str:
+    """Return bytes as a document has them."""
+    return f"0x{data.hex()}"
+
+
+def parse_document(data: bytes, limit: int) -> Any:
+    """Return the plain data of a JSON document.
+
+    Args:
+        data: the document.
+        limit: how many bytes it may have.
+
+    Raises:
+        EncodingError: it is larger, no JSON, nested too deeply, or has a key twice.
+    """
+    if len(data) > limit:
+        raise EncodingError(f"the document has {len(data)} bytes, and at most {limit}")
+    try:
+        return parse_json(data, _refuse_constant, unique_keys=True)
+    except ValueError as error:
+        raise EncodingError(f"no JSON document: {error!s:.200}") from error
+
+
+def validate_document(model: type[M], value: object) -> M:
+    """Return the document behind plain data.
+
+    Raises:
+        EncodingError: it is none; names the first field that is wrong and the rule.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        [first, *_] = error.errors(include_url=False, include_input=False)
+        field = ".".join(map(str, first["loc"])) or "document"
+        raise EncodingError(f"{field}: {first['msg']:.300}") from None
+
+
+def _refuse_constant(constant: str) -> Never:
+    raise ValueError(f"{constant} is no number")
+
+
+def _hex_bytes(least: int, most: int) -> Callable[[object], bytes]:
+    """Return the parser of bytes whose number is within these bounds."""
+
+    def parse(value: object) -> bytes:
+        if (
+            type(value) is str
+            and 2 + 2 * least <= len(value) <= 2 + 2 * most
+            and _HEX.fullmatch(value)
+        ):
+            return bytes.fromhex(value[2:])
+        rule = f"{most}" if least == most else f"at most {most}"
+        raise PydanticCustomError("hex", "is not 0x and hex digits of {rule} bytes", {"rule": rule})
+
+    return parse
+
+
+def _decimal(limit: int) -> Callable[[object], int]:
+    """Return the parser of numbers below a limit that are written as decimal strings."""
+
+    def parse(value: object) -> int:
+        if type(value) is str and _DECIMAL.fullmatch(value) and int(value) < limit:
+            return int(value)
+        raise PydanticCustomError(
+            "decimal", "is not a decimal string below {limit}", {"limit": limit}
+        )
+
+    return parse
+
+
+def _contract(value: object) -> Address:
+    if type(value) is not str or not re.fullmatch("0x[0-9a-fA-F]{40}", value):
+        raise PydanticCustomError("address", "is not 0x and 40 hex digits")
+    address = Address(bytes.fromhex(value[2:]))
+    if to_checksum_address(address) != value:
+        raise PydanticCustomError("checksum", "has another EIP-55 checksum")
+    return address
+
+
+U32: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 32)]
+U53: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 53)]
+U64: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 64)]
+JsonClient: TypeAlias = Annotated[ClientId, Field(ge=0, lt=1 << 32)]
+Decimal32: TypeAlias = Annotated[int, PlainValidator(_decimal(1 << 32))]
+Decimal64: TypeAlias = Annotated[int, PlainValidator(_decimal(1 << 64))]
+Decimal96: TypeAlias = Annotated[int, PlainValidator(_decimal(1 << 96))]
+Decimal256: TypeAlias = Annotated[int, PlainValidator(_decimal(1 << 256))]
+FiniteBits: TypeAlias = Annotated[int, PlainValidator(_decimal(INFINITY_BITS))]
+"""The float64 bits of a finite number from 0 on."""
+JsonDigest: TypeAlias = Annotated[Digest, PlainValidator(_hex_bytes(32, 32))]
+JsonSignature: TypeAlias = Annotated[bytes, PlainValidator(_hex_bytes(65, 65))]
+JsonBlob: TypeAlias = Annotated[bytes, PlainValidator(_hex_bytes(0, MAX_DOCUMENT_BYTES))]
+JsonInput: TypeAlias = Annotated[bytes, PlainValidator(_hex_bytes(0, _MAX_INPUT_BYTES))]
+JsonContract: TypeAlias = Annotated[Address, PlainValidator(_contract)]
+JsonList: TypeAlias = Annotated[tuple[T, ...], Strict(False), FailFast()]
+"""A JSON array, of which no more than the first wrong item is named."""
