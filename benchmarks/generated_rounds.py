@@ -119,7 +119,7 @@ class GeneratedChain(OfflineChain):
         self._rng = np.random.default_rng(seed)
         genesis = Block(0, _digest("genesis", seed), bytes(32), _FIRST_SECOND)
         self._blocks = [MinedBlock(genesis, (), state)]
-        self.mine()
+        self.mine(ledger_state.LedgerDeployed(state.domain.salt))
 
     @property
     def genesis_hash(self) -> bytes:

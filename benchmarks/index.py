@@ -25,12 +25,11 @@ from benchmarks.generated_rounds import GeneratedChain
 from benchmarks.served_rounds import served_rows
 from ledger.history.queries import RoundQuery, Span
 from ledger.history.status import AskedRole
-from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
 from ledger.index.index import Index
 from ledger.index.indexer import Indexer
 from ledger.index.schema import make_schema
-from ledger.index.search import search_page
+from ledger.index.updater import catch_up
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.parameters import Parameters
@@ -131,7 +130,7 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
     def page(walk: RoundQuery) -> Callable[[int], object]:
         def look_up(_: int) -> object:
             with index.reading() as reading:
-                return search_page(_history(reading, chain), walk, PAGE, None)
+                return _history(reading, chain).page(walk, PAGE, None)
 
         return look_up
 
@@ -143,7 +142,7 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
         client = ClientId(clients[place])
         with index.reading() as reading:
             own = _history(reading, chain)
-            page = search_page(own, RoundQuery("rounds", client=client), PAGE, None)
+            page = own.page(RoundQuery("rounds", client=client), PAGE, None)
             return own.parts(client, page.rounds)
 
     def of_digest(place: int) -> object:

@@ -70,7 +70,6 @@ EXTRAS = {
     "fastapi": "api",
     "uvicorn": "api",
     "sqlalchemy": "api",
-    "alembic": "api",
     "prometheus_client": "api",
     "psycopg": "postgresql",
 }

@@ -43,22 +43,30 @@ def build(
         bool, typer.Option("--follow", help="Keep up with the chain, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Build the index, or go on with it; whoever was killed goes on where it was.
+    """Build the index, or go on with it where it ended.
 
     All runs of the home are indexed if none is named.
     """
-    from ledger.index.catching_up import catch_up
-    from ledger.index.indexer import Indexer
+    target = source.target()
+    with target.reader() as chain:
+        _build(target, chain, index_place(Home(source.home), index), follow=follow)
 
-    where = source.target()
-    with where.reader() as chain, _writable(index_place(Home(source.home), index)) as database:
-        ledgers = _ledgers(where, chain)
-        indexers = [Indexer(database, ledger, where.published()) for ledger in ledgers]
-        for indexer in indexers:
-            progress = catch_up(indexer)
-            print_line(_said(indexer.ledger.address, progress))
-        if follow:
-            _follow(indexers)
+
+@app.command("rebuild")
+@expand_groups
+def rebuild(source: ContractOptions, index: IndexAt = None) -> None:
+    """Remove the index and build it anew: one of another schema, or one that is damaged.
+
+    All runs of the home are indexed if none is named.
+    """
+    from ledger.index.schema import drop_index
+
+    target, home = source.target(), Home(source.home)
+    where = index_place(home, index)
+    with target.reader() as chain:
+        _ledgers(target, chain)  # nothing is removed where nothing can be built
+        drop_index(where, is_own=where == home.index)
+        _build(target, chain, where, follow=False)
 
 
 @app.command("status")
@@ -92,21 +100,36 @@ def status(
 @app.command("drop")
 def drop(home: HomeFolder = DEFAULT_HOME, index: IndexAt = None) -> None:
     """Remove the index; chain and blobs have all that it held."""
-    from ledger.index.removal import drop_index
+    from ledger.index.schema import drop_index
 
     where = index_place(Home(home), index)
     is_there = drop_index(where, is_own=where == Home(home).index)
     print_line("The index is removed." if is_there else "There was no index.")
 
 
+def _build(target: Target, chain: ChainReader, where: Path | str, *, follow: bool) -> None:
+    from ledger.index.indexer import Indexer
+    from ledger.index.updater import catch_up
+
+    with _writable(where) as database:
+        blobs = target.published()
+        indexers = [Indexer(database, ledger, blobs) for ledger in _ledgers(target, chain)]
+        for indexer in indexers:
+            print_line(_progress_line(indexer.ledger.address, catch_up(indexer)))
+        if follow:
+            _follow(indexers)
+
+
 @contextmanager
 def _writable(where: Path | str) -> Iterator[Database]:
     from ledger.index.database import Database
-    from ledger.index.schema import make_schema
+    from ledger.index.schema import SCHEMA_NUMBER, make_schema
 
     database = Database(where, read_only=False)
     try:
-        make_schema(database)
+        earlier = make_schema(database)
+        if earlier is not None:
+            print_line(f"The index had schema {earlier}: it is built anew as {SCHEMA_NUMBER}.")
         yield database
     finally:
         database.close()
@@ -128,14 +151,14 @@ def _ledgers(where: Target, chain: ChainReader) -> list[CommitteeLedger]:
 def _follow(indexers: list[Any]) -> None:
     from cli.chain import until_interrupted
     from cli.console import complain
-    from ledger.index.catching_up import follow
+    from ledger.index.updater import follow
 
-    def told(error: CmflError) -> None:
+    def report(error: CmflError) -> None:
         complain(str(error))
 
     print_line("Follows the chain until Ctrl-C.")
     with until_interrupted():
-        follow(lambda: indexers, threading.Event(), told=told)
+        follow(lambda: indexers, threading.Event(), on_error=report)
 
 
 def _row(coverage: Coverage, head: int | None) -> dict[str, Any]:
@@ -161,5 +184,5 @@ def _compared(code: dict[str, Any]) -> str:
     }[code["name"]]
 
 
-def _said(address: str, progress: IndexingProgress) -> str:
+def _progress_line(address: str, progress: IndexingProgress) -> str:
     return f"{address}: {progress.rounds} rounds up to block {progress.block}"

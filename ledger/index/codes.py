@@ -1,4 +1,4 @@
-"""The numbers that stand in the tables; they never change their meaning."""
+"""Codes in columns and documents of the index; they never change their meaning."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ from enum import IntEnum, StrEnum
 from ledger.history.participation import RoundRole, ScoresOutcome, UpdateOutcome
 from ledger.history.status import RoundStatus
 
-STATUS = {RoundStatus.OPEN: 0, RoundStatus.DECIDED: 1, RoundStatus.ABANDONED: 2}
-ROLE = {RoundRole.TRAINER: 1, RoundRole.MEMBER: 2}
-OUTCOME: dict[UpdateOutcome | None, int] = {
+STATUS_CODES = {RoundStatus.OPEN: 0, RoundStatus.DECIDED: 1, RoundStatus.ABANDONED: 2}
+ROLE_CODES = {RoundRole.TRAINER: 1, RoundRole.MEMBER: 2}
+OUTCOME_CODES: dict[UpdateOutcome | None, int] = {
     None: 0,
     UpdateOutcome.ACCEPTED: 1,
     UpdateOutcome.NOT_ACCEPTED: 2,
     UpdateOutcome.DROPPED_OUT: 3,
     UpdateOutcome.UNDECIDED: 4,
 }
-SCORES: dict[ScoresOutcome | None, int] = {
+SCORES_CODES: dict[ScoresOutcome | None, int] = {
     None: 0,
     ScoresOutcome.COUNTED: 1,
     ScoresOutcome.NONE: 2,
     ScoresOutcome.REFUSED: 3,
     ScoresOutcome.UNKNOWN: 4,
 }
-ROLES = {code: role for role, code in ROLE.items()}
-OUTCOMES = {code: outcome for outcome, code in OUTCOME.items()}
-SCORES_OF = {code: scores for scores, code in SCORES.items()}
 
 
-class Document(IntEnum):
-    """How a document that a round's decision may name stands."""
+class DocumentState(IntEnum):
+    """The state of a document that a round's decision may name."""
 
     NONE = 0
     READ = 1
@@ -37,7 +34,7 @@ class Document(IntEnum):
 
 
 class StorageComparison(IntEnum):
-    """What the comparison of the index with the contract's own storage came to."""
+    """The comparison of the events with the contract's own storage."""
 
     NOT_YET = 0
     EQUAL = 1

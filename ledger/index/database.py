@@ -175,8 +175,7 @@ class Database:
         said = " ".join(str(cause).split())[:300]
         if code.startswith(_DAMAGED):
             return IndexDamagedError(
-                f"{self.shown} is damaged, or no SQLite file ({said}): drop the index and build it "
-                "again"
+                f"{self.shown} is damaged, or no SQLite file ({said}): run cmfl index rebuild"
             )
         if code.startswith(_BUSY) or type(cause).__name__ == "SerializationFailure":
             return IndexBusyError(f"{self.shown}: another process writes to the index ({said})")

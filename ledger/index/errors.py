@@ -54,6 +54,10 @@ class IndexStaleError(IndexStoreError):
     """What the index holds was right, and is to be read again."""
 
 
+class FinalBlockChangedError(IndexStoreError):
+    """The chain has taken back a block that was final: it is another chain, or an older copy."""
+
+
 class NotIndexedError(IndexStoreError):
     """The index holds nothing of this deployment: another chain's, or it is not read yet."""
 
@@ -70,6 +74,6 @@ def damage_translated() -> Iterator[None]:
     except _DAMAGE as error:
         what = f"{type(error).__name__} {error}"
         raise IndexDamagedError(
-            f"the index holds something that is nothing it has written ({what:.100}): drop it and "
-            "build it again"
+            f"the index holds something that is nothing it has written ({what:.100}): run "
+            "cmfl index rebuild"
         ) from error

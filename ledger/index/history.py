@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, select
-
 from ledger.chain.addresses import checksum
 from ledger.chain.ports import NotServedError
 from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import Documents, read_documents
+from ledger.history.pages import matches, window_of
 from ledger.history.participation import ParticipationCounts, Tally, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
-from ledger.index.clients import counts_of, parts_between
-from ledger.index.codes import Document, StorageComparison
-from ledger.index.digests import occurrences_of
-from ledger.index.errors import NotIndexedError
-from ledger.index.parts import part_of
-from ledger.index.queries import Query
-from ledger.index.reading import events_of, lines_between, lines_of
-from ledger.index.search import search_page
-from ledger.index.tables import ROUND
-from ledger.index.waiting import require_no_news
+from ledger.history.queries import EMPTY_PAGE
+from ledger.history.status import AskedRole
+from ledger.index.codes import DocumentState, StorageComparison
+from ledger.index.errors import IndexDamagedError, IndexStaleError, NotIndexedError
+from ledger.index.reading import (
+    counts_of,
+    end_time,
+    events_of,
+    lines_between,
+    lines_of,
+    missing_documents,
+    occurrences_of,
+    participation_rows,
+)
+from ledger.index.row_documents import document_states, unpack_participation
+from ledger.index.search import matching_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,160 +41,158 @@ if TYPE_CHECKING:
     from ledger.history.participation import Participation
     from ledger.history.queries import RoundPage, RoundQuery
     from ledger.history.round import Round
-    from ledger.index.remembered import Remembered
-    from ledger.index.standing import Events
+    from ledger.index.reading import ReadingCache
+    from ledger.index.row_documents import RoundEvents
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
     from ledger.storage.blobs import BlobReader
 
-_TIME = Query(
-    select(ROUND.c.ended_time)
-    .where(ROUND.c.deployment == bindparam("of"), ROUND.c.ended_block == bindparam("number"))
-    .limit(1)
-)
+MAX_ROUNDS_CHECKED = 64
+"""Rounds whose missing documents are looked for before counts are answered; the newest of them."""
 
 
 class IndexedHistory:
     """The history of one deployment, from the index; see `HistorySource`.
 
-    It lives as long as the reading that it came from. What only the chain has, the calls behind
-    decisions and bans, is asked of the contract.
+    It lives as long as the reading that it came from. The calls behind decisions and bans are only
+    on the chain, and are read there.
 
     Attributes:
         path: its name: the chain's, and the contract's address.
         fixed: what was fixed at deployment.
         blobs: where the documents are.
-        connection: of the reading.
-        row: of the deployment.
     """
 
     def __init__(
         self,
         connection: Connection,
         row: Mapping[str, Any],
-        remembered: Remembered,
+        cache: ReadingCache,
         blobs: BlobReader,
         ledger: CommitteeLedger | None = None,
     ) -> None:
         chain = ChainPath(int(row["chain_id"]), row["genesis"])
         self.path = DeploymentPath(chain, checksum(row["address"]))
-        self.fixed: Deployment = remembered.fixed(row)
+        self.fixed: Deployment = cache.fixed(row)
         self.blobs = blobs
-        self.connection = connection
-        self.row = row
-        self._remembered = remembered
+        self._connection = connection
+        self._row = row
+        self._cache = cache
         self._ledger = ledger
         self._times: dict[int, int] = {}
 
     @property
     def block(self) -> int:
-        """The block up to which it tells."""
-        return int(self.row["block"])
+        """The block up to which it is indexed."""
+        return int(self._row["block"])
 
     def stands_at(self, block: Block) -> bool:
-        """Say whether it tells of this very block, and the contract's own storage agrees.
+        """Say whether it is of this very block, and agreed with the contract's own storage.
 
         Args:
             block: of the chain; after a fork another block has its number.
         """
-        if block.number != self.block or self.row["compared"] != StorageComparison.EQUAL:
+        if block.number != self.block or self._row["compared"] != StorageComparison.EQUAL:
             return False
-        return bool(self.row["hash"] == block.hash)
+        return bool(self._row["hash"] == block.hash)
 
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
-        return int(self.row["newest"])
+        return int(self._row["newest"])
 
     def round(self, number: int) -> Round | None:
         """Return a round with all that came in, None if it has not opened."""
         if not 1 <= number <= self.newest():
             return None
-        events = events_of(self.connection, self.row["id"], number)
-        self._remember(events.ended, events.ended_time)
+        events = events_of(self._connection, self._row["id"], number)
+        self._remember_time(events)
         return events.round(self.fixed, self.registered())
 
     def rounds(self, first: int, last: int) -> list[Round]:
-        """Return the rounds of a range by their openings and ends, ascending.
+        """Return the rounds of a range by their starts and ends, ascending.
 
         Raises:
             NotServedError: not all of them have opened.
         """
         if last > self.newest():
             raise NotServedError(f"round {last} has not opened; the newest is {self.newest()}")
-        return self.lines(lines_between(self.connection, self.row["id"], first, last))
+        return self._of_lines(lines_between(self._connection, self._row["id"], first, last))
 
     def some(self, numbers: Iterable[int]) -> list[Round]:
-        """Return some rounds by their openings and ends, ascending.
+        """Return some rounds by their starts and ends, ascending.
 
         Args:
             numbers: of rounds that have opened, ascending.
         """
-        return self.lines(lines_of(self.connection, self.row["id"], numbers))
+        return self._of_lines(lines_of(self._connection, self._row["id"], numbers))
 
-    def lines(self, found: Iterable[Events]) -> list[Round]:
-        """Return rounds by their openings and ends.
+    def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
+        """Return one page of rounds: the same as `ledger.history.pages.read_page`, cursor included.
 
-        Args:
-            found: what the index holds of them.
+        Raises:
+            CursorError: the cursor is not one of this walk's.
+            IndexDamagedError: a row that was found contradicts its documents, or has none.
         """
-        registry = self.registered()
-        rounds = []
-        for events in found:
-            self._remember(events.ended, events.ended_time)
-            rounds.append(events.line(self.fixed, registry))
-        return rounds
-
-    def page(self, walk: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
-        """Return one page of rounds."""
-        return search_page(self, walk, limit, cursor)
+        window = window_of(self, query, limit, cursor)
+        if window is None:
+            return EMPTY_PAGE
+        if query.matches_all:
+            rounds = self.rounds(window.first, window.last)
+        else:
+            # The record says which scores were refused, and may have come or gone since.
+            is_of_record = query.role is AskedRole.REFUSED and query.client is not None
+            most = None if is_of_record else limit
+            rows = matching_rounds(self._connection, self._row["id"], query, window, most)
+            rounds = self._of_lines(rows)
+            if is_of_record:
+                rounds = [round_ for round_ in rounds if matches(self, query, round_)]
+            else:
+                self._require_matching(query, rounds)
+        ordered = rounds[::-1] if window.is_descending else rounds
+        return window.page(ordered[:limit], limit)
 
     def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
-        """Return what a client was and did in some rounds, in their order.
-
-        What was read of a document is told as long as the document is there.
+        """Return a client's participation in some rounds, in their order.
 
         Raises:
             ValueError: it took no part in one of them.
         """
         if not rounds:
             return []
-        numbers = [one.round for one in rounds]
+        numbers = [round_.round for round_ in rounds]
         bounds = min(numbers), max(numbers)
-        rows = parts_between(self.connection, self.row["id"], client, *bounds)
-        found = []
+        rows = participation_rows(self._connection, self._row["id"], client, *bounds)
+        parts = []
         for line in rounds:
-            row = rows.get(line.round)
-            part = part_of(row) if row and self._is_as_read(line, row) else None
-            part = part or self._part_now(line.round, client)
+            row, part = rows.get(line.round), None
+            if row is not None and self._has_same_documents(line, row):
+                part = unpack_participation(row["document"], client, line.round)
+            part = part or self._read_participation(line.round, client)
             if part is None:
                 raise ValueError(f"client {client} took no part in round {line.round}")
-            found.append(part)
-        return found
+            parts.append(part)
+        return parts
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
-        """Return where a digest stands: the deployment first, then ascending by round.
+        """Return the occurrences of a digest: the deployment's first, then ascending by round."""
+        self._require_same_missing()
+        return occurrences_of(self._connection, self._row["id"], digest, first, limit)
 
-        Raises:
-            IndexDamagedError: it is of no kind that there is.
-        """
-        require_no_news(self)
-        return occurrences_of(self.connection, self.row["id"], digest, first, limit)
-
-    def documents(self, one: Round) -> Documents:
+    def documents(self, round_: Round) -> Documents:
         """Return the documents that a round's decision names."""
-        return read_documents(self.blobs, one)
+        return read_documents(self.blobs, round_)
 
     def registered(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, with the bans that the chain holds."""
-        return self._remembered.registry(self.connection, self.row)
+        return self._cache.registry(self._connection, self._row)
 
     def tally(self) -> Tally:
         """Return every client's counts over the rounds that have ended."""
-        require_no_news(self)
-        found = counts_of(self.connection, self.row["id"])
-        # Who is not registered yet has done nothing.
-        found += [ParticipationCounts() for _ in range(self.fixed.clients - len(found))]
-        return Tally(int(self.row["ended"]), int(self.row["records_missing"]), tuple(found))
+        self._require_same_missing()
+        counts = counts_of(self._connection, self._row["id"])
+        # A client that is not registered yet has done nothing.
+        counts += [ParticipationCounts() for _ in range(self.fixed.clients - len(counts))]
+        return Tally(int(self._row["ended"]), int(self._row["records_missing"]), tuple(counts))
 
     def time_of(self, block_number: int) -> int:
         """Return the time of a block that ended a round, in Unix seconds.
@@ -198,43 +201,76 @@ class IndexedHistory:
             NotIndexedError: it ended none.
         """
         if block_number not in self._times:
-            asked = {"of": self.row["id"], "number": block_number}
-            found = _TIME.rows(self.connection, asked)
-            if not found:
+            time = end_time(self._connection, self._row["id"], block_number)
+            if time is None:
                 raise NotIndexedError(f"the index holds no round that block {block_number} ended")
-            self._times[block_number] = found[0][0]
+            self._times[block_number] = time
         return self._times[block_number]
 
-    def decision_call(self, one: Round) -> DecideCall | None:
+    def decision_call(self, round_: Round) -> DecideCall | None:
         """Return the call data that decided a round, from the chain."""
-        return self._recorded().decision_call(one)
+        return self._chain_history().decision_call(round_)
 
     def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
         """Return the two statements that a ban rests on, from the chain."""
-        return self._recorded().ban_report(recorded)
+        return self._chain_history().ban_report(recorded)
 
-    def _is_as_read(self, one: Round, row: Mapping[str, Any]) -> bool:
+    def _of_lines(self, lines: Iterable[RoundEvents]) -> list[Round]:
+        registry = self.registered()
+        rounds = []
+        for events in lines:
+            self._remember_time(events)
+            rounds.append(events.line(self.fixed, registry))
+        return rounds
+
+    def _require_matching(self, query: RoundQuery, rounds: Iterable[Round]) -> None:
+        """Accept rounds whose documents match, too; they are stored apart from the columns.
+
+        Raises:
+            IndexDamagedError: one does not.
+        """
+        for round_ in rounds:
+            if not matches(self, query, round_):
+                raise IndexDamagedError(
+                    f"the index finds round {round_.round} by a row that contradicts its events: "
+                    "run cmfl index rebuild"
+                )
+
+    def _require_same_missing(self) -> None:
+        """Refuse counts and digests while a document is there that was missing when indexed.
+
+        Raises:
+            IndexStaleError: a document has come, and is not indexed yet.
+        """
+        if not self._row["waiting"]:
+            return
+        indexed = missing_documents(self._connection, self._row["id"], MAX_ROUNDS_CHECKED)
+        for round_ in self.some(indexed):
+            if document_states(self.documents(round_), is_decided=True) != indexed[round_.round]:
+                raise IndexStaleError(f"a document of round {round_.round} has come meanwhile")
+
+    def _has_same_documents(self, round_: Round, row: Mapping[str, Any]) -> bool:
         """Say whether the documents of a round are there, as they were when it was indexed."""
-        decided = one.decided
+        decided = round_.decided
         if decided is None:
             return True
-        if Document.MISSING in {row["record"], row["incidents"]}:
+        if DocumentState.MISSING in {row["record"], row["incidents"]}:
             return False
         digests = [decided.record]
-        if row["incidents"] == Document.READ:
+        if row["incidents"] == DocumentState.READ:
             digests.append(decided.incidents)
         return all(map(self.blobs.has, digests))
 
-    def _part_now(self, number: int, client: ClientId) -> Participation | None:
-        one = self.round(number)
-        return None if one is None else participation_of(one, self.documents(one), client)
+    def _read_participation(self, number: int, client: ClientId) -> Participation | None:
+        round_ = self.round(number)
+        return None if round_ is None else participation_of(round_, self.documents(round_), client)
 
-    def _recorded(self) -> ChainHistory:
+    def _chain_history(self) -> ChainHistory:
         if self._ledger is None:
             raise NotIndexedError("the index holds no signatures, and no chain was given to ask")
-        bounds = (self.block, int(self.row["final"]))
+        bounds = (self.block, int(self._row["final"]))
         return ChainHistory(self._ledger, self.fixed, self.blobs, *bounds)
 
-    def _remember(self, ended: RecordedEvent | None, time: int | None) -> None:
-        if ended is not None and time is not None:
-            self._times[ended.block_number] = time
+    def _remember_time(self, events: RoundEvents) -> None:
+        if events.ended is not None and events.ended_time is not None:
+            self._times[events.ended.block_number] = events.ended_time

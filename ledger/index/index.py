@@ -1,4 +1,4 @@
-"""An index to read from: one transaction for each reading, so that its answers belong together."""
+"""An index to read from: one transaction for each reading, so that its answers are consistent."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from ledger.history.digests import NO_CLIENT, DigestKind
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.index.codes import StorageComparison
 from ledger.index.database import BUSY_SECONDS, Database
-from ledger.index.digests import DigestLocation
 from ledger.index.errors import IndexStoreError, NotIndexedError, damage_translated
 from ledger.index.history import IndexedHistory
 from ledger.index.queries import Query
-from ledger.index.reading import deployment_row
-from ledger.index.remembered import Remembered
-from ledger.index.schema import require_schema
-from ledger.index.tables import CHAIN, CLIENT, DEPLOYMENT, DIGEST
+from ledger.index.reading import ReadingCache, deployment_row
+from ledger.index.schema import CHAIN, CLIENT, DEPLOYMENT, DIGEST, require_schema
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -33,9 +30,9 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.storage.blobs import BlobReader
 
-_PLACED = select(CHAIN.c.chain_id, CHAIN.c.genesis, DEPLOYMENT.c.address)
+_DEPLOYMENTS = select(CHAIN.c.chain_id, CHAIN.c.genesis, DEPLOYMENT.c.address)
 _DIGESTS = Query(
-    _PLACED.add_columns(DIGEST.c.kind, DIGEST.c.round, DIGEST.c.client)
+    _DEPLOYMENTS.add_columns(DIGEST.c.kind, DIGEST.c.round, DIGEST.c.client)
     .select_from(DIGEST)
     .join(DEPLOYMENT, DEPLOYMENT.c.id == DIGEST.c.deployment)
     .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
@@ -44,7 +41,7 @@ _DIGESTS = Query(
     .limit(bindparam("most"))
 )
 _CLIENTS = Query(
-    _PLACED.add_columns(CLIENT.c.client)
+    _DEPLOYMENTS.add_columns(CLIENT.c.client)
     .select_from(CLIENT)
     .join(DEPLOYMENT, DEPLOYMENT.c.id == CLIENT.c.deployment)
     .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
@@ -53,7 +50,7 @@ _CLIENTS = Query(
     .limit(bindparam("most"))
 )
 _CONTRACTS = Query(
-    _PLACED.select_from(DEPLOYMENT)
+    _DEPLOYMENTS.select_from(DEPLOYMENT)
     .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
     .where(DEPLOYMENT.c.address == bindparam("address"))
     .order_by(DEPLOYMENT.c.id)
@@ -66,7 +63,28 @@ _COVERAGE = Query(
 )
 
 MAX_DIGEST_LOCATIONS = 1_000
-"""Places of one digest that are told of: w_1 of a run is that of every run with its settings."""
+"""Locations of one digest that are answered: w_1 of a run is that of every run of its settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigestLocation:
+    """An occurrence of a digest or an address.
+
+    Attributes:
+        kind: what it is there.
+        chain_id: of the chain.
+        genesis: hash of the chain's block 0.
+        contract: address of the contract, 20 bytes; None for a chain's own.
+        round: t; None for what belongs to the deployment.
+        client: its client; None where it belongs to no client.
+    """
+
+    kind: DigestKind
+    chain_id: int
+    genesis: bytes
+    contract: bytes | None = None
+    round: int | None = None
+    client: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +99,7 @@ class Coverage:
         ended: rounds 1 to here have ended, without a gap.
         head: the ledger's, recomputed from all events up to the block.
         compared: whether the contract's own storage agrees.
-        waiting: rounds of which a document is missing.
+        waiting: rounds that miss a document.
         rewinds: how often a fork took blocks back.
     """
 
@@ -99,7 +117,7 @@ class Coverage:
 class Index:
     """An index, read-only; safe to share between threads.
 
-    A file that is replaced under it is opened anew: it is known by device and inode.
+    A file that was replaced (by device and inode) is opened again.
     """
 
     def __init__(self, where: Path | str, *, waits_seconds: float = BUSY_SECONDS) -> None:
@@ -107,11 +125,11 @@ class Index:
 
         Args:
             where: its SQLite file, or the URL of its PostgreSQL database.
-            waits_seconds: how long a question may wait for the database.
+            waits_seconds: how long a query may wait for the database.
 
         Raises:
-            IndexStoreError: there is none, or one of another version.
-            ConfigurationError: it is no URL of a database.
+            IndexStoreError: there is none, or one of another schema.
+            ConfigurationError: the URL is not one of a database.
         """
         self._where = where
         self._waits_seconds = waits_seconds
@@ -126,15 +144,15 @@ class Index:
             The reading.
 
         Raises:
-            IndexStoreError: the index cannot be read; also where what it holds cannot be used.
+            IndexStoreError: the index cannot be read, or its content was altered.
         """
         with self._lock:
             if self._identity != self._identify():
                 self._database.close()
                 self._open()
-            database, remembered = self._database, self._remembered
+            database, cache = self._database, self._cache
         with database.transaction() as connection, damage_translated():
-            yield IndexReading(connection, remembered)
+            yield IndexReading(connection, cache)
 
     def close(self) -> None:
         """Give back the connections."""
@@ -148,24 +166,27 @@ class Index:
             self._database.close()
             raise
         self._identity = self._identify()
-        self._remembered = Remembered()
+        self._cache = ReadingCache()
 
     def _identify(self) -> tuple[int, int] | None:
-        if isinstance(self._where, str):
-            return None
-        try:
-            status = self._where.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
+        return None if isinstance(self._where, str) else file_identity(self._where)
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a file, None if it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReading:
-    """One reading of an index: its answers belong together."""
+    """One reading of an index: its answers are of one moment."""
 
     _connection: Connection
-    _remembered: Remembered
+    _cache: ReadingCache
 
     def history(
         self, genesis: bytes, address: str, blobs: BlobReader, ledger: CommitteeLedger | None = None
@@ -176,7 +197,7 @@ class IndexReading:
             genesis: hash of its chain's block 0.
             address: of its contract.
             blobs: where its documents are.
-            ledger: the contract, for what only the chain has; None if nobody asks for that.
+            ledger: the contract, for what only the chain has; None if that is not needed.
 
         Raises:
             NotIndexedError: nothing of it is indexed.
@@ -186,33 +207,33 @@ class IndexReading:
             raise NotIndexedError(
                 f"{address} on the chain that begins with block 0x{genesis.hex()} is not indexed"
             )
-        return IndexedHistory(self._connection, row, self._remembered, blobs, ledger)
+        return IndexedHistory(self._connection, row, self._cache, blobs, ledger)
 
     def look_up(self, digest: bytes, limit: int = MAX_DIGEST_LOCATIONS) -> list[DigestLocation]:
-        """Return where a digest, a hash or an address stands, on whatever chain.
+        """Return the occurrences of a digest, a hash or an address, on all indexed chains.
 
         Args:
             digest: 32 bytes, or the 20 of an address.
-            limit: how many places at most.
+            limit: how many at most.
         """
         if len(digest) == 20:
             return self._of_address(digest, limit)
         rows = _DIGESTS.rows(self._connection, {"digest": digest, "most": limit})
-        found = [
-            DigestLocation(
-                DigestKind(kind),
-                int(chain_id),
-                genesis,
-                address,
-                number or None,
-                None if client == NO_CLIENT else client,
-            )
-            for chain_id, genesis, address, kind, number, client in rows
-        ]
-        own = _CHAINS.rows(self._connection, {"digest": digest})
+        chains = _CHAINS.rows(self._connection, {"digest": digest})
         return [
-            DigestLocation(DigestKind.GENESIS, int(number), digest) for (number,) in own
-        ] + found
+            *(DigestLocation(DigestKind.GENESIS, int(number), digest) for (number,) in chains),
+            *(
+                DigestLocation(
+                    DigestKind(kind),
+                    int(chain_id),
+                    genesis,
+                    address,
+                    number or None,
+                    None if client == NO_CLIENT else client,
+                )
+                for chain_id, genesis, address, kind, number, client in rows
+            ),
+        ]
 
     def coverage(self) -> list[Coverage]:
         """Return how far each deployment is indexed."""
@@ -235,14 +256,14 @@ class IndexReading:
         ]
 
     def _of_address(self, address: bytes, limit: int) -> list[DigestLocation]:
-        asked = {"address": address}
-        found = [
+        values = {"address": address}
+        locations = [
             DigestLocation(DigestKind.CONTRACT, int(chain_id), genesis, contract)
-            for chain_id, genesis, contract in _CONTRACTS.rows(self._connection, asked)
+            for chain_id, genesis, contract in _CONTRACTS.rows(self._connection, values)
         ]
-        clients = _CLIENTS.rows(self._connection, {**asked, "most": limit})
-        found += [
+        clients = _CLIENTS.rows(self._connection, {**values, "most": limit})
+        locations += [
             DigestLocation(DigestKind.CLIENT, int(chain_id), genesis, contract, client=client)
             for chain_id, genesis, contract, client in clients
         ]
-        return found[:limit]
+        return locations[:limit]

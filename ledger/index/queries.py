@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-_SIZES = {"address": 20} | dict.fromkeys(("commitment", "genesis", "hash", "head", "payload"), 32)
+_SIZES = {"address": 20} | dict.fromkeys(("genesis", "hash", "head"), 32)
 """Of columns whose values all have one size, in bytes."""
 _LEAST = {"client": -1, "block": -1, "final": -1}
 """Least number of a column where that is not 0: a digest may be nobody's, and no block be read."""
@@ -79,8 +79,8 @@ class Query:
         for name, kinds, values in zip(self.names, self._kinds, by_column, strict=False):
             if not (kinds.issuperset(map(type, values)) and _are_bounded(name, kinds, values)):
                 raise IndexDamagedError(
-                    f"the index holds a {name} that is nothing it has written: drop it and build "
-                    "it again"
+                    f"the index holds a {name} that is nothing it has written: run "
+                    "cmfl index rebuild"
                 )
 
     def mappings(

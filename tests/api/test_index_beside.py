@@ -23,8 +23,8 @@ from ledger.history.serialise.rounds import rounds_page
 from ledger.history.status import AskedRole
 from ledger.index.codes import IndexState
 from ledger.index.database import Database
+from ledger.index.schema import DEPLOYMENT, METADATA, PARTICIPATION, ROUND_EVENTS
 from ledger.index.service_index import ServiceIndex
-from ledger.index.tables import DEPLOYMENT, METADATA, PARTICIPATION, TOLD
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, ROUNDS, read, serving
 from tests.index.conftest import generated, indexed, made
@@ -147,7 +147,7 @@ def altered(path: Path) -> None:
 
 def of_an_older_program(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0'")
+        connection.execute("UPDATE index_schema SET number = 0")
 
 
 def of_another_chain(path: Path) -> None:
@@ -203,7 +203,10 @@ def test_a_failing_index_is_skipped_and_the_chain_answers(
     histories.close()
 
 
-PACKED = {TOLD.c.opening, TOLD.c.course, TOLD.c.ended, PARTICIPATION.c.told, DEPLOYMENT.c.fixed}
+PACKED = {
+    *(ROUND_EVENTS.c.start, ROUND_EVENTS.c.activity, ROUND_EVENTS.c.ended),
+    *(PARTICIPATION.c.document, DEPLOYMENT.c.fixed, DEPLOYMENT.c.view),
+}
 ASKED = [
     *("rounds?client=3&role=trained&limit=2", "rounds?since=1&until_block=4000&limit=2"),
     *("rounds?full=true&limit=1", "rounds?client=5&role=refused&limit=2", "clients?limit=2"),

@@ -72,5 +72,6 @@ def test_wrong_places_are_refused_in_a_sentence(copy: Path) -> None:
     assert "is of 'mysql'" in refusal("index", "status", "--home", copy, "--index", "mysql://x/y")
     (copy / "index.sqlite").write_bytes(b"no database" * 99)
     for command in ("build", "status"):
-        assert "drop the index and build it again" in refusal("index", command, "--home", copy)
+        assert "run cmfl index rebuild" in refusal("index", command, "--home", copy)
+    assert f"{ROUNDS} rounds up to block" in succeeds("index", "rebuild", "--home", copy).out
     assert succeeds("index", "drop", "--home", copy).out == "The index is removed.\n"

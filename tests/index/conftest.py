@@ -10,12 +10,11 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks.generated_rounds import ChainSizes, GeneratedChain
-from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
 from ledger.index.index import Index
 from ledger.index.indexer import Indexer
-from ledger.index.schema import make_schema
-from ledger.index.tables import CHECKPOINT, DEPLOYMENT, METADATA
+from ledger.index.schema import CHECKPOINT, DEPLOYMENT, METADATA, make_schema
+from ledger.index.updater import catch_up
 from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:

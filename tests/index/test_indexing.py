@@ -22,13 +22,14 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError, NotServedError
 from ledger.history.chain_history import ChainHistory
 from ledger.history.queries import RoundQuery
-from ledger.index.catching_up import follow
 from ledger.index.codes import StorageComparison
 from ledger.index.database import Database
-from ledger.index.forks import FinalBlockChangedError
+from ledger.index.errors import FinalBlockChangedError
 from ledger.index.index import Coverage, Index
 from ledger.index.indexer import Indexer
-from ledger.index.search import search_page
+from ledger.index.updater import follow
+from ledger.protocol.ledger_state import ClientBanned, LedgerStage
+from ledger.protocol.types import NO_DIGEST, ClientId
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import ForgedChain, forged
 from tests.faults import times
@@ -90,7 +91,7 @@ def test_commitments_that_are_missing_in_the_open_round_are_noticed(database: Da
     before = indexed(database, chain.ledger).block
     chain.commit()
     lost = forged(chain.ledger, logs_of=lambda logs: [x for x in logs if x.block_number <= before])
-    with pytest.raises(NotServedError, match="storage does not agree with the events"):
+    with pytest.raises(NotServedError, match="the logs lead to commitments"):
         indexed(database, lost)
     assert coverage(database).compared is StorageComparison.DIFFERENT
     indexed(database, chain.ledger)
@@ -203,7 +204,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.forks += 1
         final = self.chain.final or 0
         head = self.chain.head().number
-        other = self.chain.fork(max(final, head - back), self.forks)
+        other = self.chain.fork(max(final, 1, head - back), self.forks)
         for _ in range(head - other.head().number + 1):
             other.mine()
         if not other.state.round:
@@ -245,7 +246,7 @@ def test_a_fork_takes_back_rounds_and_nothing_final(database: Database) -> None:
         own = reading.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS)
         before = own.rounds(1, 4)
         (gone,) = own.rounds(6, 6)
-        page = search_page(own, RoundQuery("rounds"), 3, None)
+        page = own.page(RoundQuery("rounds"), 3, None)
     assert gone.end is not None
     other = chain.fork(chain.final + 2, 7)
     other.play(5)
@@ -258,9 +259,31 @@ def test_a_fork_takes_back_rounds_and_nothing_final(database: Database) -> None:
             1, own.newest()
         )
         assert reading.look_up(gone.end.head) == []
-        assert search_page(own, RoundQuery("rounds"), 3, None) != page
+        assert own.page(RoundQuery("rounds"), 3, None) != page
         assert reading.coverage()[0].rewinds == 1
     index.close()
+
+
+def test_bans_after_an_early_end_are_folded_again_after_a_fork(database: Database) -> None:
+    """They are of a round that never began, so no round's events hold them."""
+    chain = generated(2)
+    chain.final = 1
+    for client in range(10):
+        chain.mine(ClientBanned(chain.state.round, ClientId(client), NO_DIGEST))
+    chain.abandon()
+    assert chain.state.stage is LedgerStage.FINISHED
+    chain.mine(ClientBanned(chain.state.round, ClientId(10), NO_DIGEST))
+    shared = chain.head().number
+    other = chain.fork(shared, 5)
+    chain.mine()
+    indexed(database, chain.ledger)
+    other.mine(ClientBanned(other.state.round, ClientId(11), NO_DIGEST))
+    other.mine()
+    assert Indexer(database, other.ledger, NOBODYS_BLOBS).step().rewound
+    indexed(database, other.ledger)
+    found = coverage(database)
+    assert (found.head, found.compared) == (other.state.head, StorageComparison.EQUAL)
+    assert found.ended == 3
 
 
 def test_a_chain_that_takes_back_what_was_final_is_refused(database: Database) -> None:
@@ -378,7 +401,7 @@ def test_follows_a_chain_until_it_is_told_to_stop(database: Database) -> None:
         told.append(str(error))
 
     thread = threading.Thread(
-        target=lambda: follow(lambda: [indexer], stop, pause_seconds=0.01, told=note)
+        target=lambda: follow(lambda: [indexer], stop, pause_seconds=0.01, on_error=note)
     )
     thread.start()
     try:

@@ -13,7 +13,7 @@ from ledger.history.digests import DigestKind
 from ledger.history.serialise.digests import digest_page
 from ledger.history.source import TooLongError
 from ledger.index.index import Index
-from ledger.index.tables import DIGEST
+from ledger.index.schema import DIGEST
 from ledger.protocol.encoding import first_seed, sha256
 from ledger.protocol.ledger_state import UpdatesCommitted
 from ledger.protocol.types import NO_DIGEST, Digest
@@ -110,7 +110,7 @@ def test_the_index_finds_every_digest_that_rounds_contain(
     honest: Run, history: IndexedHistory
 ) -> None:
     true = ChainHistory.of(honest.ledger, honest.blobs)
-    rows = history.connection.execute(select(DIGEST.c.digest)).scalars().all()
+    rows = history._connection.execute(select(DIGEST.c.digest)).scalars().all()
     assert len(rows) > 100
     found = 0
     for digest in map(Digest, {*rows, bytes(32)}):

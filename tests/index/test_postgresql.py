@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, insert, text
 
 from ledger.history.chain_history import ChainHistory
@@ -16,9 +14,7 @@ from ledger.history.status import AskedRole
 from ledger.index.database import Database
 from ledger.index.errors import IndexSchemaError, IndexUnreachableError
 from ledger.index.index import Index
-from ledger.index.removal import drop_index
-from ledger.index.search import search_page
-from ledger.index.tables import CHAIN, METADATA
+from ledger.index.schema import CHAIN, SCHEMA_NUMBER, drop_index, make_schema
 from ledger.protocol.types import ClientId
 from tests.index.conftest import NOBODYS_BLOBS, content, generated, indexed, made
 from tests.index.postgresql import server
@@ -67,7 +63,7 @@ def test_has_the_content_that_sqlite_has(where: str, database: Database, honest:
         assert found.tally() == true.tally()
         for role in (AskedRole.TRAINED, AskedRole.REFUSED, AskedRole.VOTED):
             walk = RoundQuery("rounds", client=ClientId(3), role=role, view_min=0)
-            assert search_page(found, walk, 9, None) == read_page(true, walk, 9, None)
+            assert found.page(walk, 9, None) == read_page(true, walk, 9, None)
         assert len(reading.look_up(honest.outcome(1).model)) == 1
         assert reading.look_up(honest.registry[2].address)
     index.close()
@@ -92,13 +88,28 @@ def test_a_fork_is_followed(where: str, database: Database) -> None:
     other.close()
 
 
+def test_an_index_of_an_earlier_schema_is_built_anew(where: str) -> None:
+    own = url(where, "earlier")
+    database, chain = made(own), generated(2)
+    indexed(database, chain.ledger)
+    before = content(database)
+    with database.transaction() as connection:
+        connection.execute(text("UPDATE index_schema SET number = 1"))
+    with pytest.raises(IndexSchemaError, match="run cmfl index rebuild"):
+        Index(own)
+    assert make_schema(database) == 1
+    assert content(database)["index_schema"] == [(SCHEMA_NUMBER,)]
+    indexed(database, chain.ledger)
+    assert content(database) == before
+    database.close()
+
+
 def test_a_role_that_may_only_select_can_serve(where: str) -> None:
     own = url(where, "roles")
     writer = made(own)
     chain = generated(2)
     indexed(writer, chain.ledger)
     with writer.transaction() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
         connection.execute(text("CREATE ROLE cmfl_reader LOGIN"))
         connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO cmfl_reader"))
     user = where.partition("@")[0]

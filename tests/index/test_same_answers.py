@@ -22,8 +22,8 @@ from ledger.history.serialise.values import DocumentedRound
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.index.database import Database
 from ledger.index.errors import NotIndexedError
+from ledger.index.history import IndexedHistory
 from ledger.index.index import Index
-from ledger.index.search import search_page
 from ledger.protocol.types import ClientId
 from tests.faults import times
 from tests.index.conftest import NOBODYS_BLOBS, generated, indexed
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.history.source import HistorySource
-    from ledger.index.history import IndexedHistory
     from tests.audit.runs import Run
 
 LONG = 24
@@ -138,7 +137,7 @@ def test_a_clients_rounds_are_found(
         walk = RoundQuery("rounds", order, client=client, role=role)
         true = read_page(recorded, walk, 10, None)
         assert read_page(history, walk, 10, None) == true
-        found = search_page(history, walk, 10, None)
+        found = history.page(walk, 10, None)
         assert found == history.page(walk, 10, None) == recorded.page(walk, 10, None) == true
         expected = client_rounds_page(recorded, client, found)
         assert client_rounds_page(history, client, found) == expected
@@ -172,7 +171,7 @@ def test_every_walk_finds_the_same_rounds_page_by_page(
         true, read_page(true, walk, limit, None)
     )
     expected = list(pages(read_page, true, walk, limit))
-    assert list(pages(search_page, own, walk, limit)) == expected, "with the same cursors"
+    assert list(pages(IndexedHistory.page, own, walk, limit)) == expected, "with the same cursors"
     assert sum(page.scanned for page in expected) == own.newest()
 
 
@@ -188,10 +187,10 @@ def pages(read: Any, history: HistorySource, walk: RoundQuery, limit: int) -> It
 
 def test_a_cursor_of_another_walk_is_refused(history: IndexedHistory) -> None:
     walk = RoundQuery("rounds")
-    cursor = search_page(history, walk, 2, None).next_cursor
-    assert [one.round for one in search_page(history, walk, 2, cursor).rounds] == [3, 2]
+    cursor = history.page(walk, 2, None).next_cursor
+    assert [one.round for one in history.page(walk, 2, cursor).rounds] == [3, 2]
     with pytest.raises(CursorError):
-        search_page(history, RoundQuery("rounds", Order.OLDEST), 2, cursor)
+        history.page(RoundQuery("rounds", Order.OLDEST), 2, cursor)
 
 
 def test_a_ledger_before_its_first_round_has_none(database: Database) -> None:
@@ -204,6 +203,6 @@ def test_a_ledger_before_its_first_round_has_none(database: Database) -> None:
         own = reading.history(bare.genesis_hash, bare.ledger.address, NOBODYS_BLOBS)
         assert (own.newest(), own.registered()) == (0, ())
         assert len(own.tally().clients) == own.fixed.clients
-        assert search_page(own, RoundQuery("rounds"), 3, None) == read_page(
+        assert own.page(RoundQuery("rounds"), 3, None) == read_page(
             own, RoundQuery("rounds"), 3, None
         )

@@ -1,1 +1,0 @@
-"""How the tables of the index came to be what they are, step by step, for Alembic."""
