@@ -58,13 +58,13 @@ def find(
     """
     from ledger.protocol.types import Digest
 
-    wanted = Digest(bytes.fromhex(digest.removeprefix("0x")))
+    sought = Digest(bytes.fromhex(digest.removeprefix("0x")))
     target = source.target()
     if target.remote is None:
-        page = _find_at_home(target, index, wanted, limit, cursor)
+        page = _find_at_home(target, index, sought, limit, cursor)
     else:
         with open_deployment(target) as deployment:
-            page = deployment.digest(wanted, limit, cursor)
+            page = deployment.digest(sought, limit, cursor)
     if json:
         print_response(page)
     elif csv:

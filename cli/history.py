@@ -54,7 +54,7 @@ def open_deployment(target: Target) -> Iterator[RemoteDeployment]:
 
 
 def require_no_node(target: Target) -> None:
-    """Reject a node beside a service; one that only a variable names is ignored.
+    """Reject a node in addition to a service; one that only a variable names is ignored.
 
     Raises:
         ConfigurationError: a node is named, too.

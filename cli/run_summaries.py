@@ -1,7 +1,7 @@
 """Run summaries, from a home directory or from a service.
 
 A service knows of a run what its chain and blobs hold, and what the run's own files claim of
-accuracy and attackers where they lie in the home that it serves. Unknown values are None.
+accuracy and attackers if they are in the home that it serves. Unknown values are None.
 """
 
 from __future__ import annotations

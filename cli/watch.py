@@ -1,4 +1,4 @@
-"""`cmfl watch`: the open round of a live federation, a line whenever it stands otherwise."""
+"""`cmfl watch`: the open round of a live federation, a line for each change."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from api.schemas.federation import ActiveClient, FederationAnswer, OpenRound, PacedRound
 
 AWAY_SECONDS = 60.0
-"""Without an answer for so long, the service is held to be gone."""
+"""Without an answer for this time, the service counts as gone."""
 
 STILL_SECONDS = 60.0
-"""Without a block for so long, the chain is said to stand still."""
+"""Without a block for this time, the chain counts as stalled."""
 
 MOST_NAMED = 12
-"""Late clients in one line."""
+"""Late clients named in one line."""
 
 Poll = Annotated[
     float, typer.Option("--poll", min=0.1, max=3_600, help="Seconds between two questions.")
@@ -112,24 +112,24 @@ def _is_refusal(error: ServiceError) -> bool:
 
 
 class _Stillness:
-    """Since when no block has come."""
+    """Detection of a stalled chain."""
 
     def __init__(self) -> None:
         self._newest = ""
         self._since = 0.0
-        self._is_said = False
+        self._is_reported = False
 
     def is_news(self, newest: str, now: float) -> bool:
-        """Say whether the chain stands still, once until it goes on.
+        """Return whether the chain has stalled since the last call.
 
         Args:
             newest: hash of the newest block.
-            now: by a steady clock.
+            now: of a monotonic clock.
         """
         if newest != self._newest:
-            self._newest, self._since, self._is_said = newest, now, False
+            self._newest, self._since, self._is_reported = newest, now, False
         is_still = now - self._since >= STILL_SECONDS
-        is_new, self._is_said = is_still and not self._is_said, is_still
+        is_new, self._is_reported = is_still and not self._is_reported, is_still
         return is_new
 
 

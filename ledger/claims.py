@@ -1,7 +1,7 @@
-"""What a run's own files claim of it: accuracy, and which accepted updates attackers sent.
+"""Claims of a run's own files: accuracy, and the attackers among the accepted updates.
 
-Nothing of it is proven. Chain and blobs say what was decided, and the audit whether rightly so; how
-good a model is, and who attacked in a simulation, only the process says that has played the run.
+Nothing proves them. Chain and blobs record the decisions, and the audit verifies those; only the
+process that played the run reports the quality of the model and the attackers of a simulation.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from ledger.io.home import RunPaths
 
 MAX_ROW_BYTES = 1 << 22
-"""A row has a line, with an accuracy of each client at most."""
+"""Of one row, which holds an accuracy of each client at most."""
 
 MAX_ANSWERED_BYTES = 1 << 25
-"""Of rows that are read for an answer; who asks must not keep a service busy."""
+"""Of the rows that are read for an answer of a service."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRound:
-    """One row of a run's metrics, as far as it is shown.
+    """One row of a run's metrics.
 
     Attributes:
         round: t.
@@ -51,16 +51,16 @@ class ClaimedRound:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """What all rows of a run come to.
+    """Summary of all rows of a run.
 
     Attributes:
-        rounds: how many there are.
+        rounds: number of rows.
         head: after the last of them, 0x-hex; None without a row.
-        accuracy: that was measured last; None if none was.
+        accuracy: the last that was measured; None if none was.
         floor: accuracy of always answering the commonest class; None without a row.
-        accepted_attackers: which share of all accepted updates attackers sent; None where none was
-            accepted.
-        last_round: after which `head` stands; None without a row.
+        accepted_attackers: share of the attackers' updates among the accepted ones; None where
+            none was accepted.
+        last_round: round of `head`; None without a row.
     """
 
     rounds: int
@@ -72,25 +72,22 @@ class ClaimedRun:
 
     @property
     def is_below_floor(self) -> bool | None:
-        """Whether the model is worse than always answering the commonest class; None: unknown."""
+        """True if the model is worse than always answering the commonest class; None: unknown."""
         if self.accuracy is None or self.floor is None:
             return None
         return is_below_floor(self.accuracy, self.floor)
 
 
 def is_below_floor(accuracy: float | None, floor: float) -> bool:
-    """Say whether a model was measured and is worse than always answering the commonest class."""
+    """Return whether a measured model is worse than always answering the commonest class."""
     return accuracy is not None and accuracy < floor
 
 
 def claimed_run(paths: RunPaths) -> ClaimedRun:
-    """Return what the rows of a run come to.
-
-    Args:
-        paths: of the run; one that has not been played has no rows.
+    """Return the summary of a run's rows; a run that was not played has none.
 
     Raises:
-        EncodingError: names the line that is no row.
+        EncodingError: a line is no row.
         OSError: the file cannot be read.
     """
     rounds = accepted = malicious = 0
@@ -114,12 +111,8 @@ def claimed_run(paths: RunPaths) -> ClaimedRun:
 def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRound]:
     """Return the rows of some rounds, by round.
 
-    Args:
-        paths: of the run.
-        rounds: those that are asked for; a row may be missing.
-
     Raises:
-        EncodingError: names the line that is no row, or the file has over `MAX_ANSWERED_BYTES`.
+        EncodingError: a line is no row, or the file has over `MAX_ANSWERED_BYTES`.
         OSError: the file cannot be read.
     """
     rows = claimed_rounds(paths, MAX_ANSWERED_BYTES)
@@ -166,7 +159,7 @@ def _row(line: bytes, place: str) -> ClaimedRound:
     """Return a line as a row.
 
     Raises:
-        EncodingError: it is none; names what is wrong.
+        EncodingError: it is invalid.
     """
     try:
         values = parse_json(line)
@@ -209,9 +202,6 @@ def _share(values: Mapping[str, Any], name: str, place: str) -> float:
 def recorded_settings(paths: RunPaths) -> dict[str, str]:
     """Return all settings of a run by their names in its file, `section.key`, as JSON.
 
-    Args:
-        paths: of the run.
-
     Raises:
         ConfigurationError: the file cannot be read, or is no TOML.
     """
@@ -223,20 +213,16 @@ def recorded_settings(paths: RunPaths) -> dict[str, str]:
 
 
 def settings_by_name(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return settings in sections by their names, `section.key`, each as JSON; bytes as 0x-hex.
-
-    Args:
-        values: sections of settings, and settings of none.
-    """
-    found: dict[str, str] = {}
-    waiting: list[tuple[str, Any]] = list(values.items())
-    while waiting:
-        name, value = waiting.pop()
+    """Return nested settings by their names, `section.key`, each as JSON; bytes as 0x-hex."""
+    settings: dict[str, str] = {}
+    pending: list[tuple[str, Any]] = list(values.items())
+    while pending:
+        name, value = pending.pop()
         if isinstance(value, dict):
-            waiting += [(f"{name}.{key}", below) for key, below in value.items()]
+            pending += [(f"{name}.{key}", nested) for key, nested in value.items()]
         else:
-            found[name] = json.dumps(value, default=_text)
-    return dict(sorted(found.items()))
+            settings[name] = json.dumps(value, default=_text)
+    return dict(sorted(settings.items()))
 
 
 def _text(value: object) -> str:

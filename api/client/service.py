@@ -52,7 +52,7 @@ class Service:
         self.connection.close()
 
     def status(self) -> StatusAnswer:
-        """Return the chain's head, where each deployment stands, and versions."""
+        """Return the chain's head, the status of each deployment, and versions."""
         return self.connection.read(StatusAnswer, "/v1/status")
 
     def chains(self) -> ChainsAnswer:

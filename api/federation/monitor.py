@@ -87,7 +87,7 @@ class FederationMonitor:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether this service reads a mailbox."""
+        """True if this service reads a mailbox."""
         return self._location is not None
 
     def snapshot(self, request_view: RequestView, address: str) -> FederationSnapshot:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 
 ASKED = (kinds.REQUEST_INVALID, kinds.TOKEN_NEEDED, kinds.RATE_EXCEEDED)
-"""What any request may come to, but one for /health."""
+"""Problems of any request but one for /health."""
 
 OF_CHAIN = (
     *ASKED,
@@ -22,7 +22,7 @@ OF_CHAIN = (
     kinds.CHAIN_DAMAGED,
     kinds.CHAIN_MOVED,
 )
-"""What whatever is read of a chain may come to."""
+"""Problems of any request that reads a chain."""
 
 OF_DEPLOYMENTS = (*OF_CHAIN, kinds.CHAIN_NOT_FOUND)
 OF_DEPLOYMENT = (*OF_DEPLOYMENTS, kinds.DEPLOYMENT_NOT_FOUND)
@@ -68,23 +68,23 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.CHAIN_DAMAGED: "chain.sqlite: block 17: its hash is not that of its header",
     kinds.CHAIN_MOVED: "block 17 is another one now",
 }
-"""Of each kind what is said of one occurrence: the value and the rule."""
+"""An example of the detail of each kind: the value and the rule."""
 
 
 def declared(*answers: ProblemKind, tagged: bool = True) -> Declared:
-    """Return OpenAPI's declaration of what an endpoint answers with, beside its success.
+    """Return OpenAPI's declaration of the answers of an endpoint without success.
 
     Args:
         answers: the problems.
-        tagged: whether it has an entity tag, and so may answer that nothing is new.
+        tagged: whether it has an entity tag, and so may answer with 304.
     """
-    found: Declared = {}
+    declaration: Declared = {}
     if tagged:
-        found[304] = {"description": "what If-None-Match names is still right"}
+        declaration[304] = {"description": "what If-None-Match names is still right"}
     for status in sorted({kind.status for kind in answers}):
         own = [kind for kind in dict.fromkeys(answers) if kind.status == status]
         examples = {kind.name: {"$ref": f"#/components/examples/{kind.name}"} for kind in own}
-        found[status] = {
+        declaration[status] = {
             "description": "; ".join(kind.title for kind in own),
             "content": {
                 MEDIA_TYPE: {
@@ -93,7 +93,7 @@ def declared(*answers: ProblemKind, tagged: bool = True) -> Declared:
                 }
             },
         }
-    return found
+    return declaration
 
 
 def problem_examples() -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _example(kind: ProblemKind) -> dict[str, Any]:
         place, _, rule = detail.partition(": ")
         where, _, name = place.partition(" ")
         errors = (FieldError(place=where, name=name, detail=rule),)
-    told = Problem(
+    problem = Problem(
         type=f"urn:cmfl:problem:{kind.name}",
         title=kind.title,
         status=kind.status,
@@ -117,4 +117,4 @@ def _example(kind: ProblemKind) -> dict[str, Any]:
         instance="/v1/chains",
         errors=errors,
     )
-    return told.model_dump(mode="json", exclude_none=True)
+    return problem.model_dump(mode="json", exclude_none=True)

@@ -1,4 +1,4 @@
-"""Headers that every answer has, whoever made it."""
+"""Security headers of every answer."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
     proof of anything: mail may be on its way. It is told as of the newest block, final or not, and
     at most a second old. Only where the service was given a mailbox.
     """
-    seen = federations_of(request).snapshot(reading, address)
-    return response_of(request, EncodedAnswer(to_json(seen.answer), immutable=False))
+    snapshot = federations_of(request).snapshot(reading, address)
+    return response_of(request, EncodedAnswer(to_json(snapshot.answer), immutable=False))
 
 
 @router.get(
@@ -76,25 +76,25 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
 async def events(request: Request, reading: OneChain, address: Address) -> EventSourceResponse:
     """Tell where the open round stands whenever that changes; nothing of before is told again."""
     streams: Streams = request.app.state.streams
-    with ExitStack() as place:
-        place.enter_context(streams.reserve())
+    with ExitStack() as reservation:
+        reservation.enter_context(streams.reserve())
         federations, histories = federations_of(request), histories_of(request)
         first = await anyio.to_thread.run_sync(federations.snapshot, reading, address)
 
-        async def told() -> AsyncIterator[ServerSentEvent]:
+        async def stream() -> AsyncIterator[ServerSentEvent]:
             last: FederationSnapshot | None = None
-            seen = first
+            snapshot = first
             while not streams.are_ending:
-                if seen.differs_from(last):
-                    last = seen
-                    yield ServerSentEvent(data=to_json(seen.answer).decode(), event="standing")
+                if snapshot.differs_from(last):
+                    last = snapshot
+                    yield ServerSentEvent(data=to_json(snapshot.answer).decode(), event="standing")
                 await anyio.sleep(POLL_SECONDS)
                 # What cannot be read now is shown as it was; the next look may succeed.
                 with suppress(ProblemError):
                     now = RequestView(histories)
-                    seen = await anyio.to_thread.run_sync(federations.snapshot, now, address)
+                    snapshot = await anyio.to_thread.run_sync(federations.snapshot, now, address)
 
-        return streamed(told(), place)
+        return streamed(stream(), reservation)
 
 
 def federations_of(request: Request) -> FederationMonitor:

@@ -49,7 +49,7 @@ class DigestKind(IntEnum):
 
 
 Entry = tuple[bytes, DigestKind, int, int]
-"""Digest, kind, round (0 for the deployment) and client (`NOBODY` for nobody's)."""
+"""Digest, kind, round (0 for the deployment) and client (or `NO_CLIENT`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,7 @@ class Occurrence:
 
     @staticmethod
     def of(kind: int, round_number: int, client: int) -> Occurrence:
-        """Return where an entry stands.
-
-        Args:
-            kind: a number of `DigestKind`.
-            round_number: 0 for what belongs to the deployment.
-            client: `NOBODY` for nobody's.
-        """
+        """Return the place of an entry's kind, round and client."""
         owner = None if client == NO_CLIENT else client
         return Occurrence(DigestKind(kind), round_number or None, owner)
 

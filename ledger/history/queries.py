@@ -22,7 +22,7 @@ class Span:
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether there is no bound."""
+        """True without a bound."""
         return self.first is None and self.last is None
 
     def contains(self, value: int) -> bool:
@@ -36,7 +36,7 @@ UNBOUNDED = Span()
 
 @dataclass(frozen=True, slots=True)
 class RoundQuery:
-    """Which rounds to list, and in which order.
+    """A query for rounds: filters and order.
 
     Attributes:
         listing: the endpoint, so that cursors of different ones do not mix.
@@ -60,7 +60,7 @@ class RoundQuery:
 
     @property
     def matches_all(self) -> bool:
-        """Whether every round matches."""
+        """True if every round matches."""
         is_any = self.status is None and self.client is None and not self.view_min
         return is_any and self.blocks.is_unbounded and self.times.is_unbounded
 

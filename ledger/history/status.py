@@ -14,14 +14,14 @@ class RoundStatus(StrEnum):
 
 
 class Order(StrEnum):
-    """Which rounds come first."""
+    """Order of a list of rounds."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
 
 
 class AskedRole(StrEnum):
-    """What a client must have been or done in a round that is looked for."""
+    """Filter for rounds by the part of a client in them."""
 
     ANY = "any"
     TRAINED = "trained"

@@ -44,7 +44,7 @@ class DocumentedRound:
 
     @property
     def has_record(self) -> bool:
-        """Whether the record is available, or the round has none."""
+        """True if the record is available, or the round has none."""
         return self.round.decided is None or self.documents.record is not None
 
     def heading(self) -> RoundHeading:
