@@ -122,16 +122,11 @@ def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRoun
 def claimed_rounds(paths: RunPaths, max_bytes: int | None = None) -> Iterator[ClaimedRound]:
     """Yield the rows of a run's metrics, one line in memory at a time.
 
-    Args:
-        paths: of the run.
-        max_bytes: that the file may have; None for any number.
-
-    Yields:
-        Each row; a last line without an end is one that a run is writing, and is left out.
+    A last line without an end is being written, and is left out.
 
     Raises:
-        EncodingError: names the line that is no row, or the file is too large.
-        OSError: the file cannot be read, or is none.
+        EncodingError: a line is no row, or the file is too large.
+        OSError: the file cannot be read.
     """
     path, before = paths.metrics, 0
     if not path.exists():

@@ -16,23 +16,26 @@ if TYPE_CHECKING:
 TITLE = "CMFL ledger"
 DESCRIPTION = """View of committee-based federated learning, as a chain records it.
 
-Every answer is read as of one block and names it in `as_of`. What the chain says was enforced by
-the contract. What a round's record says (payload digests, dropouts' reasons, score claims) is what
-the committee's majority voted for, and what its incidents say is the word of whoever sent the
-decision. Nothing of it is verified by this service as it tells it: `cmfl audit` does that, and
-`verifications` run the same audit here, for whoever trusts it.
+Every answer is read as of one block and names it in `as_of`. The contract has enforced the data on
+the chain. The committee's majority has voted for a round's record (payload digests, dropout
+reasons, score claims), and incidents are claims of the decision's sender.
+Nothing of it is verified by this service when it answers: `cmfl audit` verifies it, and
+`verifications` run the same audit here, for clients that trust this service.
 
 A round that ended in a final block never changes: its answers name the block that ended it and
 carry a strong ETag and `Cache-Control: immutable`. All other answers are `no-cache` with a weak
-ETag. Errors are `application/problem+json`. Reasons are numbers of the protocol's documents, each
+ETag. Errors are `application/problem+json`. Reasons are codes of the protocol's documents, each
 with a stable name, never sentences. 256-bit integers and float64 bit patterns are decimal strings,
-bytes are 0x-hex, addresses EIP-55. Unknown query parameters are refused."""
+bytes are 0x-hex, addresses EIP-55. Unknown query parameters are rejected."""
 TAGS = [
-    {"name": "service", "description": "Is it up, can it read, what does it serve."},
+    {"name": "service", "description": "Health, readiness and status."},
     {"name": "deployments", "description": "Contracts and their parameters."},
-    {"name": "rounds", "description": "What happened, round by round."},
-    {"name": "clients", "description": "Who takes part."},
-    {"name": "proofs", "description": "What a caller checks without trusting this service."},
+    {"name": "rounds", "description": "Rounds, their parts and events."},
+    {"name": "clients", "description": "Clients and their rounds."},
+    {
+        "name": "proofs",
+        "description": "Proofs and bundles, to check without trust in this service.",
+    },
     {"name": "blobs", "description": "The documents, updates and models themselves."},
     {"name": "verifications", "description": "Audits that this service runs on request."},
 ]

@@ -59,10 +59,10 @@ _ANSWERS = declared(*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED) | {
     response_class=StreamingResponse,
 )
 def blob(request: Request, digest: Sha256) -> Response:
-    """Give a blob's bytes: a payload, a model, a score vector, a record, a configuration.
+    """Return a blob's bytes: a payload, a model, a score vector, a record, a configuration.
 
-    The bytes are compared with their name before the first of them is sent. They are a file to
-    keep, whatever is in them, and never a page.
+    The bytes are checked against their digest before the first of them is sent. They are always
+    sent as a download, never as a page.
     """
     return _sent(request, digest)
 
@@ -75,10 +75,7 @@ def blob(request: Request, digest: Sha256) -> Response:
     response_class=StreamingResponse,
 )
 def blob_in_folder(request: Request, prefix: Prefix, digest: Sha256) -> Response:
-    """Give a blob's bytes under its path in a folder of blobs: `cmfl audit --blobs URL/v1/blobs`.
-
-    A digest begins with its prefix.
-    """
+    """Return a blob's bytes by its path in a folder of blobs: `cmfl audit --blobs URL/v1/blobs`."""
     return _sent(request, digest, prefix)
 
 

@@ -51,10 +51,10 @@ def clients(
     page: Paged,
     format: FormatQuery = Format.JSON,  # noqa: A002 - the query's own word
 ) -> Response:
-    """List the registered clients by index, with what each did in the rounds that have ended.
+    """List the registered clients by index, with counts over the ended rounds.
 
-    A ban counts from the round after its own on. Whose scores counted, and who dropped out why, is
-    what the rounds' records say; how many of them are missing is told.
+    A ban takes effect in the round after its own. Score outcomes and dropout reasons come from the
+    rounds' records; `records_missing` counts the missing ones.
     """
     served = reading.deployment(address)
 
@@ -74,7 +74,7 @@ def clients(
     responses=declared(*OF_CLIENT),
 )
 def client(request: Request, reading: OneChain, address: Address, number: ClientIndex) -> Response:
-    """Tell a client's address, its samples, whether it is banned, and what it did so far."""
+    """Return a client's address, samples, ban and counts."""
 
     def read(history: HistorySource) -> OneClient:
         require_client(number, len(history.registered()))
@@ -101,8 +101,8 @@ def client_rounds(
 ) -> Response:
     """List the rounds in which a client trained or served.
 
-    One page looks at a bounded number of rounds: a client that is seldom drawn gets short or empty
-    pages, with a cursor, until all rounds are looked at.
+    One page examines a limited number of rounds: for a client that is seldom drawn, pages may be
+    short or empty, with a cursor, until all rounds were examined.
     """
     served, client = reading.deployment(address), ClientId(number)
     walk = RoundQuery("client rounds", order, client=client)

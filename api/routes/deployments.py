@@ -43,9 +43,9 @@ def deployments(request: Request, reading: OneChain) -> Response:
     responses=declared(*OF_DEPLOYMENT),
 )
 def deployment(request: Request, reading: OneChain, address: Address) -> Response:
-    """Tell what a deployment has fixed and where its contract stands.
+    """Return the fixed parameters of a deployment and the state of its contract.
 
-    The configuration's blob is taken by its digest; that contract and configuration agree is not
+    The configuration's blob is found by its digest; that contract and configuration agree is not
     verified here.
     """
     details = deployment_details(reading.chain, reading.deployment(address))

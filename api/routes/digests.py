@@ -56,12 +56,12 @@ DigestAsked = Annotated[
 def digest(
     request: Request, reading: OneChain, address: Address, digest: DigestAsked, page: Paged
 ) -> Response:
-    """Tell as what, in which round and for which client a digest or a hash stands on the chain.
+    """Return the kind, the round and the client of each place of a digest or a hash.
 
     Files (payloads, models, score vectors, records, incidents, the configuration) by their sha256;
     commitments, seeds, roots, results, heads; hashes of blocks and of transactions. Payloads and
-    score vectors are known from the rounds' records, as far as these are there. A digest that
-    stands nowhere has no places. Without an index, 256 rounds are looked through at most.
+    score vectors are found through the rounds' records, where these are available. An unknown
+    digest has no places. Without an index, 256 rounds are searched at most.
     """
     served = reading.deployment(address)
     sought = Digest(bytes.fromhex(digest.removeprefix("0x")))

@@ -51,10 +51,10 @@ router = APIRouter(
 async def events(
     request: Request, reading: OneChain, address: Address, last_event_id: LastEventId = None
 ) -> EventSourceResponse:
-    """Tell rounds as they open and end; a client that comes back misses none.
+    """Send an event for each round that opens or ends; a client that reconnects misses none.
 
-    What was told of a block that is not final may be taken back: `taken_back` says from which round
-    on, and these rounds are told again.
+    Events about a block that is not final may be taken back: `taken_back` names the first round to
+    discard, and the rounds from there are sent again.
     """
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:

@@ -52,10 +52,10 @@ def evidence(
 ) -> Response:
     """List bans, refused scores and incidents with the statements that they rest on.
 
-    `limit` counts the rounds that are looked at. A ban is proven: the contract has verified both
-    statements. Why scores were refused is the round's record's word, which a quorum has voted for;
-    an incident is the word of whoever sent the decision, with the accused's own signatures for
-    wrong proposals and equivocation, and none for silence. Nothing of it is verified here.
+    `limit` counts the examined rounds. A ban is proven: the contract has verified both statements.
+    The reason of refused scores comes from the round's record, for which a quorum has voted. An
+    incident is the claim of the decision's sender, with the accused's own signatures for wrong
+    proposals and equivocation, and none for silence. Nothing of it is verified here.
     """
     served = reading.deployment(address)
     if client is not None:

@@ -48,12 +48,12 @@ _OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
     responses=declared(*_OF_FEDERATION),
 )
 def federation(request: Request, reading: OneChain, address: Address) -> Response:
-    """Tell the open round's stage, everybody's part in it by the evidence, and the last rounds.
+    """Return the open round's stage, each client's part by the evidence, and the last rounds.
 
-    Commitments and bans stand on the chain; payloads, scores and votes are what the mailbox holds
-    with a signature that fits. Nothing is told by a worker's own word, and to be late is no
-    proof of anything: mail may be on its way. It is told as of the newest block, final or not, and
-    at most a second old. Only where the service was given a mailbox.
+    Commitments and bans come from the chain; payloads, scores and votes from validly signed mail.
+    No worker's own claim is used, and being late proves nothing: mail may be on its way. The answer
+    is as of the newest block, final or not, and at most a second old. It needs a service with a
+    mailbox.
     """
     snapshot = federations_of(request).snapshot(reading, address)
     return response_of(request, EncodedAnswer(to_json(snapshot.answer), immutable=False))
@@ -74,7 +74,7 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
     },
 )
 async def events(request: Request, reading: OneChain, address: Address) -> EventSourceResponse:
-    """Tell where the open round stands whenever that changes; nothing of before is told again."""
+    """Send the status of the open round whenever it changes; earlier events are not repeated."""
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:
         reservation.enter_context(streams.reserve())

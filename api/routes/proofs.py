@@ -75,10 +75,10 @@ def proof(
     client: ClientIndex,
     whole: Whole = False,
 ) -> Response:
-    """Prove whether a client's update was used in a round, its rank and weight, or why not.
+    """Prove whether a client's update was used in a round, its rank and weight, or the reason.
 
-    Nothing of it is verified here: check it on your own side, against a head that you trust or the
-    contract, for this service could have made anything up. What cannot be proven is said in it.
+    Nothing of it is verified here: check it yourself, against a head that you trust or the
+    contract. The proof states what it cannot prove.
     """
     served = reading.deployment(address)
     history = reading.chain.history(served)
@@ -106,9 +106,9 @@ def proof(
 def bundle(
     reading: OneChain, address: Address, number: RoundIndex, whole: Whole = False
 ) -> Response:
-    """Give all that checking a round needs: events, documents, score vectors, payloads, models.
+    """Return all that checking a round needs: events, documents, score vectors, payloads, models.
 
-    One is made at a time, because the round is checked while its parts are gathered.
+    One is made at a time, because the round is checked meanwhile.
     """
     export = _exported(reading, address, number, whole=whole)
     headers = {
@@ -123,8 +123,8 @@ def _exported(reading: OneChain, address: str, number: int, *, whole: bool) -> R
     """Return a round's bundle.
 
     Raises:
-        ProblemError: there is no such round, it has not ended, a blob of it is missing, or another
-            bundle is being made.
+        ProblemError: the round does not exist or is open, a blob is missing, or another bundle is
+            being made.
     """
     served = reading.deployment(address)
     history = reading.chain.history(served)

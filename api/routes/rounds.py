@@ -157,9 +157,9 @@ def rounds(
     ] = False,
     format: FormatQuery = Format.JSON,  # noqa: A002 - the query's own word
 ) -> Response:
-    """List rounds in order of their numbers; each once, also while new ones appear.
+    """List rounds in the order of their numbers; each once, even while new ones open.
 
-    This is what the contract's events say; the models behind the digests are not verified here.
+    The data come from the contract's events; the models behind the digests are not verified here.
     """
     served = reading.deployment(address)
     if walk.client is not None:
@@ -191,10 +191,9 @@ def one_round(
         bool, Query(description="tell all parts too, but for the score vectors")
     ] = False,
 ) -> Response:
-    """Tell a round in numbers, with links to its parts, or whole.
+    """Return a round in numbers, with links to its parts, or whole.
 
-    The contract has enforced what its events say; that record and incidents are true is not
-    verified here.
+    The contract has enforced its events; that record and incidents are true is not verified here.
     """
     view = asked.view
     response: RoundDetails = (
@@ -213,10 +212,10 @@ def one_round(
     responses=_PROBLEMS,
 )
 def explanation(request: Request, asked: OneRound) -> Response:
-    """Say in sentences who was accepted or refused and why, who voted, and who was elected.
+    """Explain in sentences the accepted and refused updates, the votes and the election.
 
-    The sentences say what chain and record say; whether that is true is not verified here. Which
-    payloads are still kept is said as of now.
+    The sentences report chain and record; whether these are true is not verified here. Missing
+    payloads are reported as of now.
     """
     return respond(request, asked.reading, round_responses.explanation(asked.view))
 
@@ -229,10 +228,10 @@ def explanation(request: Request, asked: OneRound) -> Response:
     responses=_PROBLEMS,
 )
 def updates(request: Request, asked: OneRound) -> Response:
-    """Tell for each sampled trainer: commitment, payload, rank, distance, and its outcome.
+    """Return for each sampled trainer: commitment, payload, rank, distance and outcome.
 
-    Nobody who was banned when the round opened is sampled. Payload digests and the reasons of
-    dropouts are the round's record's; that they are true, and that each payload opens its
+    A client that was banned when the round opened is not sampled. Payload digests and dropout
+    reasons come from the round's record; that they are true, and that each payload opens its
     commitment, is not verified here.
     """
     updates = parts.updates(asked.view)
@@ -253,7 +252,7 @@ def scores(
         Literal["vectors"] | None, Query(description="show the score vectors too")
     ] = None,
 ) -> Response:
-    """List counted and refused score claims as the round's record has them.
+    """List counted and refused score claims from the round's record.
 
     Neither signatures nor distances nor the reasons of refusals are verified here.
     """
@@ -270,9 +269,9 @@ def scores(
     responses=declared(*OF_ROUND, VOTES_NOT_FOUND),
 )
 def votes(request: Request, asked: OneRound) -> Response:
-    """Tell who voted, from the call data of `decide`, and what is said to have gone wrong before.
+    """Return the certificates from the call data of `decide`, and the reported incidents.
 
-    The contract has verified the certificates. The incidents are what the decision's sender says,
+    The contract has verified the certificates. The incidents are claims of the decision's sender,
     bound by no vote: silence cannot be proven, the evidence of other kinds is not verified here.
     """
     return respond(request, asked.reading, _votes(asked.view), ended=asked.end_with_incidents)
@@ -286,7 +285,7 @@ def votes(request: Request, asked: OneRound) -> Response:
     responses=_PROBLEMS,
 )
 def committee(request: Request, asked: OneRound) -> Response:
-    """List the members by their places; a member that was banned before has an empty seat.
+    """List the members by seat index; a member that was banned before has an empty seat.
 
     That each payload opens its commitment is not verified here.
     """
@@ -302,7 +301,7 @@ def committee(request: Request, asked: OneRound) -> Response:
     responses=_PROBLEMS,
 )
 def aggregation(request: Request, asked: OneRound) -> Response:
-    """Tell S_a with its weights, and all that the result that was voted on binds.
+    """Return S_a with its weights, and all that the voted result binds.
 
     That the model follows from the updates is not verified here.
     """

@@ -29,10 +29,10 @@ router = APIRouter(
     responses=declared(*OF_DEPLOYMENT),
 )
 def series(request: Request, reading: OneChain, address: Address) -> Response:
-    """Tell columns for charts: accepted updates, views, committees; and accuracy as a claim.
+    """Return columns for charts: accepted updates, views, committees; and accuracy as a claim.
 
-    What is in `claimed` stands in the run's own files. Nobody has proven it, and the audit does not
-    check it. A run of over 2,000 rounds is told by every so many-th round, and the last.
+    `claimed` comes from the run's own files. It is not proven, and the audit does not check it. A
+    run of over 2,000 rounds is thinned evenly, and keeps its last round.
     """
     served = reading.deployment(address)
     response = reading.chain.query(

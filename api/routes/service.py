@@ -42,7 +42,7 @@ router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
     responses=declared(REQUEST_INVALID, tagged=False),
 )
 def health() -> Response:
-    """Answer whenever the process can; says nothing of the chain."""
+    """Answer if the process is up, independently of the chain."""
     return Response(
         Health().model_dump_json(), 200, {"Cache-Control": "no-store"}, "application/json"
     )
@@ -69,7 +69,7 @@ def ready(reading: AnyChain) -> Response:
     responses=declared(*OF_CHAIN),
 )
 def status(request: Request, reading: AnyChain) -> Response:
-    """Tell the chain's head, where each deployment stands, and which manifests are refused."""
+    """Return the chain's head, the status of each deployment, and the refused manifests."""
     chain = reading.chain
     served, refused = chain.deployments()
     index: ServiceIndex = request.app.state.index
@@ -119,10 +119,10 @@ def _deployment_status(
     responses=declared(*OF_CHAIN),
 )
 def chains(request: Request, reading: AnyChain) -> Response:
-    """List the chains by the names that stand in all paths below them.
+    """List the chains by their names, which all paths below them contain.
 
     A contract has the same address in every fresh home, so a chain's name holds its id and the
-    beginning of its block 0's hash: what was kept of one chain is never taken for another's.
+    beginning of its block 0's hash: a cached answer of one chain is never taken for another's.
     """
     return respond(request, reading, {"chains": [chain_response(reading.chain)]})
 

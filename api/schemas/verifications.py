@@ -1,4 +1,4 @@
-"""Answers about verifications: how each stands, what it found, and what may be asked of one."""
+"""Responses about verifications: state, verdict and limits; and the request for one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VerificationName = Annotated[
 
 
 class VerificationState(StrEnum):
-    """How a verification stands; only a finished one has come to a verdict."""
+    """State of a verification; only a finished one has a verdict."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -45,12 +45,12 @@ class VerificationState(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing follows."""
+        """True if the verification has ended."""
         return self not in {VerificationState.WAITING, VerificationState.RUNNING}
 
 
 class WhyNoVerdict(StrEnum):
-    """Why a verification has no verdict: a bound that it met, or what it could not have."""
+    """Reason why a verification has no verdict: a limit, or something missing."""
 
     MEMORY = "memory"
     CPU_SECONDS = "cpu_seconds"
@@ -63,7 +63,7 @@ class WhyNoVerdict(StrEnum):
 
 
 class VerificationPermission(StrEnum):
-    """Whether who asks may begin a verification."""
+    """Permission to begin a verification."""
 
     GRANTED = "granted"
     TOKEN_NEEDED = "token_needed"  # noqa: S105 - a word, no token
@@ -87,7 +87,7 @@ class StepStanding(Schema):
 
 
 class VerificationProgress(Schema):
-    """How far an audit has come."""
+    """Progress of an audit."""
 
     done: Annotated[Count, Field(description="rounds that all steps have seen")]
     total: Annotated[Count, Field(description="rounds that have ended")]
@@ -95,7 +95,7 @@ class VerificationProgress(Schema):
 
 
 class Verdict(Schema):
-    """What an audit has come to; all of it is in its report."""
+    """Verdict of an audit; its report has all details."""
 
     outcome: Annotated[
         AuditOutcome,
@@ -169,7 +169,7 @@ class Verification(Schema):
 
 
 class VerificationLimits(Schema):
-    """What one verification may take, and how many there may be."""
+    """Limits of one verification, and of their number."""
 
     memory_bytes: Count
     cpu_seconds: Count
@@ -179,7 +179,7 @@ class VerificationLimits(Schema):
 
 
 class VerificationsAnswer(Schema):
-    """Verifications of a deployment, the newest first, and whether another may be begun."""
+    """Verifications of a deployment, the newest first, and the permission to begin another."""
 
     verifications: tuple[Verification, ...]
     unreadable: Annotated[
@@ -190,7 +190,7 @@ class VerificationsAnswer(Schema):
 
 
 class VerificationRequest(Schema):
-    """What is asked of a verification."""
+    """Request for a verification."""
 
     strict: Annotated[
         bool,

@@ -27,7 +27,7 @@ _OF_A_DEPLOYMENT = [
 
 
 class DigestPlace(Response):
-    """One place where a digest stands."""
+    """One place of a digest."""
 
     kind: Annotated[
         str,
@@ -37,12 +37,12 @@ class DigestPlace(Response):
     round: Annotated[
         RoundNumber | None, Field(description="null for what belongs to the deployment")
     ]
-    client: Annotated[Client | None, Field(description="whose it is; null for nobody's")]
+    client: Annotated[Client | None, Field(description="its client; null if it belongs to none")]
     links: Links
 
 
 class DigestPage(Response):
-    """A page of the places where a digest stands."""
+    """A page of the places of a digest."""
 
     digest: Digest32
     items: Annotated[
@@ -53,4 +53,4 @@ class DigestPage(Response):
 
 
 class DigestAnswer(Answer, DigestPage):
-    """A page of the places where a digest stands."""
+    """A page of the places of a digest."""
