@@ -26,9 +26,9 @@ from api.http.problems import (
     problem,
 )
 from api.http.safe_headers import SafeHeaders
-from api.store.blobs import BlobRoutes
+from api.store.blob_routes import BlobRoutes
 from api.store.charges import Charges, charges_file
-from api.store.mail import MailRoutes
+from api.store.mail_routes import MailRoutes
 from api.store.permissions import PermissionCache
 from api.store.problems import TOO_SLOW
 from api.store.receiver import Receiver, disk_problem, remove_unfinished

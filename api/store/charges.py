@@ -35,7 +35,7 @@ _THIS_ROW = "FROM charged WHERE round = ? AND client = ? AND kind = ? AND digest
 
 
 class ChargeKind(IntEnum):
-    """Kinds of uploads; each has a quota of its own."""
+    """Kinds of uploads, each with its quota."""
 
     BLOB = 1
     ENVELOPE = 2

@@ -38,7 +38,7 @@ def serve(
     on_listening: Callable[[str], None] | None = None,
     pinned: PinnedBlobs | None = None,
 ) -> None:
-    """Answer requests until the process is told to stop.
+    """Answer requests until the process is stopped.
 
     Args:
         settings: the store's folder and bounds; the folder is made if need be. Without public

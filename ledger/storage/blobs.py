@@ -1,6 +1,6 @@
-"""Blobs: objects under their sha256 alone, so that nobody has to trust where they are stored.
+"""Blobs: objects under their sha256 alone, whose storage location need not be trusted.
 
-A blob lies at `ab/abcdef…`, the two first digits of its name and its name: `sha256sum` checks a
+A blob's path is `ab/abcdef…`, the two first digits of its name and its name: `sha256sum` checks a
 folder of them. Every read is verified, and bounded before a byte is loaded.
 """
 

@@ -7,6 +7,7 @@ it has taken is durable. Redirects are not followed.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import re
@@ -124,10 +125,12 @@ class HttpObjects:
             OSError: the server refuses all of them, or does not answer.
         """
         if self._signer is None:
-            raise OSError(errno.EACCES, f"{self._server.shown_url}: nobody here signs uploads")
+            raise OSError(errno.EACCES, f"{self._server.shown_url}: no client here signs uploads")
         is_mail = path.startswith(f"{MAIL_FOLDER}/")  # which answers no HEAD
-        if payload.size > CHECKED_FIRST_BYTES and not is_mail and self._is_there(path):
-            return False
+        if payload.size > CHECKED_FIRST_BYTES and not is_mail:
+            with contextlib.suppress(OSError):
+                if self.has(path):
+                    return False
         body, answer = bytes(payload.data), None
         url = f"{self._server.base_url}/{path}"
         for header in self._signer.authorizations(url, payload.digest, payload.size):
@@ -137,7 +140,7 @@ class HttpObjects:
             if answer.status not in _NEXT_CLIENT:
                 break
         assert answer is not None, "there is one client at least"
-        raise OSError(errno.EACCES, self._refusal(answer))
+        raise OSError(errno.EACCES, _refusal(self._server, answer))
 
     def scan(self, folder: str, cursor: FolderCursor) -> None:
         """Give a cursor the objects of a folder that are new to it, page by page."""
@@ -147,7 +150,7 @@ class HttpObjects:
                 break
 
     def delete(self, path: str) -> None:
-        """Refuse: a store that others read has a retention policy of its own."""
+        """Refuse: the store's owner sets its retention policy."""
         raise OSError(
             errno.EPERM,
             "it is not ours to remove: the store's owner sets how many rounds it keeps",
@@ -193,25 +196,12 @@ class HttpObjects:
     def _status_error(self, status: int) -> OSError:
         return OSError(errno.EIO, f"{self._server.shown_url} answers with HTTP status {status}")
 
-    def _is_there(self, path: str) -> bool:
-        try:
-            return self.has(path)
-        except OSError:
-            return False
-
     def _send(self, path: str, body: bytes, authorization: str) -> HttpResponse:
         headers = {"Authorization": authorization, "Content-Type": "application/octet-stream"}
         return self._ask(
             lambda: self._server.put(f"/{path}", body, headers, MAX_ANSWER_BYTES),
             lambda answer: answer.status,
         )
-
-    def _refusal(self, answer: HttpResponse) -> str:
-        code = _problem_code(answer)
-        shown = f" ({code})" if code else ""
-        if code == UPLOAD_ELSEWHERE:
-            shown += f": its owner does not call it {self._server.base_url}; ask which URL to give"
-        return f"{self._server.shown_url} answers with HTTP status {answer.status}{shown}"
 
     def _read_page(self, folder: str, cursor: FolderCursor) -> bool:
         """Deliver the next page, and return whether another may follow."""
@@ -297,6 +287,14 @@ def require_plain_url(option: str, url: str) -> None:
 
 def _is_transient(error: Exception) -> bool:
     return isinstance(error, HttpFailureError) and not isinstance(error, ResponseTooLargeError)
+
+
+def _refusal(server: HttpServer, answer: HttpResponse) -> str:
+    code = _problem_code(answer)
+    shown = f" ({code})" if code else ""
+    if code == UPLOAD_ELSEWHERE:
+        shown += f": its owner does not call it {server.base_url}; ask which URL to give"
+    return f"{server.shown_url} answers with HTTP status {answer.status}{shown}"
 
 
 def _problem_code(answer: HttpResponse) -> str:

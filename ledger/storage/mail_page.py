@@ -50,7 +50,7 @@ def encode_page(page: Page) -> bytes:
 
 
 def decode_page(data: bytes) -> Page:
-    """Return the page in bytes from anybody; its envelopes are not decoded.
+    """Return the page in untrusted bytes; its envelopes are not decoded.
 
     Raises:
         EncodingError: the bytes are no page, or are over `MAX_PAGE_BYTES`.

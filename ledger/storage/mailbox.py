@@ -74,7 +74,7 @@ class ObjectMailbox:
         """Return whether an envelope is there, undamaged.
 
         Raises:
-            EncodingError: it is larger than anybody would read.
+            EncodingError: it is too large to be read.
         """
         path, payload = _object_of(envelope)
         try:
@@ -132,7 +132,7 @@ class _BoardReader:
 
 
 def decode_mail(data: bytes, board: Board) -> Envelope | None:
-    """Return the envelope of a board that bytes from anybody hold, None if they hold none."""
+    """Return the envelope of a board in untrusted bytes, None if there is none."""
     try:
         envelope = decode_envelope(data, board[0])
     except EncodingError:
@@ -182,7 +182,7 @@ def _object_of(envelope: Envelope) -> tuple[str, Payload]:
     """Return path and bytes of an envelope's object.
 
     Raises:
-        EncodingError: it is larger than anybody would read.
+        EncodingError: it is too large to be read.
     """
     payload = Payload.of(encode_envelope(envelope))
     if payload.size > MAX_DOCUMENT_BYTES:

@@ -116,7 +116,7 @@ class FolderCursor:
         return self._count + len(self._rejected) >= MAX_FOLDER_OBJECTS
 
     def replica(self, index: int) -> FolderCursor:
-        """Return the cursor of one of several stores: each has bounds of its own to exhaust."""
+        """Return the cursor of one of several stores, each with its own bounds."""
         if index not in self._replicas:
             cursor = FolderCursor(self._accept, self.max_object_bytes)
             cursor._accepted = self._accepted

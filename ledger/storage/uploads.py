@@ -70,7 +70,7 @@ def authorization_header(upload: Upload, signature: bytes) -> str:
 
 
 def parse_authorization(header: str, digest: Digest, size: int) -> tuple[Upload, bytes]:
-    """Return the upload of a header from anybody, and its signature, which is not verified here.
+    """Return the upload of an untrusted header, and its signature, which is not verified here.
 
     Args:
         header: as a client sends it.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.store.blobs import ByteRange, parse_range
+from api.store.blob_routes import ByteRange, parse_range
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
@@ -129,7 +129,7 @@ def test_one_process_uses_the_quotas_of_all_its_clients(tmp_path: Path, contract
 
 
 def test_a_reader_puts_nothing(store: Store) -> None:
-    with pytest.raises(BlobError, match="nobody here signs uploads"):
+    with pytest.raises(BlobError, match="no client here signs uploads"):
         store_at(store.url).put(b"x")
     for url in ("http://u:p@host", "http://host/?key=1"):
         with pytest.raises(BlobError, match="user, a password or a query") as caught:

@@ -74,7 +74,7 @@ def test_what_one_client_puts_every_reader_lists_once(store: Store) -> None:
 
 
 def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.store.mail.MAX_PAGE_ENVELOPES", 2)
+    monkeypatch.setattr("api.store.mail_routes.MAX_PAGE_ENVELOPES", 2)
     mailbox = ObjectMailbox(FolderObjects(store.folder))
     mail = [envelope(store.domain, number) for number in range(5)]
     for one in mail:
@@ -84,7 +84,7 @@ def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     last = decode_page(store.http.get(f"{board_of(mail[0])}?after=4").content)
     assert len(last.envelopes) == 1
     assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
-    monkeypatch.setattr("api.store.mail.MAX_ENVELOPE_BYTES", 1)
+    monkeypatch.setattr("api.store.mail_routes.MAX_ENVELOPE_BYTES", 1)
     assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
 
 
@@ -142,8 +142,8 @@ def test_the_quota_of_a_client_holds_across_rounds(tmp_path: Path, contract: Con
 def test_a_few_clients_do_not_fill_a_board(
     tmp_path: Path, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.store.mail.LEAST_ENVELOPES", 1)
-    monkeypatch.setattr("api.store.mail.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients + 1)
+    monkeypatch.setattr("api.store.mail_routes.LEAST_ENVELOPES", 1)
+    monkeypatch.setattr("api.store.mail_routes.MAX_FOLDER_OBJECTS", 2 * PARAMETERS.clients + 1)
     with stored(tmp_path / "store", contract) as store:
         for number in range(2):
             assert posted(store, envelope(store.domain, number)).status_code == 201
@@ -230,7 +230,7 @@ def test_a_page_of_a_million_empty_lists_takes_no_memory() -> None:
 
 
 def test_a_mailbox_without_a_url_or_a_signer_is_refused(store: Store) -> None:
-    with pytest.raises(OSError, match="nobody here signs"):
+    with pytest.raises(OSError, match="no client here signs"):
         mailbox_at(store.url).put(envelope(store.domain, 1))
     with pytest.raises(BlobError, match="URL of the blobs or mailbox"):
         mailbox_at("http://")

@@ -1,4 +1,4 @@
-"""Blobs of a store: anyone reads them, registered clients write them, nobody changes one."""
+"""Blobs of a store: anyone reads, registered clients write, and no blob changes."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
     Several ranges in one request are answered by the whole blob, as servers may.
 
     Args:
-        header: `Range`, from anybody.
+        header: `Range`, untrusted.
         size: of the blob.
 
     Raises:
