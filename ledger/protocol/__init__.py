@@ -1,8 +1,9 @@
 """The paper as pure functions: frozen dataclasses and free functions, no disk, network or clock.
 
-Start reading in `algorithms.py`; `rounds.py` is the executable specification of the contract. What
-became of each piece of the paper (as data in `paper_map.py`): the function that computes it, the
-transaction in which the contract enforces it, and the event that records it.
+Start reading in `judgement.py`, which members vote by and audits compare with; `algorithms.py` has
+the paper's schedule in its line order, and `rounds.py` is the executable specification of the
+contract. The table (as data in `paper_map.py`) has for each piece of the paper the function that
+computes it, the transaction in which the contract enforces it, and the event that records it.
 
 ========================  ===========================================  ===================  =================
 paper                     function                                     contract             event

@@ -1,8 +1,8 @@
-"""Digests of everything that an update follows from beside the model, the seed and the settings.
+"""Digests of the inputs of an update other than the model, the seed and the settings.
 
-The run document has three of them: `model_source`, `frozen_state` and `data_root`. Who has the
-same code, frozen tensors and samples can repeat an update bit for bit; who has others is told so
-before the first round (docs/protocol.md, "Bound inputs").
+The run document has three of them: `model_source`, `frozen_state` and `data_root`. With the same
+code, frozen tensors and samples an update can be repeated bit for bit; a participant with others
+is warned before the first round (docs/protocol.md, "Bound inputs").
 """
 
 from __future__ import annotations
@@ -45,27 +45,16 @@ class NamedArray:
 
 
 def frozen_state(arrays: Iterable[NamedArray]) -> Digest:
-    """Return the digest of all that a model holds and that is not trained.
+    """Return the digest of a model's frozen parameters and buffers, as constructed.
 
-    Args:
-        arrays: frozen parameters and buffers as constructed, in any order.
-
-    Returns:
-        sha256 over head and numbers of each, ascending by the UTF-8 of its name; 32 zero bytes if
-        there are none.
+    sha256 over head and numbers of each, ascending by the UTF-8 of its name; zeros without any.
     """
     ordered = sorted(arrays, key=lambda array: array.name.encode())
     return _digest_of(b"", ordered) if ordered else NO_DIGEST
 
 
 def source_of_package(package: str, version: str, qualified_name: str) -> Digest:
-    """Return the digest of a model class of an installed package.
-
-    Args:
-        package: name of the distribution.
-        version: of the distribution.
-        qualified_name: of the class, its module before it.
-    """
+    """Return the digest of a model class of an installed package, by its qualified name."""
     return sha256(f"{package}=={version}:{qualified_name}".encode())
 
 
@@ -73,7 +62,7 @@ def samples_digest(salt: bytes, x: NamedArray, y: NamedArray) -> Digest:
     """Return the digest of one client's training samples, in order.
 
     Args:
-        salt: 32 secret bytes of the owner's, so that nobody can guess small data from the digest.
+        salt: 32 secret bytes of the owner's, so that small data cannot be guessed from the digest.
         x: stored inputs, named "x", one row a sample.
         y: labels, named "y".
     """
@@ -81,24 +70,14 @@ def samples_digest(salt: bytes, x: NamedArray, y: NamedArray) -> Digest:
 
 
 def simulated_salt(seed: int, client: ClientId) -> bytes:
-    """Return the salt of a simulated client's samples, which is no secret.
-
-    Args:
-        seed: of the run, below 2^63.
-        client: whose samples they are.
-    """
+    """Return the salt of a simulated client's samples, which is no secret."""
     return sha256(b"data" + u64(seed) + u32(client))
 
 
 def data_root(counts: Iterable[int], digests: Iterable[Digest]) -> Digest:
-    """Return the root over the training samples of all clients.
-
-    Args:
-        counts: number of samples of each client, index by index.
-        digests: of the same samples, 32 zero bytes of an owner who discloses nothing.
-    """
-    held = zip(counts, digests, strict=True)
-    leaves = [(client, *of_client) for client, of_client in enumerate(held)]
+    """Return the root over number and digest of each client's samples, zeros where undisclosed."""
+    pairs = zip(counts, digests, strict=True)
+    leaves = [(client, *pair) for client, pair in enumerate(pairs)]
     return merkle.root(merkle.DATA_LEAF, leaves)
 
 

@@ -1,8 +1,8 @@
 """Canonical msgpack: maps with sorted text keys, no extension types, one encoding per value.
 
 A decoder re-encodes what it read and compares, so that a document has one digest. Size, nesting and
-the number of maps and lists are bounded before anything walks over the data: what is refused must
-depend neither on Python's recursion limit nor on how deep the caller stands in its own stack.
+the number of maps and lists are bounded before anything walks over the data: refusals must
+depend neither on Python's recursion limit nor on the depth of the caller's stack.
 """
 
 from __future__ import annotations
@@ -32,13 +32,7 @@ _PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 
 def encode(value: object) -> bytes:
-    """Return the canonical msgpack of plain data.
-
-    Args:
-        value: maps with text keys, lists, text, bytes, numbers, booleans and None.
-
-    Returns:
-        The only bytes that `decode` takes for it.
+    """Return the canonical msgpack of plain data: the only bytes that `decode` accepts for it.
 
     Raises:
         TypeError: something is not plain data, or a key is not text.
@@ -108,11 +102,7 @@ def _counting(most: int) -> Callable[[T], T]:
 
 
 def _refuse_extension(code: int, _: bytes) -> NoReturn:
-    """Stop at an extension.
-
-    Raises:
-        TypeError: always.
-    """
+    """Refuse an extension type; raises TypeError."""
     raise TypeError(f"extension {code} is not plain data")
 
 

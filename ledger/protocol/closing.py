@@ -1,4 +1,4 @@
-"""Which commitments of a round count: those up to its closing block, which the chain fixes."""
+"""The closing block of a round: commitments up to it count."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class MinedCommitment:
 
 @dataclass(frozen=True, slots=True)
 class RoundClosing:
-    """Where a round's inputs end.
+    """The closing block of a round and its consequences.
 
     Attributes:
         block: number of the closing block.
         base: the commitments digest after it.
-        commitments: what counts, by client.
+        commitments: those that count, by client.
     """
 
     block: int
@@ -50,20 +50,17 @@ def round_closing(
     final_block: int,
     commitments: Sequence[MinedCommitment],
 ) -> RoundClosing | None:
-    """Return where a round's inputs end, None while that is open.
+    """Return the closing of a round, None while its closing block is not final.
 
-    It follows from the chain alone: the block with the commitment of the last active client, or
+    It follows from the chain alone: the block with the commitment of the last expected client, or
     the end of the window, whichever is first. A stray's commitment moves neither.
 
     Args:
         opened_block: block in which the round opened.
         commit_blocks: the window's length.
         expected: the active clients that were not banned when the round opened.
-        final_block: the last block that cannot be taken back.
+        final_block: the newest final block.
         commitments: all of the round, in chain order.
-
-    Returns:
-        Closing block, base and the commitments that count.
     """
     last = closing_block(opened_block + commit_blocks, expected, commitments)
     if last > final_block:
@@ -75,16 +72,7 @@ def round_closing(
 def closing_block(
     last: int, expected: Collection[ClientId], commitments: Iterable[MinedCommitment]
 ) -> int:
-    """Return the block in which a round's inputs end, as far as these commitments tell.
-
-    Args:
-        last: the window's last block.
-        expected: the active clients that were not banned when the round opened.
-        commitments: of the round, in chain order.
-
-    Returns:
-        The block with the commitment of the last active client, or the window's last.
-    """
+    """Return the block with the last expected client's commitment, or the window's last block."""
     missing = set(expected)
     for mined in commitments:
         missing.discard(mined.client)

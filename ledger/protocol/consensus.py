@@ -23,7 +23,7 @@ class Certificate:
 
     Attributes:
         request: signed by the primary of the request's view.
-        replies: of other members, in the order of their places in the committee.
+        replies: of other members, in the order of the committee.
     """
 
     request: SignedVote
@@ -31,36 +31,27 @@ class Certificate:
 
     @property
     def vote(self) -> Vote:
-        """What was decided, in which round, phase and view."""
+        """The vote that both request and replies carry."""
         return self.request.vote
 
     def signers(self, committee: Sequence[ClientId]) -> int:
-        """Return the places of those who replied, as a bitmap."""
+        """Return the seats of those who replied, as a bitmap."""
         return sum(1 << committee.index(reply.member) for reply in self.replies)
 
 
 def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
-    """Return the primary's place in the committee (Algorithm 2, line 2).
+    """Return the primary's seat in [0, C), random as the seed (Algorithm 2, line 2).
 
-    Args:
-        seed: seed_t.
-        phase: aggregation or election.
-        view: 0 at first, one more after each primary that did not bring consensus.
-        members: C.
-
-    Returns:
-        A place in [0, C), as random as the seed and known to all.
+    View 0 is the first; each later one follows a primary that did not bring consensus.
     """
     return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
 
 
 def replies_needed(members: int, quorum: Quorum) -> int:
-    """Return how many equal replies from others than the primary decide.
+    """Return the number of equal replies from members other than the primary that decide.
 
-    Args:
-        members: C.
-        quorum: `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of
-            ceil((C + f + 1) / 2), f = floor((C - 1) / 3).
+    `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of ceil((C + f + 1) / 2),
+    f = floor((C - 1) / 3).
     """
     if quorum is Quorum.PAPER:
         return majority(members)

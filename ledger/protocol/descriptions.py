@@ -1,4 +1,4 @@
-"""Words for the protocol's codes, for whoever tells a round's history or an audit's findings."""
+"""Descriptions of the protocol's codes, for reports of rounds and of audits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""How 32 bytes are written where text is: one pattern for each form, and no other anywhere.
+"""Patterns of digests in text, one for each form.
 
-Written by programs they are in lower case, so that equal digests are equal texts; what people type
-may be in any case, as other programs print it.
+Programs write them in lower case, so that equal digests are equal texts; people may type any case.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ PREFIXED = f"0x{BARE}"
 BARE_ANY_CASE = "[0-9a-fA-F]{64}"
 
 PREFIXED_ANY_CASE = f"0x{BARE_ANY_CASE}"
-"""A head, as an audit printed it and somebody has copied it."""
+"""A head that a user has copied from an audit."""
 
 EITHER_FORM_ANY_CASE = f"(0x)?{BARE_ANY_CASE}"
-"""A digest that is looked for."""
+"""A digest in a search."""

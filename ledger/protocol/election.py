@@ -13,17 +13,10 @@ if TYPE_CHECKING:
 
 
 def elect(ranking: Sequence[int], members: int) -> tuple[ClientId, ...]:
-    """Return S_c of the next round in ranking order.
+    """Return S_c of the next round in ranking order: C clients from floor((n − C) / 2) on.
 
     Neither the nearest (the first committee would steer the model for ever) nor the farthest
     (where attackers gather) are elected.
-
-    Args:
-        ranking: ranking words, best first; at least C of them.
-        members: C.
-
-    Returns:
-        The C clients from position floor((n − C) / 2) on.
 
     Raises:
         ValueError: fewer clients are ranked than a committee needs.

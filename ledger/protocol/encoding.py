@@ -54,11 +54,7 @@ def u64(value: int) -> bytes:
 
 
 def word(value: int | bytes) -> bytes:
-    """Return the 32-byte word of Solidity's ABI encoding: numbers padded in front, bytes32 as is.
-
-    Args:
-        value: a number of at most 256 bits, or 32 bytes.
-    """
+    """Return the 32-byte ABI word of a number, padded in front, or of 32 bytes as they are."""
     return value if isinstance(value, bytes) else value.to_bytes(32)
 
 
@@ -90,12 +86,7 @@ def float_from_bits(bits: int) -> float:
 def ranking_word(distance: float, client: ClientId) -> int:
     """Return distance and client as one integer that sorts by distance, then by client.
 
-    Args:
-        distance: a finite, non-negative distance.
-        client: its trainer.
-
-    Returns:
-        float64 bits << 32 | client, below 2**96.
+    float64 bits << 32 | client, below 2**96.
 
     Raises:
         EncodingError: the distance is negative, -0.0, infinite or not a number.
@@ -151,18 +142,13 @@ def commitments_chain(commitments: Iterable[tuple[ClientId, Digest]]) -> Digest:
 
 
 def reveal_of(payloads: Mapping[ClientId, Digest], ranked: Iterable[ClientId]) -> Digest:
-    """Return keccak256 of the joined payload digests of the ranked trainers, ascending by client.
-
-    Args:
-        payloads: payload digest of at least these.
-        ranked: the trainers in the ranking.
-    """
+    """Return keccak256 of the ranked trainers' joined payload digests, ascending by client."""
     return keccak256(b"".join(payloads[client] for client in sorted(ranked)))
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPreimage:
-    """What an aggregation result binds; see `aggregation_result`.
+    """Preimage of an aggregation result; see `aggregation_result`.
 
     Attributes:
         model: sha256 of the next model.
@@ -184,9 +170,9 @@ class ResultPreimage:
 
 
 def aggregation_result(opening: ResultPreimage) -> Digest:
-    """Return what the committee votes on beside the sets: keccak256 of the opening's ABI encoding.
+    """Return the result that the committee votes on: keccak256 of the preimage's ABI encoding.
 
-    The record is in it, so that no sender can put another in its place.
+    It binds the record, so that no sender can replace it.
     """
     return keccak256(
         words(
@@ -204,10 +190,7 @@ def aggregation_result(opening: ResultPreimage) -> Digest:
 def domain_salt(config: Digest, registry: Digest, beacon: Digest) -> Digest:
     """Return the salt of a contract's EIP-712 domain: it tells two runs of one address apart.
 
-    Args:
-        config: digest of the run's configuration.
-        registry: digest of the clients to register.
-        beacon: hash of the parent of the block that deploys; zeros with `beacon = none`.
+    The beacon is the hash of the parent of the deploying block; zeros with `beacon = none`.
     """
     return keccak256(config + registry + beacon)
 
@@ -220,14 +203,8 @@ def first_seed(config: Digest, beacon: Digest) -> Digest:
 def next_seed(seed: Digest, reveal: Digest, beacon: Digest) -> Digest:
     """Return seed_{t+1} after a decided round.
 
-    Args:
-        seed: seed_t.
-        reveal: of the ranked trainers' payload digests: no score, model or order of votes is in
-            it, which the last to speak could bend.
-        beacon: 32 zero bytes, or the parent block's hash.
-
-    Returns:
-        The seed of the next round.
+    The reveal is of the ranked trainers' payload digests: it has no score, model or order of votes,
+    which the last to act could influence. The beacon is 32 zero bytes, or the parent block's hash.
     """
     return keccak256(seed + reveal + beacon)
 
@@ -238,22 +215,13 @@ def seed_after_abandoned(seed: Digest, beacon: Digest) -> Digest:
 
 
 def votes_digest(views: tuple[int, int], signers: tuple[int, int], incidents: Digest) -> Digest:
-    """Return the digest of how a round was voted.
-
-    Args:
-        views: of the aggregation and of the election.
-        signers: bitmaps of the places that replied.
-        incidents: digest of the incidents document, 32 zero bytes without one.
-
-    Returns:
-        keccak256 of the ABI encoding of the five.
-    """
+    """Return the digest of a vote: of both views, both bitmaps of repliers and the incidents."""
     return keccak256(words(*views, *signers, incidents))
 
 
 @dataclass(frozen=True, slots=True)
 class HeadContext:
-    """What a head extends: the head, round, seed and commitments digest that a round ends with."""
+    """Head, round, seed and commitments digest at the end of a round."""
 
     head: Digest
     round: int
@@ -264,32 +232,13 @@ class HeadContext:
 def head_after_decision(
     before: HeadContext, accepted: Digest, next_committee: Digest, result: Digest, votes: Digest
 ) -> Digest:
-    """Return head_t of a decided round.
-
-    Args:
-        before: what it extends.
-        accepted: digest of S_a.
-        next_committee: digest of S_c of the next round.
-        result: aggregation result.
-        votes: `votes_digest`.
-
-    Returns:
-        keccak256 over all of them, joined.
-    """
+    """Return head_t of a decided round: keccak256 over all arguments, joined."""
     begin = before.head + u64(before.round) + before.seed + before.commitments
     return keccak256(begin + accepted + next_committee + result + votes)
 
 
 def head_after_abandoned(before: HeadContext, committee: Digest) -> Digest:
-    """Return head_t of an abandoned round.
-
-    Args:
-        before: what it extends.
-        committee: set digest of the drawn committee.
-
-    Returns:
-        keccak256 over all of them and the word "abandoned", joined.
-    """
+    """Return head_t of an abandoned round, given the set digest of the drawn committee."""
     begin = before.head + u64(before.round) + before.seed
     return keccak256(begin + b"abandoned" + before.commitments + committee)
 
@@ -311,14 +260,9 @@ def registered_client(word: int) -> RegisteredClient:
 
 
 def registry_digest(batch: Sequence[int], rest: Digest) -> Digest:
-    """Return the digest that one batch of clients must match.
+    """Return the digest that one batch of registry words must match.
 
-    Args:
-        batch: registry words of its clients.
-        rest: the digest of the batches after it, 32 zero bytes after the last.
-
-    Returns:
-        keccak256(abi.encode(uint256[], bytes32)).
+    `rest` is the digest of the batches after it, 32 zero bytes after the last.
     """
     return keccak256(word(64) + rest + array_words(batch))
 
@@ -329,19 +273,12 @@ def vector_bytes(vector: NDArray[np.float32]) -> bytes:
 
 
 def vector_view(vector: NDArray[np.float32]) -> memoryview:
-    """Return the same bytes where they lie, read-only, of a vector with at least one number."""
+    """Return a read-only view of the same bytes, of a vector with at least one number."""
     return np.ascontiguousarray(vector, dtype="<f4").data.cast("B").toreadonly()
 
 
 def vector_from_bytes(data: bytes | memoryview, dimension: int) -> NDArray[np.float32]:
     """Return the vector behind a payload or a model blob, shape (dimension,), read-only.
-
-    Args:
-        data: the blob.
-        dimension: the model's number of parameters, d.
-
-    Returns:
-        float32 numbers, all finite.
 
     Raises:
         EncodingError: another length than 4·d bytes, or a number that is not finite.

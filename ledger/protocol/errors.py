@@ -63,7 +63,7 @@ class BlobMissingError(BlobError):
 
 
 class BlobUnreachableError(BlobError):
-    """Whether the store holds a blob cannot be told: it does not answer, or cannot be read."""
+    """The store does not answer or cannot be read, so that the blob may be in it or not."""
 
 
 class ServiceError(CmflError):

@@ -1,4 +1,4 @@
-"""What a round's decision rests on: inputs that the chain has closed, and published evidence."""
+"""Inputs of a round's decision: those that the chain has closed, and published evidence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ParticipantCounts(Protocol):
-    """How many take part in a round; a run's parameters and its deployment both say it."""
+    """Numbers of participants, which a run's parameters and its deployment both have."""
 
     @property
     def clients(self) -> int:
@@ -38,12 +38,12 @@ class ParticipantCounts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """Who takes part in a round, as chain and seed have it.
+    """Participants of a round, as they follow from chain and seed.
 
     Attributes:
-        committee: S_c, by places.
+        committee: S_c, by seats.
         trainers: S_b, ascending.
-        banned: members that were banned when the round opened: their seats are empty.
+        banned: members that were banned when the round opened: their seats are vacant.
     """
 
     committee: tuple[ClientId, ...]
@@ -57,12 +57,12 @@ class Participants:
 
     @property
     def expected(self) -> frozenset[ClientId]:
-        """The active clients whose commitment is waited for."""
+        """The active clients that are not banned."""
         return frozenset(self.active) - self.banned
 
     @property
     def members(self) -> tuple[ClientId, ...]:
-        """The members who may vote and score, by places."""
+        """The members who may vote and score, by seats."""
         return tuple(member for member in self.committee if member not in self.banned)
 
 
@@ -73,15 +73,7 @@ def participants_of(
     seed: Digest,
     committee: tuple[ClientId, ...],
 ) -> Participants:
-    """Return who takes part in a round.
-
-    Args:
-        parameters: of the run or its deployment, for K and n.
-        registry: all clients with their bans.
-        round_number: t.
-        seed: seed_t.
-        committee: S_c, by places.
-    """
+    """Return the participants of a round, given seed_t and all clients with their bans."""
     banned = {
         ClientId(index)
         for index, client in enumerate(registry)
@@ -94,7 +86,7 @@ def participants_of(
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What the chain fixed of a round before anybody votes.
+    """Inputs of a round that the chain has closed before the vote.
 
     Attributes:
         parameters: of the run.
@@ -103,7 +95,7 @@ class Inputs:
         registry: all clients.
         round: t.
         seed: seed_t.
-        participants: who takes part.
+        participants: trainers and committee.
         closing: base, and the commitments that count.
     """
 
@@ -140,7 +132,7 @@ def distance_context(
     participants: Participants,
     displacement: NDArray[np.float32] | None,
 ) -> DistanceContext:
-    """Return the inputs of a round's distances beside its updates.
+    """Return the inputs of a round's distances apart from its updates.
 
     Args:
         parameters: of the run.
@@ -163,13 +155,13 @@ def distance_context(
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was published of a round, as far as one has it.
+    """Published payloads, vectors and models of a round, as far as they are available.
 
     Attributes:
-        model: w_t, shape (d,); None if it cannot be had.
+        model: w_t, shape (d,); None if it is unavailable.
         payloads: each client's payload, whose digest opens the client's commitment.
         vectors: bytes of score vectors, by sha256.
-        dimension: d, which has to be said only where the model is not to be had.
+        dimension: d, to be given only where the model is unavailable.
         displacement: w_s − w_t, shape (d,); None if it is unavailable, or not needed.
     """
 
@@ -195,11 +187,11 @@ class Evidence:
         object.__setattr__(self, "dimension", length)
 
     def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:
-        """Return the same payloads with other vectors; no payload is looked at again."""
+        """Return the same payloads with other vectors; no payload is decoded again."""
         return self._with_updates(replace(self, vectors=vectors), self.updates)
 
     def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> Evidence:
-        """Return more payloads; none that was held is looked at again."""
+        """Return more payloads; none of the old is decoded again."""
         updates = {**self.updates, **self._updates_of(payloads)}
         return self._with_updates(replace(self, payloads={**self.payloads, **payloads}), updates)
 

@@ -1,4 +1,4 @@
-"""What follows from a record: the one composition of distances, ranking, sets, roots and model.
+"""Everything that follows from a record: distances, ranking, sets, roots and model.
 
 A primary composes a record, the other members judge it before they reply, and the audit judges it
 again: all by the functions of this module, which can also be compared stage by stage where some
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 
 
 class SelectionSizes(Protocol):
-    """What sets follow from beside the ranking; a deployment and a run's parameters have it."""
+    """Inputs of a selection apart from the ranking: of a deployment or of a run's parameters."""
 
     @property
     def form(self) -> AcceptanceForm:
-        """How S_a follows from the ranking."""
+        """Form from which S_a follows from the ranking."""
 
     @property
     def aggregation_ppm(self) -> int:
@@ -75,7 +75,7 @@ class SelectionSizes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Who lies how near, and the sets that follow.
+    """Trainers by distance, and the sets that follow.
 
     Attributes:
         words: ranking words of the trainers, best first.
@@ -95,10 +95,10 @@ class Judgement:
     """Everything that follows from a record.
 
     Attributes:
-        record: what it follows from.
+        record: the inputs.
         ranking: order and sets.
         model: w_{t+1}, shape (d,).
-        opening: what the result binds.
+        opening: the preimage of the result.
     """
 
     record: RoundRecord
@@ -108,7 +108,7 @@ class Judgement:
 
     @property
     def result(self) -> Digest:
-        """What is voted on beside the sets, in both phases."""
+        """The result that both phases vote on with their sets."""
         return encoding.aggregation_result(self.opening)
 
     def set_digest(self, phase: Phase) -> Digest:
@@ -123,10 +123,7 @@ def sets_of(
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
     """Return S_a and the next committee, as the contract derives them from a ranking.
 
-    Args:
-        sizes: form, α and C.
-        ranking: ranking words, best first; at least C of them.
-        threshold_bits: float64 bits of the certified threshold, 0 without one.
+    The ranking has at least C words; the threshold's bits are 0 without one.
     """
     rule = next(rule for rule in SELECTIONS.values() if rule.form is sizes.form)
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
@@ -143,7 +140,7 @@ def judge(
 
     Args:
         inputs: what the chain has closed.
-        record: what the decision is said to rest on.
+        record: the inputs of the decision as claimed.
         evidence: payloads and vectors that one holds.
         distances: how true distances are computed.
 
@@ -176,17 +173,17 @@ def compose_record(
     claims: Iterable[SignedScores],
     distances: Distances = plain_distances,
 ) -> RoundRecord:
-    """Return the record that a primary makes of what it holds.
+    """Return the record that a primary composes.
 
     Args:
         inputs: what the chain has closed.
         evidence: payloads and vectors that it holds.
         claims: signed vectors that it holds; those for another set, and those over
-            `MAX_VECTOR_BYTES`, are passed over.
+            `MAX_VECTOR_BYTES`, are skipped.
         distances: how true distances are computed.
 
     Raises:
-        ValueError: the distances need the travel, and the evidence lacks it.
+        ValueError: the distances need the displacement, and the evidence lacks it.
     """
     updates = tuple(
         UsableUpdate(client, evidence.payloads[client].digest)
@@ -198,23 +195,23 @@ def compose_record(
         for client in inputs.participants.active
         if client not in set(clients)
     )
-    base, wanted = inputs.closing.base, encoding.set_digest(clients)
-    mine = {
+    base, clients_digest = inputs.closing.base, encoding.set_digest(clients)
+    usable_claims = {
         (signed.scores.member, signed.scores.digest): signed
         for signed in claims
         if (signed.scores.round, signed.scores.base, signed.scores.clients)
-        == (inputs.round, base, wanted)
+        == (inputs.round, base, clients_digest)
         and signed.scores.digest in evidence.vectors
         and len(evidence.vectors[signed.scores.digest]) <= MAX_VECTOR_BYTES
         and not validate_score_claim(inputs, signed)
     }
     vectors = {client: evidence.updates[client] for client in clients}
-    held = {client: update for client, update in vectors.items() if update is not None}
-    table = DistanceTable(inputs, held, distances, evidence.displacement)
+    usable = {client: update for client, update in vectors.items() if update is not None}
+    table = DistanceTable(inputs, usable, distances, evidence.displacement)
     scores: list[SignedScores] = []
     refused: list[RefusedScores] = []
-    for member in sorted({member for member, _ in mine}):
-        signed_by = [mine[key] for key in sorted(mine) if key[0] == member]
+    for member in sorted({member for member, _ in usable_claims}):
+        signed_by = [usable_claims[key] for key in sorted(usable_claims) if key[0] == member]
         if len(signed_by) > 1:
             refused += [RefusedScores(s, RefusalReason.TWO_VECTORS) for s in signed_by[:2]]
             continue
@@ -246,19 +243,19 @@ def score_updates(
         distances: how distances are computed.
 
     Returns:
-        The vector; None for a member without an own update that tells anything.
+        The vector; None for a member whose own update is missing or has no informative distances.
 
     Raises:
-        ValueError: the distances need the travel, and the evidence lacks it.
+        ValueError: the distances need the displacement, and the evidence lacks it.
     """
     updates = {client: evidence.updates[client] for client in clients}
-    held = {client: update for client, update in updates.items() if update is not None}
-    table = DistanceTable(inputs, held, distances, evidence.displacement)
+    usable = {client: update for client, update in updates.items() if update is not None}
+    table = DistanceTable(inputs, usable, distances, evidence.displacement)
     if not table.can_score(member):
         return None
-    seats = set(inputs.participants.committee)
-    trainers = tuple(client for client in clients if client not in seats)
-    others = tuple(c for c in clients if c in seats and c != member)
+    committee = set(inputs.participants.committee)
+    trainers = tuple(client for client in clients if client not in committee)
+    others = tuple(c for c in clients if c in committee and c != member)
     return ScoreVector(
         round=inputs.round,
         member=member,
@@ -283,21 +280,19 @@ def usable_clients(inputs: Inputs, evidence: Evidence) -> tuple[ClientId, ...]:
 
 def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector]:
     """Return the vectors that a record counts, ascending by member, as far as one holds them."""
-    found = []
+    vectors = []
     for signed in record.scores:
         data = evidence.vectors.get(signed.scores.digest)
         vector = parse_vector(data) if data is not None else None
         if vector is not None:
-            found.append(vector)
-    return found
+            vectors.append(vector)
+    return vectors
 
 
 def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ranking:
     """Return ranking, threshold and both sets (Algorithm 1, line 6).
 
-    Args:
-        parameters: the rules, α and C.
-        vectors: those that count, ascending by member, all of the same trainers.
+    The vectors are those that count, ascending by member, all of the same trainers.
     """
     scoring = SCORINGS[parameters.scoring]
     combined = scoring.combine(np.array([vector.distances for vector in vectors]))
@@ -320,14 +315,7 @@ def next_model(
     accepted: Sequence[ClientId],
     updates: Mapping[ClientId, NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """Return w_{t+1}, the aggregate of the accepted updates.
-
-    Args:
-        inputs: for n_k and η.
-        model: w_t, shape (d,).
-        accepted: S_a.
-        updates: Δ of at least these.
-    """
+    """Return w_{t+1}, the aggregate of the accepted updates."""
     return aggregate(
         model,
         {client: updates[client] for client in accepted},
@@ -339,13 +327,7 @@ def next_model(
 def result_preimage(
     record: RoundRecord, ranking: Ranking, model: Digest
 ) -> encoding.ResultPreimage:
-    """Return what the result binds.
-
-    Args:
-        record: what it rests on.
-        ranking: what follows from it.
-        model: digest of the model that follows.
-    """
+    """Return the preimage of the result, given the digest of the model that follows."""
     payloads = record.payloads()
     ranked = [encoding.word_client(word) for word in ranking.words]
     return encoding.ResultPreimage(
@@ -364,15 +346,9 @@ def result_preimage(
 def update_leaves(
     ranking: Sequence[int], accepted: Sequence[ClientId], payloads: Mapping[ClientId, Digest]
 ) -> list[merkle.Leaf]:
-    """Return the leaves of the updates root: one per ranked trainer, by rank.
+    """Return the leaves of the updates root, one per ranked trainer, by rank.
 
-    Args:
-        ranking: ranking words, best first.
-        accepted: S_a.
-        payloads: payload digest of each ranked trainer.
-
-    Returns:
-        (client, payload, rank, distance bits, accepted) of each.
+    Each is (client, payload, rank, distance bits, accepted).
     """
     chosen = set(accepted)
     clients = [encoding.word_client(word) for word in ranking]
@@ -388,8 +364,8 @@ def score_leaves(record: RoundRecord) -> list[merkle.Leaf]:
 
 
 def _usable(record: RoundRecord, evidence: Evidence) -> dict[ClientId, NDArray[np.float32]]:
-    found = {client: evidence.updates.get(client) for client in record.clients}
-    return {client: update for client, update in found.items() if update is not None}
+    updates = {client: evidence.updates.get(client) for client in record.clients}
+    return {client: update for client, update in updates.items() if update is not None}
 
 
 def _dropout(inputs: Inputs, evidence: Evidence, client: ClientId) -> Dropout:

@@ -16,7 +16,7 @@ __all__ = ["keccak", "prefer_pysha3"]
 
 
 def prefer_pysha3(shared: Keccak256) -> None:
-    """Make pysha3 the backend of a hash, if nobody has named one in ETH_HASH_BACKEND.
+    """Make pysha3 the backend of a hash, unless ETH_HASH_BACKEND names one.
 
     Args:
         shared: which takes its backend when it is first called.

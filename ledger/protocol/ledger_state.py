@@ -1,4 +1,4 @@
-"""What the contract keeps, what its transactions carry, and what its events tell.
+"""The contract's state, the arguments of its transactions, and its events.
 
 The transitions between these states are `rounds.py`; both together specify
 `contracts/committee_ledger.vy`.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LedgerStage(IntEnum):
-    """Where a deployment stands."""
+    """Stage of a deployment."""
 
     REGISTERING = 0
     OPEN = 1
@@ -52,12 +52,12 @@ class Deployment:
         trainers: n.
         members: C.
         aggregation_ppm: α in parts per million.
-        form: how S_a follows from the ranking.
+        form: from which S_a follows from the ranking.
         rounds: T.
         commit_blocks: blocks after the opening one in which commitments are taken.
         deadline_blocks: blocks after which an undecided round may be abandoned.
         replies: equal replies from others than the primary that decide.
-        beacon: what else flows into the next seed.
+        beacon: further input of the next seed.
         model: digest of w_1.
     """
 
@@ -78,7 +78,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """What the contract keeps.
+    """State of the contract.
 
     Attributes:
         deployment: what never changes.
@@ -90,7 +90,7 @@ class LedgerState:
         committee: S_c.
         model: digest of w_t.
         head: commits to the whole history.
-        registry_rest: what the next batch of clients must match.
+        registry_rest: digest that the next batch of clients must match.
         registry: the clients registered so far.
         committed: clients with a commitment in this round.
         commitments: running digest of them.
@@ -113,7 +113,7 @@ class LedgerState:
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """What a transaction sees of its block, and whether an account sent it itself."""
+    """Context of a transaction: its block, and whether an account sent it directly."""
 
     number: int
     parent_hash: Digest
@@ -128,8 +128,8 @@ class SubmittedCertificate:
         view: v.
         set_digest: the set that was voted on.
         request: the primary's signature.
-        signers: places of those who replied, as a bitmap.
-        replies: their signatures, by ascending place.
+        signers: seats of those who replied, as a bitmap.
+        replies: their signatures, by ascending seat.
     """
 
     view: int
@@ -141,10 +141,10 @@ class SubmittedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedDecision:
-    """The arguments of `decide` beside round and certificates.
+    """The arguments of `decide` apart from round and certificates.
 
     Attributes:
-        committee: S_c, by places.
+        committee: S_c, by seats.
         ranking: ranking words, best first.
         base: which inputs both certificates speak of.
         model: digest of w_{t+1}.
@@ -153,7 +153,7 @@ class SubmittedDecision:
         threshold_bits: of strategy III, 0 for I and II.
         reveal: digest of the ranked trainers' payload digests.
         record: digest of the round's record.
-        incidents: digest of the incidents document, 32 zero bytes without one; signed by nobody.
+        incidents: digest of the incidents document, 32 zero bytes without one; unsigned.
     """
 
     committee: tuple[ClientId, ...]
@@ -186,7 +186,7 @@ class SubmittedDecision:
 
 
 class StatementKind(IntEnum):
-    """What a client signed twice, as `report_equivocation` counts them."""
+    """Kind of a statement that was signed twice, by its number in `report_equivocation`."""
 
     REQUEST = 1
     REPLY = 2
@@ -229,7 +229,7 @@ class EquivocationReport:
 
     @property
     def kind(self) -> StatementKind:
-        """What was signed twice."""
+        """Kind of both statements."""
         statement = self.first.statement
         if isinstance(statement, Scores):
             return StatementKind.SCORES
@@ -294,11 +294,11 @@ class RoundDecided:
     head: Digest
 
     def opening(self) -> encoding.ResultPreimage:
-        """Return what the aggregation result binds."""
+        """Return the preimage of the aggregation result."""
         return _opening(self)
 
     def result(self) -> Digest:
-        """Return what the committee voted on beside the sets."""
+        """Return the result that the committee voted on with the sets."""
         return encoding.aggregation_result(self.opening())
 
 
@@ -338,11 +338,7 @@ def domain_of(
 ) -> Domain:
     """Return the EIP-712 domain that the constructor fixes.
 
-    Args:
-        deployment: its arguments.
-        chain_id: EIP-155.
-        contract: its address.
-        parent_hash: of the block that deploys; without meaning where `beacon = none`.
+    `parent_hash` is of the deploying block's parent; meaningless where `beacon = none`.
     """
     beacon = parent_hash if deployment.beacon is Beacon.BLOCK else NO_DIGEST
     salt = encoding.domain_salt(deployment.config, deployment.registry, beacon)
@@ -352,12 +348,7 @@ def domain_of(
 def submitted_certificate(
     certificate: Certificate, committee: Sequence[ClientId]
 ) -> SubmittedCertificate:
-    """Return a certificate as a transaction carries it.
-
-    Args:
-        certificate: request and replies.
-        committee: S_c, by places.
-    """
+    """Return a certificate as a transaction carries it."""
     places = sorted(certificate.replies, key=lambda reply: committee.index(reply.member))
     vote = certificate.vote
     return SubmittedCertificate(
@@ -396,14 +387,9 @@ def deployment_of(
 def registry_batches(
     words: Sequence[int], size: int = 256
 ) -> tuple[Digest, tuple[tuple[tuple[int, ...], Digest], ...]]:
-    """Return a registry's digest and the batches that register it.
+    """Return a registry's digest, and (words, rest) of each batch that registers it.
 
-    Args:
-        words: registry word of each client.
-        size: clients of a batch, at most.
-
-    Returns:
-        The digest, and (words, rest) of each batch: every batch carries the digest of the rest.
+    Every batch carries the digest of the batches after it.
     """
     batches: list[tuple[tuple[int, ...], Digest]] = []
     rest = NO_DIGEST
@@ -415,7 +401,7 @@ def registry_batches(
 
 
 def _place(statement: Vote | Scores) -> Slot | tuple[int, ClientId, Digest]:
-    """Return where a client may sign one statement only, but for the clients of a vector."""
+    """Return the slot of a statement, without the clients of a vector."""
     if isinstance(statement, Scores):
         return statement.round, statement.member, statement.base
     return statement.slot

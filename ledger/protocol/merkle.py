@@ -40,15 +40,7 @@ def root(types: Sequence[str], leaves: Sequence[Leaf]) -> Digest:
 
 
 def proof(types: Sequence[str], leaves: Sequence[Leaf], leaf: Leaf) -> tuple[Digest, ...]:
-    """Return the sibling hashes from a leaf up to the root.
-
-    Args:
-        types: ABI types of a leaf.
-        leaves: all leaves of the tree.
-        leaf: the one to prove.
-
-    Returns:
-        The siblings, lowest first; none in a tree of one leaf.
+    """Return the sibling hashes from a leaf up to the root, lowest first.
 
     Raises:
         ValueError: the leaf is not in the tree.
@@ -63,28 +55,12 @@ def proof(types: Sequence[str], leaves: Sequence[Leaf], leaf: Leaf) -> tuple[Dig
 
 
 def is_proven(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest], top: Digest) -> bool:
-    """Say whether the siblings lead from the leaf to the root.
-
-    Args:
-        types: ABI types of the leaf.
-        leaf: what is claimed to be in the tree.
-        siblings: the proof, lowest first.
-        top: the root.
-
-    Returns:
-        True only if the proof holds.
-    """
+    """Say whether the siblings, lowest first, lead from the leaf to the root."""
     return root_from_proof(types, leaf, siblings) == top
 
 
 def root_from_proof(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest]) -> Digest:
-    """Return the root to which the siblings lead from a leaf.
-
-    Args:
-        types: ABI types of the leaf.
-        leaf: what is claimed to be in the tree.
-        siblings: the proof, lowest first.
-    """
+    """Return the root to which the siblings, lowest first, lead from a leaf."""
     node = leaf_hash(types, leaf)
     for sibling in siblings:
         node = _parent(node, sibling)

@@ -1,4 +1,4 @@
-"""Where each equation, strategy and algorithm of the paper is in the code, and on the chain.
+"""Map from the paper's equations, strategies and algorithms to the code and to the chain.
 
 The package's docstring shows the rows as a table; `tests/protocol/test_paper_map.py` keeps both
 true: every name resolves, and every event and transaction of the contract occurs.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PaperMapRow:
-    r"""One piece of the paper and what became of it.
+    r"""One piece of the paper, with its function, its transition and its event.
 
     Attributes:
         paper: what it is called there; "ours" if we added it.

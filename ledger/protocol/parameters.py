@@ -37,7 +37,7 @@ MAX_VIEW_SECONDS = 2**20
 COMMIT_BLOCKS = 4
 DEADLINE_BLOCKS = 64
 VIEW_SECONDS = 10
-"""What a run has if nothing else is said."""
+"""Defaults."""
 
 RANGES = {
     "clients": (1, MAX_CLIENTS),
@@ -51,12 +51,12 @@ RANGES = {
     "deadline_blocks": (3, MAX_BLOCKS),
     "view_seconds": (1, MAX_VIEW_SECONDS),
 }
-"""The least and the most of each whole number."""
+"""Smallest and largest value of each whole number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a run's rounds are made of; immutable from deployment on.
+    """The parameters of a run's rounds; immutable from deployment on.
 
     Attributes:
         clients: K, registered clients.
@@ -145,7 +145,7 @@ class Parameters:
 
     @property
     def form(self) -> AcceptanceForm:
-        """How the contract derives S_a."""
+        """Form from which the contract derives S_a."""
         return self.selection.form
 
     def _require_ranges(self) -> None:
@@ -159,15 +159,15 @@ class Parameters:
             raise ParametersError(" is not a positive number", "server_rate", self.server_rate)
 
     def _require_rules(self) -> None:
-        for name, value, known in (
+        for name, value, listed in (
             ("strategy", self.strategy, registry.SELECTIONS),
             ("scoring", self.scoring, registry.SCORINGS),
             ("distance", self.distance, registry.DISTANCES),
             ("reference", self.reference, registry.REFERENCES),
             ("threshold", self.threshold, registry.THRESHOLDS),
         ):
-            if value not in known:
-                choices = ", ".join(str(choice) for choice in known)
+            if value not in listed:
+                choices = ", ".join(str(choice) for choice in listed)
                 raise ParametersError(f" is none of {choices}", name, value)
         threshold = registry.THRESHOLDS[self.threshold]
         if self.selection.needs_threshold != threshold.is_certified:
@@ -208,14 +208,9 @@ class Parameters:
 
 
 def parts_per_million(name: str, rate: float) -> int:
-    """Return a rate as a whole number of millionths, so that contract and Python agree exactly.
+    """Return floor(10⁶ · rate + 1/2), so that contract and Python agree exactly.
 
-    Args:
-        name: what the rate is called in the error.
-        rate: a share in [0, 1], read as the shortest decimal that stands for it.
-
-    Returns:
-        floor(10⁶ · rate + 1/2).
+    The rate, called `name` in the error, is read as its shortest decimal.
 
     Raises:
         ParametersError: the rate is outside [0, 1].
@@ -238,16 +233,12 @@ def accepted_size(aggregation_ppm: int, ranked: int) -> int:
 def require_layout(layout: Layout, dimension: int) -> None:
     """Refuse a layout that is not one of a model with d parameters.
 
-    Args:
-        layout: name and shape of each tensor, in order.
-        dimension: d.
-
     Raises:
-        ParametersError: the tensors do not add up to d, or a name stands twice.
+        ParametersError: the tensors do not add up to d, or a name is repeated.
     """
     names = [name for name, _ in layout]
     if len(set(names)) != len(names):
-        raise ParametersError("layout: a tensor's name stands twice")
+        raise ParametersError("layout: a tensor's name is repeated")
     size = sum(prod(shape) for _, shape in layout)
     if size != dimension:
         raise ParametersError(f"layout: its tensors have {size} numbers, and d = {dimension}")

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a client publishes of a round, usually its update as float32 numbers.
+    """Published bytes of a client, usually its update as float32 numbers.
 
-    A model or a record, too, is passed on like this. The digest is believed, and two with one
-    digest are equal; so whoever makes one of bytes from elsewhere goes through `of`.
+    Models and records are passed on like this, too. The digest is trusted, and two payloads with
+    one digest are equal; so bytes from elsewhere go through `of`.
 
     Attributes:
-        data: the bytes; a view where they lie in memory that somebody else owns.
+        data: the bytes; a view into memory that is owned elsewhere.
         digest: their sha256.
     """
 
@@ -28,10 +28,10 @@ class Payload:
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """Number of bytes."""
         return memoryview(self.data).nbytes
 
     @classmethod
     def of(cls, data: bytes | memoryview) -> Self:
-        """Return bytes with the digest that they turn out to have."""
+        """Return bytes with their digest."""
         return cls(data, sha256(data))

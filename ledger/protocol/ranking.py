@@ -13,14 +13,7 @@ if TYPE_CHECKING:
 
 
 def rank(distances: Iterable[tuple[ClientId, float]]) -> tuple[int, ...]:
-    """Return the trainers best first, as strictly increasing ranking words.
-
-    Args:
-        distances: each trainer with its distance to the committee.
-
-    Returns:
-        One word per trainer; ties are in the order of the client index.
-    """
+    """Return the trainers best first, as strictly increasing words; ties by client index."""
     return tuple(sorted(ranking_word(distance, client) for client, distance in distances))
 
 

@@ -1,4 +1,4 @@
-"""What a key signs before there is a contract: its owner's wish to take part, and that it is there.
+"""Signed registrations and challenges, before there is a contract.
 
 Both have an EIP-712 domain without a chain and a contract, so that neither can be taken for
 anything that a ledger accepts.
@@ -52,24 +52,27 @@ class Registration:
 def registration_digest(registration: Registration) -> Digest:
     """Return the EIP-712 digest that an owner signs to take part."""
     client = int.from_bytes(registration.client)
-    name, about = keccak256(registration.run.encode()), registration.configuration
-    fields = (TYPE_HASHES["Registration"], name, about, client, registration.samples)
+    name = keccak256(registration.run.encode())
+    fields = (
+        TYPE_HASHES["Registration"],
+        name,
+        registration.configuration,
+        client,
+        registration.samples,
+    )
     return _typed(keccak256(words(*fields, registration.data)))
 
 
 def challenge_digest(nonce: bytes) -> Digest:
-    """Return the EIP-712 digest that proves a key to whoever has drawn a nonce of 32 bytes."""
+    """Return the EIP-712 digest that proves a key to the one who drew a nonce of 32 bytes."""
     return _typed(keccak256(words(TYPE_HASHES["Challenge"], nonce)))
 
 
 def data_salt(signer: Signer) -> bytes:
-    """Return the secret salt behind which a client's samples are hashed.
+    """Return the secret salt of the digest of a client's samples.
 
-    It is the digest of a signature that never leaves the owner's machine: nobody else can try
-    guesses of small data, and there is no file of it to lose.
-
-    Args:
-        signer: of its key; the same signature each time (RFC 6979).
+    It is the digest of a deterministic signature (RFC 6979) that never leaves the owner's machine:
+    no one else can try guesses of small data, and there is no file of it to lose.
     """
     client = int.from_bytes(signer.address)
     digest = _typed(keccak256(words(TYPE_HASHES["DataSalt"], client)))
@@ -79,10 +82,6 @@ def data_salt(signer: Signer) -> bytes:
 def is_registered_by_owner(registration: Registration, signature: bytes) -> bool:
     """Say whether a registration carries a signature of the client that it names.
 
-    Args:
-        registration: the statement.
-        signature: 65 bytes r ‖ s ‖ v.
-
     Raises:
         SignatureError: it is not canonical, or nothing recovers from it.
     """
@@ -90,11 +89,7 @@ def is_registered_by_owner(registration: Registration, signature: bytes) -> bool
 
 
 def registry_digest_of(registry: Sequence[RegisteredClient]) -> Digest:
-    """Return the digest by which a contract knows its registry.
-
-    Args:
-        registry: all clients, addresses ascending.
-    """
+    """Return the digest by which a contract knows its registry."""
     return registry_batches([registry_word(client) for client in registry])[0]
 
 

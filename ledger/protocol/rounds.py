@@ -1,7 +1,7 @@
 """The executable specification of the contract: its five transitions.
 
 Every function takes the state and a transaction's arguments and returns the next state and the
-events, or raises the `Refusal` that the contract reverts with. Guards stand in the contract's
+events, or raises the `Refusal` that the contract reverts with. Guards are in the contract's
 order. `contracts/committee_ledger.vy` is the twin of this file; a Hypothesis state machine drives
 both side by side. The state itself, the arguments and the events are in `ledger_state.py`.
 """
@@ -135,10 +135,10 @@ def register_clients(
 def commit_updates(
     state: LedgerState, round_number: int, signed: Sequence[SignedCommitment], block: BlockContext
 ) -> Step:
-    """Take signed commitments to updates; anyone may carry them.
+    """Accept signed commitments to updates; anyone may submit them.
 
-    An entry whose client has committed already is passed over, so that nobody can spoil another's
-    batch by sending one of its commitments ahead.
+    An entry whose client has committed already is skipped, so that nobody can spoil a batch by
+    sending one of its commitments ahead.
 
     Args:
         state: before the transaction.
@@ -160,7 +160,7 @@ def commit_updates(
     if not signed:
         raise errors.NoCommitmentsError
     committed, digest = set(state.committed), state.commitments
-    taken: list[tuple[ClientId, Digest]] = []
+    accepted: list[tuple[ClientId, Digest]] = []
     for entry in signed:
         client = entry.commitment.client
         if client >= state.deployment.clients:
@@ -175,11 +175,11 @@ def commit_updates(
         if not is_signed_by(registered.address, state.domain, commitment, entry.signature):
             raise errors.CommitmentNotSignedError
         committed.add(client)
-        taken.append((client, commitment.commitment))
+        accepted.append((client, commitment.commitment))
         digest = encoding.commitments_digest(digest, client, commitment.commitment)
-    if not taken:
+    if not accepted:
         raise errors.NothingTakenError
-    clients, commitments = zip(*taken, strict=True)
+    clients, commitments = zip(*accepted, strict=True)
     event = UpdatesCommitted(round_number, clients, commitments)
     return replace(state, committed=frozenset(committed), commitments=digest), (event,)
 
@@ -216,13 +216,13 @@ def decide(
     accepted, next_committee = sets_of(state.deployment, ranking, decision.threshold_bits)
     result = encoding.aggregation_result(decision.opening())
     sets = (encoding.set_digest(accepted), encoding.set_digest(next_committee))
-    about = (decision.base, result)
+    inputs = (decision.base, result)
     if certificates[0].set_digest != sets[0]:
         raise errors.WrongAggregationSetError
-    first = _require_certificate(state, Phase.AGGREGATION, certificates[0], *about)
+    first = _require_certificate(state, Phase.AGGREGATION, certificates[0], *inputs)
     if certificates[1].set_digest != sets[1]:
         raise errors.WrongNextCommitteeError
-    second = _require_certificate(state, Phase.ELECTION, certificates[1], *about)
+    second = _require_certificate(state, Phase.ELECTION, certificates[1], *inputs)
     views = (certificates[0].view, certificates[1].view)
     signers = (certificates[0].signers, certificates[1].signers)
     votes = encoding.votes_digest(views, signers, decision.incidents)
@@ -347,7 +347,7 @@ def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockCon
     is_early = block.number <= state.opened_block + deployment.commit_blocks
     if is_early and len(ranking) < deployment.trainers:  # nobody is late while there is time
         raise errors.RankingTooEarlyError
-    members, seen, previous = set(state.committee), set[int](), -1
+    members, ranked, previous = set(state.committee), set[int](), -1
     for word in ranking:
         if word <= previous:
             raise errors.RankingNotSortedError
@@ -356,11 +356,11 @@ def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockCon
             raise errors.UnknownClientError
         if client in members:
             raise errors.MemberRankedError
-        if client in seen:
+        if client in ranked:
             raise errors.RepeatedClientError
         if client not in state.committed:
             raise errors.NoCommitmentError
-        seen.add(client)
+        ranked.add(client)
         previous = word
     # The words ascend, so the last distance bounds them all.
     if previous >> 32 >= encoding.INFINITY_BITS:

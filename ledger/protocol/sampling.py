@@ -27,16 +27,10 @@ would not fit a transaction: the contract pays up to 2,700 gas for each.
 def sample_trainers(
     seed: Digest, clients: int, excluded: Collection[ClientId], trainers: int
 ) -> tuple[ClientId, ...]:
-    """Return S_b: the clients with the smallest keys (Algorithm 3, line 16).
+    """Return S_b, ascending: the n clients outside `excluded` with the smallest keys.
 
-    Args:
-        seed: seed_t of the round.
-        clients: K.
-        excluded: S_c of the round, and whoever was banned when it opened.
-        trainers: n.
-
-    Returns:
-        n clients, ascending; all that are not excluded, if those are fewer.
+    Algorithm 3, line 16. S_c and the clients banned when the round opened are excluded; if
+    fewer than n remain, all of them train.
     """
     outside = set(range(clients)).difference(excluded)
     stream = hashlib.shake_256(seed + b"sample").digest(8 * clients)
@@ -50,14 +44,7 @@ def drawn_committee(
 ) -> tuple[ClientId, ...]:
     """Return the first committee, or the one after an abandoned round, in the order drawn.
 
-    Args:
-        seed: the seed of the round that opens.
-        clients: K.
-        members: C.
-        banned: clients that are skipped: all with any ban.
-
-    Returns:
-        C clients; fewer only if `MAX_DRAWS` draws do not find as many.
+    Clients with any ban are skipped; fewer than C are returned only if `MAX_DRAWS` do not suffice.
     """
     drawn: list[ClientId] = []
     for draw in range(MAX_DRAWS):

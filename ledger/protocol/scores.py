@@ -1,4 +1,4 @@
-"""Which signed score vectors count, and why others do not (Algorithm 1, lines 1-5)."""
+"""Validity of signed score vectors (Algorithm 1, lines 1-5)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Scores
 
 REFUSAL_MARGINS = 1.0
-"""From this many margins on a distance may be refused."""
+"""Number of margins from which a distance may be refused."""
 
 PRIMARY_MARGINS = 1.5
-"""Where a primary draws the line, so that others' sums on either side agree with it."""
+"""Number of margins from which a primary refuses, so that others' sums agree with it."""
 
 COUNTING_MARGINS = 2.0
-"""Up to this many margins a distance may be counted; beyond it an audit names the member."""
+"""Number of margins up to which a distance may count; beyond, an audit names the member."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreFault:
-    """Why one score vector does not count, and which client's distance is false, if any is."""
+    """Reason why a score vector does not count, with the client of a false distance."""
 
     reason: RefusalReason
     client: ClientId | None = None
@@ -79,7 +79,7 @@ class DistanceTable:
         return float(self._matrix[self._rows[member], self._columns[client]])
 
     def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:
-        """Say whether a published distance is at least so many margins from the true one."""
+        """Say whether a published distance is a number of margins or more from the true one."""
         truth = self.between(client, member)
         if claim == truth:
             return False
@@ -109,19 +109,16 @@ def find_score_fault(
     table: DistanceTable | None,
     margins: float,
 ) -> ScoreFault | None:
-    """Say why a signed vector cannot count for a set of usable updates; the lowest reason.
+    """Return the lowest reason why a vector cannot count for a set of usable updates, or None.
 
     Args:
         inputs: of the round.
         clients: the usable updates, ascending, that the claim names.
-        claim: what its member signed.
-        vector: what that stands for; None if it is not a vector.
-        table: true distances; None where the updates are not to be had, so that reason 6, and
-            whether an update is only zeros, are not asked.
-        margins: how many margins a distance may be off before it is false.
-
-    Returns:
-        The fault, or None.
+        claim: the signed claim.
+        vector: decoded; None if the bytes are not a vector.
+        table: true distances; None where the updates are unavailable, so that reason 6, and whether
+            an update is only zeros, are not checked.
+        margins: number of margins from which a distance is false.
     """
     simple = _simple_fault(inputs, clients, claim, vector)
     if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:

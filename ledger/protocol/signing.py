@@ -36,7 +36,7 @@ Message = Commitment | Scores | Vote | Upload
 
 
 class Signer(Protocol):
-    """Whoever can sign for one client; the key itself never leaves it."""
+    """A signer for one client, which never hands out the key."""
 
     @property
     def address(self) -> Address:
@@ -68,15 +68,7 @@ def domain_separator(domain: Domain) -> Digest:
 
 
 def typed_digest(domain: Domain, message: Message) -> Digest:
-    """Return the EIP-712 digest that is signed for a message.
-
-    Args:
-        domain: the contract and chain it is meant for.
-        message: a commitment, a score claim, a request, a reply or an upload.
-
-    Returns:
-        keccak256(0x1901 ‖ domain separator ‖ hash of the message).
-    """
+    """Return the EIP-712 digest of a message: keccak256(0x1901 ‖ domain separator ‖ its hash)."""
     return keccak256(b"\x19\x01" + domain_separator(domain) + _struct_hash(message))
 
 
@@ -87,14 +79,7 @@ def sign(signer: Signer, domain: Domain, message: Message) -> bytes:
 
 @lru_cache(maxsize=4096)
 def recover(digest: Digest, signature: bytes) -> Address:
-    """Return the address that signed a digest; what was asked lately is not computed again.
-
-    Args:
-        digest: what was signed.
-        signature: 65 bytes r ‖ s ‖ v.
-
-    Returns:
-        The signer's address.
+    """Return the address that signed a digest; recent results are cached.
 
     Raises:
         SignatureError: wrong length, v other than 27 or 28, high s, or nothing recovers.
@@ -111,17 +96,7 @@ def recover(digest: Digest, signature: bytes) -> Address:
 
 
 def is_signed_by(address: Address, domain: Domain, message: Message, signature: bytes) -> bool:
-    """Say whether a message carries a canonical signature of this address.
-
-    Args:
-        address: the expected signer.
-        domain: the contract and chain the message is meant for.
-        message: the message.
-        signature: 65 bytes r ‖ s ‖ v.
-
-    Returns:
-        True only for a canonical signature that recovers to the address.
-    """
+    """Say whether a message for a domain carries a canonical signature of an address."""
     try:
         return recover(typed_digest(domain, message), signature) == address
     except SignatureError:
@@ -133,8 +108,8 @@ def _struct_hash(message: Message) -> Digest:
         fields = (message.round, message.client, message.commitment)
         return keccak256(words(TYPE_HASHES["Commitment"], *fields))
     if isinstance(message, Scores):
-        about = (message.round, message.member, message.base, message.clients, message.digest)
-        return keccak256(words(TYPE_HASHES["Scores"], *about))
+        claim = (message.round, message.member, message.base, message.clients, message.digest)
+        return keccak256(words(TYPE_HASHES["Scores"], *claim))
     if isinstance(message, Upload):
         url = keccak256(message.url.encode())
         whose = (message.round, message.client, url, message.digest, message.size)

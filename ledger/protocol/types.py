@@ -1,4 +1,4 @@
-"""The words of the protocol as types: who acts, what is signed, what is decided."""
+"""Types of the protocol: participants, signed messages, decisions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NO_DIGEST = Digest(bytes(32))
 
 
 class Phase(IntEnum):
-    """What the committee votes on (Algorithm 1, lines 11 and 12)."""
+    """Phase of a vote (Algorithm 1, lines 11 and 12)."""
 
     AGGREGATION = 1
     ELECTION = 2
 
 
 class AcceptanceForm(IntEnum):
-    """How the contract derives S_a from a ranking; the number in its constructor."""
+    """Form of the rule by which the contract derives S_a; the number in its constructor."""
 
     FIRST = 1
     LAST = 2
@@ -34,14 +34,14 @@ class AcceptanceForm(IntEnum):
 
 
 class Quorum(StrEnum):
-    """How many equal replies decide: the paper's majority, or a Byzantine quorum."""
+    """Number of equal replies that decide: the paper's majority, or a Byzantine quorum."""
 
     PAPER = "paper"
     BFT = "bft"
 
 
 class Beacon(StrEnum):
-    """What else flows into the next seed: nothing (repeatable) or the parent block's hash."""
+    """Further input of the next seed: nothing (repeatable) or the parent block's hash."""
 
     NONE = "none"
     BLOCK = "block"
@@ -55,7 +55,7 @@ class VoteKind(StrEnum):
 
 
 class DropoutReason(IntEnum):
-    """Why an active client has no usable update."""
+    """Reason why an active client has no usable update."""
 
     NO_COMMITMENT = 1
     PAYLOAD_MISSING = 2
@@ -63,7 +63,7 @@ class DropoutReason(IntEnum):
 
 
 class RefusalReason(IntEnum):
-    """Why a signed score vector does not count; of several the lowest."""
+    """Reason why a signed score vector does not count; of several the lowest."""
 
     NOT_A_VECTOR = 1
     OF_ANOTHER = 2
@@ -75,7 +75,7 @@ class RefusalReason(IntEnum):
 
 
 class IncidentKind(IntEnum):
-    """What a member did wrong, or failed at, while voting."""
+    """Misbehaviour or failure of a member during a vote."""
 
     SILENT = 1
     NO_QUORUM = 2
@@ -98,9 +98,9 @@ class RegisteredClient:
     banned_in: int = 0
 
     def is_banned_in(self, round_number: int) -> bool:
-        """Say whether the client was banned when this round opened.
+        """Say whether the client was banned before this round opened.
 
-        A ban counts from the next round on: nobody can void what is certified by banning itself.
+        A ban counts from the next round on: no self-ban can void what is certified.
         """
         return 0 < self.banned_in < round_number
 
@@ -169,7 +169,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a member may sign one vote only, on one contract of one chain."""
+    """Slot of a vote: a member may sign one for each, on one contract of one chain."""
 
     kind: VoteKind
     round: int
@@ -203,7 +203,7 @@ class Vote:
 
     @property
     def slot(self) -> Slot:
-        """Where it stands: two different votes of one member in one slot are equivocation."""
+        """Slot of this vote: two different votes of one member in one slot are equivocation."""
         return Slot(self.kind, self.round, self.phase, self.view, self.base)
 
 

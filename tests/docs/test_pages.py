@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"])
-MOST_WORDS = 20
+MOST_WORDS = 40
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -35,8 +35,10 @@ def test_the_index_names_every_page() -> None:
 
 def test_the_glossary_has_few_words_in_no_two_rows() -> None:
     rows = re.findall(
-        r"^\| (.*?) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE
-    )[2:]
+        r"^\| (?!word |---)(.*?) \|",
+        (ROOT / "docs" / "glossary.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
     assert 0 < len(rows) <= MOST_WORDS
     words = [word for row in rows for word in row.split(", ")]
     assert len(set(words)) == len(words)

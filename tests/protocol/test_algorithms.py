@@ -169,7 +169,7 @@ def test_consensus_needs_somebody_who_replied_and_stands_behind_it() -> None:
     members = committee()
     for member in members:
         member.knows = False
-    with pytest.raises(ConsensusError, match="nobody who replied"):
+    with pytest.raises(ConsensusError, match="no replier has verified"):
         committee_consensus(ballot(members))
 
 

@@ -242,7 +242,7 @@ def test_a_layout_adds_up_to_the_dimension() -> None:
 
 
 def test_a_tensors_name_stands_once() -> None:
-    with pytest.raises(ParametersError, match="a tensor's name stands twice"):
+    with pytest.raises(ParametersError, match="a tensor's name is repeated"):
         require_layout((("weight", (2,)), ("weight", (2,))), 4)
 
 

@@ -1,4 +1,4 @@
-"""What clients and members send to each other: signed envelopes, genuine by what they carry."""
+"""Envelopes: the messages of clients and members, signed within their body."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_ENVELOPE_CONTAINERS = 4 + MAX_MEMBERS
 
 
 class EnvelopeKind(IntEnum):
-    """What an envelope carries."""
+    """Kind of an envelope's body."""
 
     COMMITMENT = 1
     PAYLOAD = 2
@@ -71,13 +71,13 @@ class PublishedScores:
 
 @dataclass(frozen=True, slots=True)
 class PhaseCertificate:
-    """The certificate of phase 1 on which a request of phase 2 rests.
+    """The certificate of phase 1 that a request of phase 2 needs.
 
     Attributes:
         view: of the aggregation phase.
         set_digest: S_a.
         request: its primary's signature.
-        replies: member and signature of each reply, by ascending place.
+        replies: member and signature of each reply, by ascending seat.
     """
 
     view: int
@@ -88,11 +88,11 @@ class PhaseCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A primary's request with what it rests on.
+    """A primary's request with its evidence.
 
     Attributes:
         request: the signed request.
-        opening: what its result binds; in phase 1.
+        opening: the preimage of its result; in phase 1.
         record: the bytes of its record; in phase 1.
         certificate: of phase 1; in phase 2.
     """
@@ -120,8 +120,8 @@ class Envelope:
     Attributes:
         domain: the contract and chain it belongs to.
         round: t.
-        client: who says it.
-        body: what it says.
+        client: the sender.
+        body: the message.
     """
 
     domain: Domain
@@ -131,7 +131,7 @@ class Envelope:
 
     @property
     def kind(self) -> EnvelopeKind:
-        """What it carries."""
+        """Kind of the body."""
         return _KINDS[type(self.body)]
 
 
@@ -160,22 +160,17 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def decode_envelope(data: bytes, domain: Domain) -> Envelope:
-    """Return the envelope behind bytes from anybody.
+    """Return the envelope in untrusted bytes; its signatures are not checked.
 
-    Args:
-        data: at most `canonical.MAX_DOCUMENT_BYTES`.
-        domain: the contract that it must be for. An envelope names only its address and chain:
-            one of an earlier run at that address is decoded, and its signatures are void.
-
-    Returns:
-        The envelope; whether it is genuine is judged by what it carries.
+    An envelope names only the contract's address and chain: one of an earlier run at that address
+    is decoded, and its signatures are void.
 
     Raises:
         EncodingError: not an envelope, or of another contract.
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
-    found = canonical.decode(data, containers=MAX_ENVELOPE_CONTAINERS, longest=MAX_MEMBERS)
-    value = versioned_fields(found, types | {"body": list})
+    fields = canonical.decode(data, containers=MAX_ENVELOPE_CONTAINERS, longest=MAX_MEMBERS)
+    value = versioned_fields(fields, types | {"body": list})
     named = (
         unsigned("chain_id", value["chain_id"], 64),
         fixed_bytes("contract", value["contract"], 20),

@@ -44,72 +44,44 @@ def versioned_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dic
 
 
 def row(value: object, length: int) -> list[Any]:
-    """Return a list of this length.
-
-    Raises:
-        EncodingError: it is no list, or has another length.
-    """
+    """Return a list of this length; raises EncodingError."""
     if type(value) is not list or len(value) != length:
         raise EncodingError(f"{value!r:.80} is not a list of {length}")
     return value
 
 
 def unsigned(name: str, value: object, bits: int) -> int:
-    """Return a number of at most so many bits.
-
-    Raises:
-        EncodingError: it is no whole number, negative or larger.
-    """
+    """Return an integer of at most `bits` bits; raises EncodingError."""
     if type(value) is not int or not 0 <= value < 1 << bits:
         raise EncodingError(f"{name} {value!r:.80} is not a whole number of {bits} bits")
     return value
 
 
 def client_id(value: object) -> ClientId:
-    """Return a client's index.
-
-    Raises:
-        EncodingError: it is not a number of 32 bits.
-    """
+    """Return a client's index of 32 bits; raises EncodingError."""
     return ClientId(unsigned("client", value, 32))
 
 
 def fixed_bytes(name: str, value: object, length: int) -> bytes:
-    """Return bytes of this length.
-
-    Raises:
-        EncodingError: they are no bytes, or fewer or more.
-    """
+    """Return bytes of this length; raises EncodingError."""
     if type(value) is not bytes or len(value) != length:
         raise EncodingError(f"{name} {value!r:.80} is not {length} bytes")
     return value
 
 
 def digest(value: object) -> Digest:
-    """Return a digest.
-
-    Raises:
-        EncodingError: it is not 32 bytes.
-    """
+    """Return a digest of 32 bytes; raises EncodingError."""
     return Digest(fixed_bytes("digest", value, 32))
 
 
 def signature(value: object) -> bytes:
-    """Return a signature's bytes.
-
-    Raises:
-        EncodingError: they are not 65.
-    """
+    """Return a signature of 65 bytes; raises EncodingError."""
     return fixed_bytes("signature", value, 65)
 
 
 def require_ascending(name: str, values: Iterable[Any]) -> None:
-    """Refuse keys that do not ascend strictly.
-
-    Raises:
-        EncodingError: one is not above the one before.
-    """
-    if any(one >= other for one, other in pairwise(values)):
+    """Refuse keys that do not ascend strictly; raises EncodingError."""
+    if any(first >= second for first, second in pairwise(values)):
         raise EncodingError(f"{name} are not strictly ascending")
 
 

@@ -1,4 +1,4 @@
-"""What went wrong while a round was voted on; its digest is in the round's event, unsigned.
+"""Incidents of a round's vote; their digest is in the round's event, unsigned.
 
 Each incident but silence and a missing quorum is proven by the accused's own signature, so a
 missing or bogus document neither fails an audit nor makes it incomplete.
@@ -44,15 +44,15 @@ _NUMBERS = {kind: number for number, kind in _KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Something a member did wrong, or failed at, while voting.
+    """Misbehaviour or failure of a member during a vote.
 
     Attributes:
-        phase: what was voted on.
-        view: in which view.
-        member: who.
-        kind: what.
-        votes: what it signed, as evidence; as many as `VOTES_OF` says.
-        opening: what a wrong proposal's result binds; None for another kind.
+        phase: of the vote.
+        view: of the vote.
+        member: the accused.
+        kind: of the incident.
+        votes: signed by the accused, as evidence; as many as `VOTES_OF` says.
+        opening: preimage of a wrong proposal's result; None for another kind.
     """
 
     phase: Phase
@@ -64,7 +64,7 @@ class Incident:
 
     @property
     def key(self) -> tuple[int, int, int, int]:
-        """What incidents are sorted by."""
+        """Sort key."""
         return int(self.phase), self.view, int(self.member), int(self.kind)
 
 
@@ -93,13 +93,7 @@ def encode_incidents(document: Incidents) -> bytes:
 
 
 def decode_incidents(data: bytes) -> Incidents:
-    """Return the incidents behind a blob.
-
-    Args:
-        data: the blob.
-
-    Returns:
-        The incidents; what they accuse of is not checked here.
+    """Return the incidents behind a blob, which are not verified here.
 
     Raises:
         EncodingError: not an incidents document.

@@ -1,4 +1,4 @@
-"""The record of a round: which inputs its decision rests on. The aggregation result binds it."""
+"""The record of a round: the inputs of its decision, bound by the aggregation result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NO_CLIENT = ClientId(0)
-"""What stands for the client of a refusal that names none."""
+"""Placeholder for the client of a refusal that names none."""
 
 MAX_REFUSED_PER_MEMBER = 2
 """Refused vectors of one member that a record lists."""
@@ -78,7 +78,7 @@ class RefusedScores:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """What a decision rests on.
+    """The inputs of a decision.
 
     Attributes:
         round: t.
@@ -130,13 +130,7 @@ def encode_record(record: RoundRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> RoundRecord:
-    """Return the round record behind a blob.
-
-    Args:
-        data: the blob.
-
-    Returns:
-        The record; what it lists is not checked here.
+    """Return the round record behind a blob, which is not validated here.
 
     Raises:
         EncodingError: not a round record.
@@ -149,10 +143,10 @@ def decode_record(data: bytes) -> RoundRecord:
     require_ascending("updates", [update.client for update in updates])
     dropouts = tuple(_dropout(entry) for entry in value["dropouts"])
     require_ascending("dropouts", [dropout.client for dropout in dropouts])
-    about = (number, base, set_digest([update.client for update in updates]))
-    scores = tuple(_claim(row(entry, 3), about) for entry in value["scores"])
+    identity = (number, base, set_digest([update.client for update in updates]))
+    scores = tuple(_claim(row(entry, 3), identity) for entry in value["scores"])
     require_ascending("scores", [signed.scores.member for signed in scores])
-    refused = tuple(_refused(row(entry, 5), about) for entry in value["refused"])
+    refused = tuple(_refused(row(entry, 5), identity) for entry in value["refused"])
     _require_refused(refused)
     return RoundRecord(number, base, updates, dropouts, scores, refused)
 
@@ -183,7 +177,7 @@ def _dropout(entry: object) -> Dropout:
     return Dropout(client_id(client), reason)
 
 
-def _refused(entry: list[object], about: tuple[int, Digest, Digest]) -> RefusedScores:
+def _refused(entry: list[object], identity: tuple[int, Digest, Digest]) -> RefusedScores:
     *claim, code, client = entry
     try:
         reason = RefusalReason(unsigned("reason", code, 8))
@@ -191,15 +185,15 @@ def _refused(entry: list[object], about: tuple[int, Digest, Digest]) -> RefusedS
         raise EncodingError(f"there is no refusal reason {code}") from error
     if reason is not RefusalReason.FALSE_DISTANCE and client != 0:
         raise EncodingError(f"reason {code} names no client, and {client!r:.80} is one")
-    return RefusedScores(_claim(claim, about), reason, client_id(client))
+    return RefusedScores(_claim(claim, identity), reason, client_id(client))
 
 
 def _from_claim(signed: SignedScores) -> list[object]:
     return [signed.scores.member, signed.scores.digest, signed.signature]
 
 
-def _claim(entry: list[object], about: tuple[int, Digest, Digest]) -> SignedScores:
+def _claim(entry: list[object], identity: tuple[int, Digest, Digest]) -> SignedScores:
     member, vector, signed = entry
-    number, base, clients = about
+    number, base, clients = identity
     scores = Scores(number, client_id(member), base, clients, digest(vector))
     return SignedScores(scores, signature(signed))

@@ -96,13 +96,7 @@ def encode_run(document: RunDocument) -> bytes:
 
 
 def decode_run(data: bytes) -> RunDocument:
-    """Return the run's configuration behind a blob.
-
-    Args:
-        data: the blob.
-
-    Returns:
-        The configuration, with its invariants checked.
+    """Return the run's configuration behind a blob, with its invariants checked.
 
     Raises:
         EncodingError: not a configuration of this protocol version.

@@ -37,7 +37,7 @@ class ScoreVector:
     Attributes:
         round: t.
         member: c.
-        base: which inputs it speaks of.
+        base: of the inputs.
         trainers: the trainers scored, ascending.
         distances: D_k^c of each, shape (len(trainers),).
         members: the other members with an update, ascending.
@@ -54,7 +54,7 @@ class ScoreVector:
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """All whom it speaks of, its member too, ascending."""
+        """All clients with a distance, and the member, ascending."""
         return tuple(sorted({*self.trainers, *self.members, self.member}))
 
     def claims(self) -> dict[ClientId, float]:
@@ -64,7 +64,7 @@ class ScoreVector:
 
     @property
     def is_in_range(self) -> bool:
-        """Whether every distance is finite, has sign bit 0 and is at most `DISTANCE_LIMIT`."""
+        """True if every distance is finite, has sign bit 0 and is at most `DISTANCE_LIMIT`."""
         values = np.concatenate([self.distances, self.member_distances])
         return bool(np.all(values <= DISTANCE_LIMIT) and not np.signbit(values).any())
 

@@ -61,7 +61,7 @@ class ServerDirection:
 
 @dataclass(frozen=True, slots=True)
 class DistanceContext:
-    """Inputs of a round's distances beside its updates, equal for all who compute them.
+    """Inputs of a round's distances apart from its updates, equal for all who compute them.
 
     Attributes:
         layout: of the model.

@@ -1,4 +1,4 @@
-"""Which payloads are usable updates: 4 d bytes of little-endian float32, all finite."""
+"""Usable updates: payloads of 4 d bytes of little-endian float32, all finite."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 
 def update_of(payload: bytes | memoryview, dimension: int) -> NDArray[np.float32] | None:
-    """Return the update behind a payload, shape (d,); None if it is malformed.
-
-    Args:
-        payload: what the client published.
-        dimension: d.
-    """
+    """Return the update behind a payload, shape (d,); None if it is malformed."""
     try:
         return vector_from_bytes(payload, dimension)
     except EncodingError:

@@ -43,7 +43,7 @@ class ThresholdRule:
 
     @property
     def is_certified(self) -> bool:
-        """True if the committee certifies a number of its own."""
+        """True if the committee certifies a threshold."""
         return self.find is not None
 
 

@@ -128,7 +128,7 @@ def test_a_whole_number_rate_is_written_as_a_float() -> None:
         (("layout", 0), ["weight", 6], "is not a tensor's name and shape"),
         (("layout", 0), ["weight", [2, -3]], "size -3 is not a whole number of 32 bits"),
         (("layout", 0), ["weight", [2, 2**32]], "is not a whole number of 32 bits"),
-        (("layout", 0), ["bias", [2, 3]], "a tensor's name stands twice"),
+        (("layout", 0), ["bias", [2, 3]], "a tensor's name is repeated"),
         (("experiment",), [], "experiment is not of type"),
     ],
 )
