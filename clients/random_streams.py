@@ -1,7 +1,7 @@
-"""Named streams of chance: one seed, and an independent generator for every purpose.
+"""Named random streams: one seed, and an independent generator for every purpose.
 
-Streams are named so that a purpose that draws more, or less, never shifts another's numbers:
-two methods compared on one seed see the same data, the same initial model, the same attackers.
+A purpose that draws more, or less, never shifts another's numbers: two methods compared on one seed
+see the same data, the same initial model, the same attackers.
 """
 
 from __future__ import annotations
@@ -18,29 +18,18 @@ if TYPE_CHECKING:
 
 
 def named_stream(seed: int | bytes, *names: str | int) -> np.random.Generator:
-    """Return the generator of one purpose under a seed.
+    """Return the generator of one purpose under a seed; the same for equal arguments.
 
     Args:
         seed: the run's seed, or 32 bytes such as a round's seed.
-        names: what the stream is for, say "attack", 17.
-
-    Returns:
-        A PCG64 generator, the same for equal arguments.
+        names: of the purpose, such as "attack", 17.
     """
     digest = hashlib.sha256(repr((seed, *names)).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
 
 
 def permutations(seed: bytes, length: int) -> Iterator[NDArray[np.int64]]:
-    """Yield permutations of 0 .. length - 1 without end, all of them following from `seed`.
-
-    Args:
-        seed: any bytes.
-        length: number of elements, at least 1.
-
-    Yields:
-        The next permutation.
-    """
+    """Yield permutations of 0 .. length - 1 without end, all determined by `seed`."""
     bits = np.random.PCG64(int.from_bytes(seed, "little"))
     while True:
         # Sorted raw draws, not Generator.permutation: NumPy promises only the raw output of

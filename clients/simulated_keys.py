@@ -1,4 +1,4 @@
-"""Keys of simulated clients: derived from the run's seed, so PUBLIC: they protect nothing."""
+"""PUBLIC keys of simulated clients, derived from the run's seed: they protect nothing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from ledger.protocol.signing import KeySigner
 
 
 def simulated_keys(seed: int, clients: int) -> tuple[bytes, ...]:
-    """Return the private key of each client, by ascending address as the registry wants them.
-
-    Args:
-        seed: of the run.
-        clients: K.
-
-    Returns:
-        TEST KEYS, 32 bytes each, never to be used for anything of value.
-    """
+    """Return TEST KEYS, 32 bytes for each client, by ascending address as in the registry."""
     keys = [
         keccak256(b"PUBLIC TEST KEY of a simulated client %d %d" % (seed, client))
         for client in range(clients)
@@ -24,13 +16,5 @@ def simulated_keys(seed: int, clients: int) -> tuple[bytes, ...]:
 
 
 def simulated_signers(seed: int, clients: int) -> tuple[KeySigner, ...]:
-    """Return a signer for each client, by ascending address as the registry wants them.
-
-    Args:
-        seed: of the run.
-        clients: K.
-
-    Returns:
-        Signers with TEST KEYS, never to be used for anything of value.
-    """
+    """Return signers with TEST KEYS, by ascending address as in the registry."""
     return tuple(KeySigner(key) for key in simulated_keys(seed, clients))

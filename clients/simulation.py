@@ -1,9 +1,8 @@
 """A run with all actors in one process, each with its own key, and immediate delivery.
 
-The actors are those of separate workers: `ledger/actors` says what each does, only the contract
-moves the run on, and nothing is kept in memory that a killed run could not take up again from
-chain, blobs and journal. Time is an argument: it jumps to the next moment at which anybody has
-something to do.
+The actors are those of separate workers. Only the contract moves the run on, and a killed run
+resumes from chain, blobs and journal. Time is an argument: it jumps to the next moment at which any
+actor may act.
 """
 
 from __future__ import annotations
@@ -55,13 +54,12 @@ OnStep = Callable[[list["Action"]], None]
 
 @dataclass(frozen=True, slots=True)
 class SimulatedActors:
-    """Who acts in a run.
+    """Actors of a run.
 
     Attributes:
         population: the clients, with their keys, data and faults.
         engine: trains them, and computes their distances.
-        overlaps: whether distances are computed beside the transactions, where the machine has
-            more than one core for it.
+        overlaps: whether distances are computed in parallel with transactions, on several cores.
     """
 
     population: Population
@@ -70,11 +68,11 @@ class SimulatedActors:
 
 
 class Simulation:
-    """All actors of a run.
+    """A simulated run.
 
     Attributes:
-        chain: the round that is open, None after the last.
-        on_step: called with what one actor asks for, before it is carried out; None for nobody.
+        chain: the open round, None after the last.
+        on_step: called with the actions of one actor before they are carried out; None for no call.
     """
 
     def __init__(
@@ -115,7 +113,7 @@ class Simulation:
 
     @property
     def round(self) -> int:
-        """The round that is open, or the last."""
+        """The open round, or the last."""
         return self._context.ledger.state().round
 
     @property
@@ -125,12 +123,12 @@ class Simulation:
 
     @property
     def finished(self) -> bool:
-        """Whether no round is open any more."""
+        """True if no round is open any more."""
         return self.chain is None
 
     @property
     def head(self) -> Digest:
-        """What commits to the whole history."""
+        """Commitment to the whole history."""
         return self._context.ledger.state().head
 
     @property
@@ -141,12 +139,7 @@ class Simulation:
         return self._model
 
     def run(self, measure: Measure, on_round: Callable[[RoundMetrics], None]) -> None:
-        """Run every round that is left.
-
-        Args:
-            measure: makes a round's row.
-            on_round: called with each row, after the round is on the chain.
-        """
+        """Play all remaining rounds, and call `on_round` with each row."""
         while self.chain is not None:
             number = self.chain.round
             self.play_round()
@@ -173,12 +166,12 @@ class Simulation:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of the updates: their memory is written to again when clients train again."""
+        """Release the updates: the engine reuses their memory."""
         self._distances.drop()
         self._published.forget()
 
     def _closed(self, chain: ChainView, trainers: Mapping[ClientId, Trainer]) -> RoundView:
-        """Let everybody commit, and return the view once the chain has closed the inputs."""
+        """Let all clients commit, and return the view once the chain has closed the inputs."""
         payloads = self._payloads(chain)
         while self._apply(t.commit(chain, payloads.get(c)) for c, t in trainers.items()):
             chain = self._refreshed(chain)
@@ -215,7 +208,7 @@ class Simulation:
             now = later
 
     def _tell(self, view: RoundView, on_model: OnModel) -> None:
-        """Tell the model that a committee has certified, once."""
+        """Report the model that a committee has certified, once."""
         for certificate in view.certificates(Phase.AGGREGATION):
             result = certificate.vote.result
             judgement = judgement_behind(view, self._judge, result)
@@ -230,14 +223,14 @@ class Simulation:
         return again
 
     def _apply(self, steps: Iterable[list[Action]]) -> bool:
-        asked = list(steps)
+        all_steps = list(steps)
         if self.on_step is not None:
-            for step in asked:
+            for step in all_steps:
                 self.on_step(step)
-        return self._driver.apply([action for step in asked for action in step])
+        return self._driver.apply([action for step in all_steps for action in step])
 
     def _trainers(self, chain: ChainView) -> dict[ClientId, Trainer]:
-        """Return the active clients, and those that act though nobody has asked them."""
+        """Return the active clients, and those that act uninvited."""
         population = self._cast.population
         faults = population.trainer_faults
         uninvited = {client for client, fault in faults.items() if fault in UNINVITED}
@@ -258,7 +251,7 @@ class Simulation:
         return members
 
     def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
-        """Return what each active client sends: the honest their update, attackers another."""
+        """Return the payload of each active client, forged or honest."""
         population, model = self._cast.population, self.model
         participants = chain.participants()
         able = sorted(participants.expected)

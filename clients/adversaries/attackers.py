@@ -1,4 +1,4 @@
-"""The clients of a run that attack their updates: who they are, and what they send."""
+"""Malicious clients of a run, and the updates that they send."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackRound:
-    """What a round tells everybody, and so the attackers too.
+    """The public state of a round, which attackers know too.
 
     Attributes:
         seed: of the round; each attacker's stream follows from it.
-        starts: the model that each client has trained from, shape (d,): the same array for all
-            but where every client has a model of its own.
-        members: who sits on the committee.
-        parameters: the rules in force; None where there is no committee.
-        travel: the way that the model went in the rounds before, as an update points, shape (d,);
-            None where the rules have none.
-        layout: the model's tensors; empty where no rule asks for them.
+        starts: the model that each client has trained from, shape (d,): the same array for all,
+            unless every client has a model of its own.
+        members: of the committee.
+        parameters: of the protocol; None without a committee.
+        travel: recent displacement of the model, as an update points, shape (d,); None if no rule
+            needs it.
+        layout: the model's tensors; empty if no rule needs them.
     """
 
     seed: bytes
@@ -48,12 +48,12 @@ class AttackRound:
 
 @dataclass(frozen=True, slots=True)
 class Attackers:
-    """Clients that collude: each knows the honest updates of all of them, and of nobody else.
+    """Colluding clients: each knows the honest updates of all of them, and no others.
 
     Attributes:
-        clients: who they are, for the whole run.
-        attack: name of what they do, None for nothing.
-        parameters: what the attack leaves open.
+        clients: for the whole run.
+        attack: name of the attack; None for none.
+        parameters: settings of the attack.
     """
 
     clients: frozenset[ClientId] = frozenset()
@@ -63,16 +63,16 @@ class Attackers:
     def corrupt(
         self, updates: Mapping[ClientId, Update], context: AttackRound
     ) -> dict[ClientId, Update]:
-        """Return what all clients of a round send: the honest their own update.
+        """Return the updates that the clients of a round send.
 
         Args:
-            updates: of the round's honest training, by client, each of shape (d,); the
-                attackers among them are those that collude.
+            updates: of honest training, by client, each of shape (d,); the attackers among them
+                collude.
             context: the round; it has a start for each of the attackers.
 
         Returns:
-            What each client sends, in the order of `updates`, which are left alone: an honest
-            client's is the very array that was given.
+            The update of each client, in the order of `updates`; an honest client's is the very
+            array that was passed.
 
         Raises:
             ConfigurationError: an unknown attack, or a factor that it does not take.
@@ -91,8 +91,8 @@ class Attackers:
                 for client in active
             }
             forged = self._forged(attack, honest, context, len(updates.keys() - context.members))
-            for client, one in forged.items():
-                sent[client] = starts[client] - one if is_on_weights else one
+            for client, vector in forged.items():
+                sent[client] = starts[client] - vector if is_on_weights else vector
         return sent
 
     def _forged(
@@ -102,7 +102,7 @@ class Attackers:
         context: AttackRound,
         trainers: int,
     ) -> dict[ClientId, Update]:
-        """Return what the attackers make of what they have, be it updates or weights."""
+        """Return the attackers' forged updates or weights."""
         members = context.members
         attacking = members.intersection(honest) if self.parameters.only else honest.keys()
         colluders = np.stack(list(honest.values()))
@@ -113,7 +113,7 @@ class Attackers:
             if attack.is_common and is_member in common:
                 forged[client] = common[is_member]
                 continue
-            asked = AttackInput(
+            attack_input = AttackInput(
                 own=honest[client],
                 colluders=colluders,
                 rng=named_stream(context.seed, "attack", int(client)),
@@ -125,22 +125,14 @@ class Attackers:
                 travel=context.travel,
                 layout=context.layout,
             )
-            forged[client] = common[is_member] = attack.forge(asked)
+            forged[client] = common[is_member] = attack.forge(attack_input)
         return forged
 
 
 def malicious_clients(
     clients: int, malicious_rate: float, rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """Return which clients are malicious for the whole run, floor(rate · K + 1/2) of them.
-
-    Args:
-        clients: number of clients K.
-        malicious_rate: epsilon, their share of all clients, in [0, 1].
-        rng: the assignment's own stream.
-
-    Returns:
-        Ascending client indices.
+    """Return the malicious clients of the whole run, floor(rate · K + 1/2) of them, ascending.
 
     Raises:
         ConfigurationError: a rate outside [0, 1].

@@ -1,4 +1,4 @@
-"""Faults of who serves and who trains: their names, who has them, and what some of them send."""
+"""Faults of members and trainers: names, assignment, and some of the false values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ _FAR = 1e6
 
 
 class MemberFault(StrEnum):
-    """How a faulty committee member misbehaves; `members.py` has what each does.
+    """Faults of a committee member; `faulty_members` implements them.
 
     Its own update as a wild reference, and honest distances to it, is `FALSE_REFERENCE`; bending
-    its distances once all others have published is `GRINDING`; a record that keeps back what
-    others did is `WHITEWASHING`; a request far ahead of its view is `VIEW_JUMPER`. Near scores for
-    those whom it favours are `FAVOURING`; one false vector that all of its kind have agreed on, in
-    favour of the same, is `COLLUDING`; another member's vector as its own is `COPYING`.
+    its
+    distances once all others have published is `GRINDING`; a record that hides what others did is
+    `WHITEWASHING`; a request far ahead of its view is `VIEW_JUMPER`. Near scores for favoured
+    clients
+    are `FAVOURING`; one false vector that all of its kind have agreed on, in favour of the same, is
+    `COLLUDING`; another member's vector as its own is `COPYING`.
     """
 
     FALSE_SCORES = "false-scores"
@@ -50,9 +52,9 @@ FAVOURS = frozenset({MemberFault.FAVOURING, MemberFault.COLLUDING})
 
 
 class TrainerFault(StrEnum):
-    """How a faulty training client misbehaves; `trainers.py` has what each does.
+    """Faults of a training client; `faulty_trainers` implements them.
 
-    `STRAY` is a commitment by somebody who is not active, `COPIED` another's commitment repeated,
+    `STRAY` is a commitment by a client that is not active, `COPIED` another's commitment repeated,
     `SELF_BAN` a proof of equivocation against oneself, sent while the round is open.
     """
 
@@ -75,15 +77,12 @@ Fault = TypeVar("Fault", MemberFault, TrainerFault)
 def assign_faults(
     candidates: Sequence[int], counts: Mapping[Fault, int], rng: np.random.Generator
 ) -> dict[int, Fault]:
-    """Return which client has which fault, no client more than one.
+    """Return the fault of each faulty client, at most one each, in ascending order of clients.
 
     Args:
-        candidates: clients that may get a fault: all of them, or the malicious ones.
+        candidates: clients that may get a fault.
         counts: number of clients with each fault.
         rng: the assignment's own stream.
-
-    Returns:
-        Fault by client, in ascending order of clients.
 
     Raises:
         ConfigurationError: a negative number, or more faults than candidates.
@@ -100,18 +99,12 @@ def assign_faults(
 
 
 def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return what a lying member publishes: who is near looks far, and far looks near.
+    """Return the false distances of a lying member: near looks far, and far looks near.
 
-    The nearest gets the largest distance, the second nearest the second largest, and so on;
-    then all are exaggerated by one random factor of 1 to 10. That moves a mean over members by
-    as much as the liar likes, and a median by no more than one place.
-
-    Args:
-        distances: the true distances D_k, shape (n,).
-        rng: the liar's stream.
-
-    Returns:
-        The false distances, shape (n,), finite and at least 0 like the true ones.
+    The nearest gets the largest distance, the second nearest the second largest, and so on; then
+    all
+    are exaggerated by one random factor of 1 to 10. That moves a mean over members at will, and a
+    median by at most one rank. The true and the false distances have shape (n,).
     """
     order = np.argsort(distances, kind="stable")
     lies = np.empty_like(distances)
@@ -122,48 +115,28 @@ def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> ND
 def favouring_scores(
     distances: NDArray[np.float64], favoured: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return what a favouring member publishes: those whom it favours lie where it lies itself.
-
-    Args:
-        distances: the true distances D_k, shape (n,).
-        favoured: whom it favours, shape (n,).
-
-    Returns:
-        The same distances, but 0 for the favoured.
-    """
+    """Return the true distances, but 0 for the favoured clients; all of shape (n,)."""
     return np.where(favoured, 0.0, distances)
 
 
 def agreed_scores(favoured: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return what colluding members publish, the same from each of them: near or far, no between.
+    """Return the distances that colluding members agree on: 0 for the favoured, else large.
 
-    Far is so far that under a mean one of them is enough for the favoured to come first. It is no
-    larger than it needs to be to exceed any distance of updates of a model that still learns.
-
-    Args:
-        favoured: whom they favour, shape (n,).
+    They are so large that under a mean one such member puts the favoured first, and no larger than
+    needed to exceed any distance of updates of a model that still learns.
     """
     return np.where(favoured, 0.0, _FAR)
 
 
 def wild_reference(honest: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the update of a member whose own update is a wild reference for its scores.
-
-    Args:
-        honest: its true update, shape (d,).
-    """
+    """Return a member's update, shape (d,), scaled to be a wild reference for its scores."""
     return (honest * WILD_FACTOR).astype("<f4")
 
 
 def faulty_payload(honest: Payload, fault: TrainerFault) -> Payload | None:
-    """Return what a faulty trainer publishes instead of its update.
+    """Return the payload of a faulty trainer; None if it publishes nothing.
 
-    Args:
-        honest: its true update, at least 4 bytes.
-        fault: how it fails; most faults are not in the payload, and leave it as it is.
-
-    Returns:
-        The payload, or None where it publishes nothing.
+    Most faults are not in the payload, and leave it unchanged.
     """
     match fault:
         case TrainerFault.NOT_FINITE:

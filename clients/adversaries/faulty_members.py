@@ -1,6 +1,6 @@
-"""Members that depart from an honest one: each wraps one and changes what it says.
+"""Faulty members: each wraps an honest one and changes what it says.
 
-They sign without a journal: what an honest member's key can never do, theirs can.
+They sign without slashing protection: their keys do what an honest member's key never can.
 """
 
 from __future__ import annotations
@@ -145,13 +145,13 @@ class CopyingMember(LyingMember):
             other = parse_vector(view.evidence.vectors[signed.scores.digest])
             if other is None or other.clients != vector.clients:
                 continue
-            told = other.claims()
+            claims = other.claims()
             # A distance is the same both ways: the one to the copied member is its own to this one.
-            told[other.member] = told.get(self.client, 0.0)
+            claims[other.member] = claims.get(self.client, 0.0)
             return replace(
                 vector,
-                distances=np.array([told[client] for client in vector.trainers]),
-                member_distances=np.array([told[client] for client in vector.members]),
+                distances=np.array([claims[client] for client in vector.trainers]),
+                member_distances=np.array([claims[client] for client in vector.members]),
             )
         return None
 
@@ -277,14 +277,7 @@ def member_with(
     signer: Signer,
     favoured: frozenset[ClientId] = frozenset(),
 ) -> MemberActor:
-    """Return a member with this fault.
-
-    Args:
-        fault: how it departs; None for an honest member.
-        member: the honest member that is wrapped.
-        signer: its key.
-        favoured: whom it favours, if its fault is of that kind.
-    """
+    """Return a member with a fault, or the honest one; favouring faults favour `favoured`."""
     return member if fault is None else MEMBERS[fault](member, signer, favoured)
 
 

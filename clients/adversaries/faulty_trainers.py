@@ -1,4 +1,4 @@
-"""Clients that depart from an honest trainer: each wraps one and changes what it sends."""
+"""Faulty trainers: each changes what an honest one sends."""
 
 from __future__ import annotations
 
@@ -105,13 +105,7 @@ TRAINERS: dict[TrainerFault, Callable[[ClientId, Signer], Trainer]] = {
 
 
 def trainer_with(fault: TrainerFault | None, client: ClientId, signer: Signer) -> Trainer:
-    """Return a client with this fault.
-
-    Args:
-        fault: how it departs; None for an honest client.
-        client: who it is.
-        signer: its key.
-    """
+    """Return a client with a fault; an honest one without."""
     if fault is None:
         return Trainer(client, signer)
     if fault in TRAINERS:

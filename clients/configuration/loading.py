@@ -21,28 +21,22 @@ if TYPE_CHECKING:
 def load(
     preset: str | None = None, path: Path | None = None, settings: tuple[str, ...] = ()
 ) -> Configuration:
-    """Return the configuration of a preset or a file, with settings of the command line on top.
+    """Return the checked configuration of a preset or a file, overridden by settings.
 
     Args:
-        preset: one of `PRESETS`; the default is "digits" where no file is given.
+        preset: one of `PRESETS`; the default is "digits" without a file.
         path: a TOML file.
         settings: `section.key=value` of each, the value in TOML's notation, or a bare word.
 
-    Returns:
-        The checked configuration.
-
     Raises:
-        ConfigurationError: both preset and file, an unreadable file, or a setting that is
-            unknown, of the wrong type or out of range.
+        ConfigurationError: both preset and file, an unreadable file, or a setting that is unknown,
+            of the wrong type or out of range.
     """
     return checked(plain_values(preset, path, settings))
 
 
 def checked(values: dict[str, Any]) -> Configuration:
-    """Return the configuration behind plain values.
-
-    Args:
-        values: sections and their keys.
+    """Return the checked configuration of plain values.
 
     Raises:
         ConfigurationError: names the first setting that is wrong, and the rule.
@@ -53,20 +47,20 @@ def checked(values: dict[str, Any]) -> Configuration:
 
 
 def _require_malice(malice: MaliceSection) -> None:
-    """Refuse attacks and faults that there are not, and settings of an attack that has none.
+    """Refuse unknown attacks and faults, and settings of an attack without one.
 
     Raises:
-        ConfigurationError: names the value and what is known.
+        ConfigurationError: names the value and the known ones.
     """
     attacks = ATTACKS | DATA_ATTACKS
     named = [] if malice.attack is None else [malice.attack]
-    for what, name, known in (
+    for subject, name, names in (
         *(("attack: unknown attack", name, [*attacks]) for name in named),
         *(("members: unknown member fault", name, [*MemberFault]) for name in malice.members),
         *(("trainers: unknown trainer fault", name, [*TrainerFault]) for name in malice.trainers),
     ):
-        if name not in known:
-            raise ConfigurationError(f"malice.{what} {name!r}; known are {', '.join(known)}")
+        if name not in names:
+            raise ConfigurationError(f"malice.{subject} {name!r}; known are {', '.join(names)}")
     if malice.attack is None:
         for name in ("malicious_rate", "factor", "on", "only"):
             if getattr(malice, name) != MaliceSection.model_fields[name].default:

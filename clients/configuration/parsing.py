@@ -38,16 +38,15 @@ PRESETS = (
 def plain_values(
     preset: str | None = None, path: Path | None = None, settings: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return what `load` checks: sections and their keys.
+    """Return the values that `load` checks, by section and key.
 
     Args:
-        preset: one of `PRESETS`; the default is "digits" where no file is given.
+        preset: one of `PRESETS`; the default is "digits" without a file.
         path: a TOML file.
         settings: `section.key=value` of each.
 
     Raises:
-        ConfigurationError: both preset and file, an unreadable file, or a setting that has
-            another form.
+        ConfigurationError: both preset and file, an unreadable file, or a malformed setting.
     """
     if preset and path:
         raise ConfigurationError("give a preset or a configuration file, not both")
@@ -61,24 +60,17 @@ def plain_values(
 
 
 def with_settings(values: dict[str, Any], settings: tuple[str, ...]) -> None:
-    """Put settings of the command line into plain values.
-
-    Args:
-        values: sections and their keys; changed.
-        settings: `section.key=value` of each.
+    """Put settings of the command line, `section.key=value`, into plain values.
 
     Raises:
-        ConfigurationError: a setting has another form.
+        ConfigurationError: a setting is malformed.
     """
     for setting in settings:
         _apply(values, setting)
 
 
 def parse(values: dict[str, Any]) -> Configuration:
-    """Return the configuration behind plain values; attacks and faults are not looked up.
-
-    Args:
-        values: sections and their keys.
+    """Return the configuration of plain values; attacks and faults are not looked up.
 
     Raises:
         ConfigurationError: names the first setting that is wrong, and the rule.
@@ -95,7 +87,7 @@ def _require_names(configuration: Configuration) -> None:
     """Refuse unknown names and impossible numbers before anything is loaded.
 
     Raises:
-        ConfigurationError: names the value and what is known.
+        ConfigurationError: names the value and the known ones.
     """
     with naming_setting("data.name"):
         data_set_named(configuration.data.name)
@@ -119,7 +111,7 @@ def _apply(values: dict[str, Any], setting: str) -> None:
     """Put one `section.key=value` into the values.
 
     Raises:
-        ConfigurationError: it has another form.
+        ConfigurationError: it is malformed.
     """
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
@@ -140,7 +132,7 @@ def _apply(values: dict[str, Any], setting: str) -> None:
 
 
 def _value(text: str) -> object:
-    """Return what stands behind the equals sign: one TOML value, or a bare word."""
+    """Return the value after the equals sign: one TOML value, or a bare word."""
     try:
         values = parse_toml(f"value = {text}")
     except ConfigurationError:

@@ -132,7 +132,7 @@ class ProtocolSection(Section):
             raise self._named(error) from error
 
     def _named(self, error: ParametersError) -> ParametersError:
-        """Return what is refused of the parameters under the setting's name, with its value."""
+        """Return an error about parameters under the setting's name, with its value."""
         setting = _RATES.get(error.name or "", error.name)
         if setting not in ProtocolSection.model_fields:
             return error
@@ -140,7 +140,7 @@ class ProtocolSection(Section):
         return ParametersError(error.rule, f"protocol.{setting}", value)
 
     def _usual(self) -> str:
-        """Return the threshold that is meant where none is given."""
+        """Return the default threshold."""
         selection = registry.SELECTIONS.get(self.strategy)
         is_needed = selection is not None and selection.needs_threshold
         fitting = [
@@ -152,11 +152,12 @@ class ProtocolSection(Section):
 
 
 class DataSection(Section):
-    """Which data, and how they are divided among the clients.
+    """Data set, and its division among the clients.
 
-    The options are those of the data set, the partition's keys those of its partitioner: see
-    `clients.datasets.registry`, which checks both. Without a partition it is the data's own
-    ("natural"), or "dirichlet" where the data know no clients.
+    The options are those of the data set, the partition's keys those of its partitioner; the
+    registry
+    `clients.datasets.registry` checks both. The default partition is the data's own ("natural"), or
+    "dirichlet" for data without clients.
     """
 
     name: str = "digits"
@@ -175,7 +176,7 @@ class DataSection(Section):
 
 
 class ModelSection(Section):
-    """Which model: a built-in one by name, or `file.py:Class`, or `package:Class`.
+    """Model: a built-in one by name, or `file.py:Class`, or `package:Class`.
 
     The options are the built-in model's, or keyword arguments of the class.
     """
@@ -187,10 +188,11 @@ class ModelSection(Section):
 
 
 class TrainingSection(Section):
-    """How each client trains; see `clients.local_sgd.LocalTraining`.
+    """Training of each client; see `clients.local_sgd.LocalTraining`.
 
     A path is a way to compute the same steps: updates of two paths differ in their last digits, so
-    the one that "auto" comes to is settled when a run is prepared, and recorded.
+    the
+    choice of "auto" is made when a run is prepared, and recorded.
     """
 
     learning_rate: float = 0.1
@@ -208,9 +210,9 @@ class TrainingSection(Section):
 
 
 class EvaluationSection(Section):
-    """What is measured of a run beside accuracy and loss on the test set.
+    """Evaluations of a run in addition to accuracy and loss on the test set.
 
-    Rounds between two that are measured have neither; the last round is always measured.
+    Rounds between two evaluated ones have neither; the last round is always evaluated.
     """
 
     every: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
@@ -224,11 +226,13 @@ class EvaluationSection(Section):
 
 
 class MaliceSection(Section):
-    """Who misbehaves: clients that attack their updates, members and trainers with faults.
+    """Misbehaviour: clients that attack their updates, members and trainers with faults.
 
     The factor is the one number that an attack may leave open; see its file. An attack on updates
-    may be made on the trained weights instead, as the authors' code has it: `on` says which. With
-    `only` it is made by attackers on the committee, who are honest as long as they train.
+    may
+    be made on the trained weights instead, as in the authors' code: `on` says which. With `only` it
+    is
+    made by attackers on the committee, who are honest as long as they train.
     """
 
     attack: str | None = None
@@ -248,9 +252,9 @@ class MaliceSection(Section):
 
 
 class MachineSection(Section):
-    """How the run is carried out; changes no result.
+    """Execution of the run; changes no result.
 
-    On Ray, workers are actors of the cluster at the address, or of one that begins with the run.
+    On Ray, workers are actors of the cluster at the address, or of one that starts with the run.
     """
 
     device: Literal["cpu", "cuda", "auto"] = "cpu"
@@ -286,30 +290,22 @@ class Configuration(Section):
     machine: MachineSection = MachineSection()
 
     def parameters(self, dimension: int) -> Parameters:
-        """Return the protocol's parameters.
-
-        Args:
-            dimension: d, from the model.
-        """
+        """Return the protocol's parameters; the dimension is the model's."""
         return self.protocol.parameters(dimension)
 
     def local_training(self) -> LocalTraining:
-        """Return how each client trains."""
+        """Return the settings of each client's training."""
         return LocalTraining(**self.training.model_dump(exclude={"path"}))
 
     def on_path(self, path: TrainingPath) -> Configuration:
-        """Return the configuration with its training path settled.
-
-        Args:
-            path: what "auto" comes to here; a path that is given stays.
-        """
+        """Return the configuration with a training path in place of "auto"."""
         if self.training.path != "auto":
             return self
         training = self.training.model_copy(update={"path": path})
         return self.model_copy(update={"training": training})
 
     def recorded(self) -> dict[str, Any]:
-        """Return what is recorded on the chain by digest: what the result follows from."""
+        """Return the part that the result depends on, which is recorded on the chain by digest."""
         left_out = {"protocol", "evaluation", "machine"}
         return self.model_dump(exclude=left_out, exclude_none=True)
 

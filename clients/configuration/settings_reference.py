@@ -67,11 +67,11 @@ class Setting:
     """One setting.
 
     Attributes:
-        name: `section.key`, as in the file and behind --set.
-        default: as TOML has it; None where there is none.
-        is_needed: whether it has to be given.
-        may_be: in words, its type, its range and the names that are known.
-        sentence: what it is.
+        name: `section.key`, as in the file and after --set.
+        default: as in TOML; None if there is none.
+        is_needed: whether it is required.
+        may_be: its type, range and known names, in words.
+        sentence: its description.
     """
 
     name: str
@@ -87,12 +87,12 @@ class Attack:
 
     Attributes:
         name: as `malice.attack`.
-        on: what it is made on: "update" or "samples".
-        factor: its own where `malice.factor` is not given; None where it leaves none open.
-        least: of what it takes as a factor.
-        most: of the same.
-        sends: what attackers send, or what they make of their samples.
-        source: where it is from.
+        on: its target: "update" or "samples".
+        factor: the default of `malice.factor`; None if it takes none.
+        least: bound of the factor.
+        most: bound of the factor.
+        sends: its effect on updates or samples.
+        source: of the attack.
     """
 
     name: str
@@ -111,7 +111,7 @@ class NamedChoice:
     Attributes:
         setting: that names it.
         name: as in the file.
-        sentence: what it does.
+        sentence: its description.
     """
 
     setting: str
@@ -128,33 +128,36 @@ def data_settings() -> list[Setting]:
     """Return the settings of each partition and of each data set's own options."""
     tables: list[tuple[str, type[BaseModel]]] = [
         *((f"data.partition, name = {name}", table) for name, table in PARTITIONS.items()),
-        *((f"data.options of {one.name}", one.options) for one in DATASETS.values()),
+        *((f"data.options of {data_set.name}", data_set.options) for data_set in DATASETS.values()),
     ]
-    found = []
+    rows = []
     for place, table in tables:
-        about = _first_line(table.__doc__).removeprefix("What can be chosen: ")
+        summary = _first_line(table.__doc__).removeprefix("What can be chosen: ")
         for key, field in table.model_fields.items():
             if key != "name":
-                said = field.description or _attribute(table, key) or about
-                found.append(_setting(f"{place}: {key}", field, _default(field), said))
-    return found
+                sentence = field.description or _attribute(table, key) or summary
+                rows.append(_setting(f"{place}: {key}", field, _default(field), sentence))
+    return rows
 
 
 def _attribute(table: type[BaseModel], key: str) -> str:
-    """Return what a docstring says of one of its attributes, nothing if it leaves that out."""
+    """Return a docstring's description of an attribute; empty without one."""
     _, _, attributes = (inspect.getdoc(table) or "").partition("Attributes:\n")
     for entry in re.split(r"\n(?=    \w)", attributes):
-        name, _, said = entry.strip().partition(": ")
+        name, _, text = entry.strip().partition(": ")
         if name == key:
-            return " ".join(said.split())
+            return " ".join(text.split())
     return ""
 
 
 def attacks() -> list[Attack]:
     """Return every attack, on what is sent and on training samples."""
     made: list[tuple[str, Literal["update", "samples"], Factor | None, Callable[..., object]]] = [
-        *((one.name, "update", one.factor, one.forge) for one in ATTACKS.values()),
-        *((one.name, "samples", one.factor, one.poison) for one in DATA_ATTACKS.values()),
+        *((attack.name, "update", attack.factor, attack.forge) for attack in ATTACKS.values()),
+        *(
+            (attack.name, "samples", attack.factor, attack.poison)
+            for attack in DATA_ATTACKS.values()
+        ),
     ]
     return [
         Attack(
@@ -175,10 +178,13 @@ def faults() -> list[NamedChoice]:
     members = ((fault, MEMBERS[fault]) for fault in MemberFault)
     trainers = ((fault, TRAINERS.get(fault, UnusableTrainer)) for fault in TrainerFault)
     return [
-        *(NamedChoice("malice.members", one.value, _first_line(of.__doc__)) for one, of in members),
         *(
-            NamedChoice("malice.trainers", one.value, _first_line(of.__doc__))
-            for one, of in trainers
+            NamedChoice("malice.members", fault.value, _first_line(kind.__doc__))
+            for fault, kind in members
+        ),
+        *(
+            NamedChoice("malice.trainers", fault.value, _first_line(kind.__doc__))
+            for fault, kind in trainers
         ),
     ]
 
@@ -186,11 +192,11 @@ def faults() -> list[NamedChoice]:
 def rules() -> list[NamedChoice]:
     """Return every rule of the protocol that a run may choose."""
     return [
-        *_rules("strategy", {key: one.select for key, one in registry.SELECTIONS.items()}),
-        *_rules("scoring", {key: one.combine for key, one in registry.SCORINGS.items()}),
-        *_rules("threshold", {key: one.find for key, one in registry.THRESHOLDS.items()}),
-        *(_said("distance", one.name, one.sentence) for one in registry.DISTANCES.values()),
-        *(_said("reference", one.name, one.sentence) for one in registry.REFERENCES.values()),
+        *_rules("strategy", {key: rule.select for key, rule in registry.SELECTIONS.items()}),
+        *_rules("scoring", {key: rule.combine for key, rule in registry.SCORINGS.items()}),
+        *_rules("threshold", {key: rule.find for key, rule in registry.THRESHOLDS.items()}),
+        *(_said("distance", rule.name, rule.sentence) for rule in registry.DISTANCES.values()),
+        *(_said("reference", rule.name, rule.sentence) for rule in registry.REFERENCES.values()),
     ]
 
 
@@ -200,14 +206,16 @@ def _said(setting: str, name: str, sentence: str) -> NamedChoice:
 
 def _rules(setting: str, by_name: Mapping[str, Any] | Mapping[int, Any]) -> Iterator[NamedChoice]:
     for name, act in by_name.items():
-        said = "none is used" if act is None else _first_line(sys.modules[act.__module__].__doc__)
-        yield NamedChoice(f"protocol.{setting}", str(name), said)
+        sentence = (
+            "none is used" if act is None else _first_line(sys.modules[act.__module__].__doc__)
+        )
+        yield NamedChoice(f"protocol.{setting}", str(name), sentence)
 
 
 def _settings_of(
     section: type[Section], place: str, whole: Section | None = None
 ) -> Iterator[Setting]:
-    """Yield the settings of a section; as a whole it may have other defaults than its parts."""
+    """Yield the settings of a section, with the defaults of `whole` if they differ."""
     sentences = _sentences()
     for key, field in section.model_fields.items():
         below, default = field.annotation, _default(field)
@@ -233,42 +241,42 @@ def _setting(name: str, field: FieldInfo, default: Any, sentence: str) -> Settin
 
 
 def _may_be(name: str, field: FieldInfo) -> str:
-    """Return in words what a setting may be."""
+    """Return the range of a setting in words."""
     key = name.removeprefix("protocol.")
     if key in RANGES:
         least, most = RANGES[key]
         return f"whole number, {least} to {most}"
-    said = ", ".join((*_kinds(field.annotation), *_bounds(field.metadata)))
-    known = ", ".join(map(str, NAMED.get(name, ())))
-    return f"{said}: {known}" if known else said
+    words = ", ".join((*_kinds(field.annotation), *_bounds(field.metadata)))
+    names = ", ".join(map(str, NAMED.get(name, ())))
+    return f"{words}: {names}" if names else words
 
 
 def _kinds(kind: object) -> Iterator[str]:
-    """Yield in words what a type takes."""
+    """Yield a type in words."""
     origin = get_origin(kind)
     if origin in {Union, UnionType}:
-        found = [", ".join(_kinds(one)) for one in get_args(kind) if one is not NoneType]
-        yield " or ".join(found)
+        choices = [", ".join(_kinds(part)) for part in get_args(kind) if part is not NoneType]
+        yield " or ".join(choices)
     elif origin is Literal:
         yield " or ".join(map(str, get_args(kind)))
     elif origin is list:
         yield f"list: {', '.join(_kinds(get_args(kind)[0]))} each"
     elif inspect.isclass(kind) and issubclass(kind, Enum):
-        yield " or ".join(str(one.value) for one in kind)
+        yield " or ".join(str(part.value) for part in kind)
     elif hasattr(kind, "__metadata__"):
         first, *metadata = get_args(kind)
         yield from _kinds(first)
-        for one in metadata:
-            yield from _bounds(getattr(one, "metadata", (one,)))
+        for part in metadata:
+            yield from _bounds(getattr(part, "metadata", (part,)))
     else:
         yield _TYPES[origin or kind]  # type: ignore[index]
 
 
 def _bounds(metadata: Iterable[object]) -> Iterator[str]:
-    for one in metadata:
+    for part in metadata:
         for bound, sign in _BOUNDS.items():
-            if hasattr(one, bound):
-                yield f"{sign} {getattr(one, bound)}"
+            if hasattr(part, bound):
+                yield f"{sign} {getattr(part, bound)}"
 
 
 def _sentences() -> dict[tuple[str, str], str]:

@@ -1,1 +1,1 @@
-"""What an owner needs to take part: a key, an entry in the registry, and data of its own."""
+"""Onboarding of an owner: key, registration, own data, and checks before joining a run."""

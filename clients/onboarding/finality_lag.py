@@ -1,4 +1,4 @@
-"""Whether a chain calls blocks final soon enough for its rounds."""
+"""Lag of final blocks, compared with a run's window and views."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FinalityLag:
-    """How far what is final lies behind what is new.
+    """Lag of the newest final block behind the newest block.
 
     Attributes:
         final: the newest final block.
@@ -25,17 +25,18 @@ class FinalityLag:
 
     @property
     def seconds(self) -> int:
-        """How much older it is."""
+        """Difference of the time stamps."""
         return self.newest.timestamp - self.final.timestamp
 
     def closed_too_early(self, window: int) -> str | None:
-        """Return what to do where a worker would learn of each round after its window; else None.
+        """Return advice if a worker would see each round after its window; None otherwise.
 
-        A worker acts on final blocks. One that sees a round open only when the round takes no
-        commitments any more never trains for anybody, in no round, and nothing ever fails.
+        A worker acts on final blocks. If it sees a round open only after its window, it never
+        trains for
+        any client, and no error ever shows that.
 
         Args:
-            window: so many blocks after a round's opening one take commitments.
+            window: blocks after a round's opening one in which commitments are accepted.
         """
         behind = self.newest.number - self.final.number
         if behind < window:
@@ -47,14 +48,12 @@ class FinalityLag:
         )
 
     def seen_too_late(self, view_seconds: int) -> str | None:
-        """Return what to expect where a window's last commitments are seen after view 0 has begun.
+        """Return a warning if the last commitments are seen after view 0 has begun; None otherwise.
 
-        What was committed to is published once that is final, and view 0 begins `view_seconds`
-        after the closing block: whoever comes later is left out of it, and its primary may have
-        been silent for no other reason.
-
-        Args:
-            view_seconds: how long view 0 lasts, and how long after the closing block it begins.
+        Updates are published once their commitments are final, and view 0 begins `view_seconds`
+        after the
+        closing block: a late member is left out of it, and its primary may be silent for that
+        reason only.
         """
         if self.seconds < view_seconds:
             return None
@@ -66,12 +65,11 @@ class FinalityLag:
 
 
 def finality_lag(chain: ChainReader, confirmations: int | None) -> FinalityLag:
-    """Return how far what is final lies behind what is new.
+    """Return the lag on a node's chain.
 
     Args:
         chain: the node's.
-        confirmations: how many blocks on top of a block make it final; None for what the chain
-            calls finalized.
+        confirmations: blocks on top of a final block; None for the chain's own finality.
 
     Raises:
         ChainError: the chain is unreachable, or does not name a final block.

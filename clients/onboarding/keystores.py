@@ -1,4 +1,4 @@
-"""Keystores of version 3, as wallets and nodes read them; no key is on a disk otherwise."""
+"""Keystores of version 3, as wallets and nodes read them; the only form of a key on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PUBLIC_PASSWORD = "public"  # noqa: S105 - of test keys that anybody can derive
 
 
 class ScryptCost(IntEnum):
-    """The cost of scrypt: how long one try of a password takes whoever has stolen the file."""
+    """Cost of scrypt: the time of one try of a password."""
 
     USUAL = 2**18
     """About a second, as wallets have it."""
@@ -33,16 +33,10 @@ class ScryptCost(IntEnum):
 def write_keystore(
     path: Path, private_key: bytes, password: str, work: ScryptCost = ScryptCost.USUAL
 ) -> None:
-    """Write a key's keystore, readable for its owner alone; what is there is never replaced.
-
-    Args:
-        path: of the file.
-        private_key: 32 bytes.
-        password: that encrypts it.
-        work: of the key derivation.
+    """Write a key's keystore, readable for its owner alone; no file is ever replaced.
 
     Raises:
-        ConfigurationError: there is something under this name.
+        ConfigurationError: the path exists.
         OSError: it cannot be written; nothing is left.
     """
     try:
@@ -64,24 +58,20 @@ def write_keystore(
 
 
 def write_test_keystores(folder: Path, keys: Sequence[bytes]) -> list[Path]:
-    """Write the keystores of PUBLIC TEST KEYS, and the one password of all of them.
-
-    Args:
-        folder: that is made, or empty.
-        keys: of the clients, index by index.
+    """Write keystores of PUBLIC TEST KEYS and their password into a new or empty folder.
 
     Returns:
         The keystores, `client-000.json` and so on, in the order of the keys.
 
     Raises:
-        ConfigurationError: there is something in the folder.
+        ConfigurationError: the folder is not empty.
         OSError: it cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    held = next(folder.iterdir(), None)
-    if held is not None:
+    existing = next(folder.iterdir(), None)
+    if existing is not None:
         raise ConfigurationError(
-            f"--folder {folder}: has {held.name} in it; test keys go into a folder of their own"
+            f"--folder {folder}: has {existing.name} in it; test keys go into a folder of their own"
         )
     (folder / PASSWORD_FILE).write_text(f"{PUBLIC_PASSWORD}\n", "utf-8")
     written = [folder / f"client-{index:03}.json" for index in range(len(keys))]
@@ -91,12 +81,7 @@ def write_test_keystores(folder: Path, keys: Sequence[bytes]) -> list[Path]:
 
 
 def names_own_account(named: str | None, private_key: bytes) -> bool:
-    """Say whether a keystore names the account of its key, if it names any.
-
-    Args:
-        named: the account, EIP-55; None if it leaves that out.
-        private_key: that it holds.
-    """
+    """Return whether a keystore names the account (EIP-55) of its key, or none."""
     if named is None:
         return True
     return bytes.fromhex(named.removeprefix("0x")) == KeySigner(private_key).address

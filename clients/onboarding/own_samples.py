@@ -1,7 +1,7 @@
-"""The samples of the clients that one worker hosts, whichever data set the run has.
+"""Samples of the clients that one worker hosts.
 
-Of a data set that has files for all, the worker divides it as everybody would and takes its
-clients' parts: part i is client i's. Of `own` it reads its clients' own files and no others.
+A shared data set is divided as on every machine: part i is client i's. Of `own` only the hosted
+clients' files are read.
 """
 
 from __future__ import annotations
@@ -41,13 +41,7 @@ def own_part(
     client: ClientId,
     data_path: Path | None = None,
 ) -> Samples:
-    """Return the training samples of one client.
-
-    Args:
-        configuration: of the run, as `configuration_of` returns it.
-        document: of the run.
-        client: which.
-        data_path: see `own_parts`.
+    """Return the training samples of one client; see `own_parts`.
 
     Raises:
         ConfigurationError: see `own_parts`.
@@ -62,24 +56,24 @@ def own_parts(
     data_path: Path | None = None,
     salts: Mapping[ClientId, bytes] | None = None,
 ) -> FederatedData:
-    """Return a run's data as far as one worker has to do with them; it is read once for all.
+    """Return the part of a run's data that one worker needs.
 
     Args:
-        configuration: of the run, as `configuration_of` returns it.
-        document: of the run, whose registry says how many samples each client has.
-        clients: that this worker hosts.
-        data_path: where the files lie here: of the data set, or, with `own`, the one client's file
-            or a folder with a file `0xADDRESS.npz` (or `.safetensors`), in small letters, of each.
-        salts: of the same clients, by which their `own` samples are compared with the digests that
-            they have registered; None where no key is at hand.
+        configuration: of the run.
+        document: of the run, whose registry has each client's number of samples.
+        clients: hosted by this worker.
+        data_path: location of the files: of the data set, or, with `own`, the client's file or a
+            folder with a file `0xADDRESS.npz` (or `.safetensors`), in small letters, of each.
+        salts: of the same clients, to compare `own` samples with their registered digests; None
+            without keys.
 
     Returns:
         Training samples of client i at index i; with `own` those of others are empty, and the test
-        set is what the hosted clients' files have for the test, which may be nothing.
+        set is that of the hosted clients' files, possibly empty.
 
     Raises:
         ConfigurationError: a file is missing, damaged, not the one that the run was deployed with
-            or of another form, or a client has another number of samples than the registry says.
+            or of another form, or a client has another number of samples than registered.
     """
     _require_clients(document, clients)
     if configuration.data.name == OWN.name:
@@ -87,10 +81,10 @@ def own_parts(
     else:
         data = _divided(configuration, document, data_path)
     for client in clients:
-        held, registered = len(data.train[client].y), document.registry[client].samples
-        if held != registered:
+        count, registered = len(data.train[client].y), document.registry[client].samples
+        if count != registered:
             raise ConfigurationError(
-                f"client {client} has {held} training samples here, and is registered with "
+                f"client {client} has {count} training samples here, and is registered with "
                 f"{registered}"
             )
         if salts is not None and data.name == OWN.name:
@@ -123,19 +117,19 @@ def _own(
             f"data.name = {OWN.name}: give the file of your own samples with --data"
         )
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
-    found = {
+    samples = {
         client: read_own(_file_of(document, client, clients, data_path), options)
         for client in clients
     }
-    nothing = _nothing(next(iter(found.values())))
+    nothing = _nothing(next(iter(samples.values())))
     return FederatedData(
         name=OWN.name,
         form=options.form(),
         train=tuple(
-            found[client].train if client in found else nothing
+            samples[client].train if client in samples else nothing
             for client in map(ClientId, range(len(document.registry)))
         ),
-        test=_joined([one.test for one in found.values() if one.test is not None], nothing),
+        test=_joined([part.test for part in samples.values() if part.test is not None], nothing),
         collate=options.collate(),
     )
 
@@ -179,7 +173,7 @@ def _require_clients(document: RunDocument, clients: Sequence[ClientId]) -> None
     """Refuse clients that are not registered.
 
     Raises:
-        ConfigurationError: names the first, or says that there is none at all.
+        ConfigurationError: names the first, or says that there is none.
     """
     if not clients:
         raise ConfigurationError("there is no client whose samples could be loaded")

@@ -1,4 +1,4 @@
-"""Owners from outside as the clients of a configuration: what must fit before a run is deployed."""
+"""Owners with keys of their own as the clients of a configuration, checked before deployment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Those who take part in a run with keys of their own.
+    """Clients of a run with keys of their own.
 
     Attributes:
         clients: address and samples of each, addresses ascending.
@@ -49,14 +49,9 @@ def shared_configuration(
 ) -> Configuration:
     """Return the configuration of a run that several owners share.
 
-    Args:
-        preset: as `clients.configuration.loading.load` takes it.
-        path: the same.
-        settings: the same.
-        allow_predictable: accept seeds that can be predicted.
-
-    Returns:
-        The checked configuration; its beacon is a block's hash where none is given.
+    The arguments are those of `clients.configuration.loading.load`. The beacon is a block's hash,
+    unless
+    given.
 
     Raises:
         ConfigurationError: `load` refuses it, or its seeds can be predicted.
@@ -75,13 +70,13 @@ def owner_samples(
 
     Args:
         configuration: of the run.
-        samples: how many it says that there are; None to count those of the file.
-        path: its own file; None to disclose no digest.
+        samples: their number; None to count those of the file.
+        path: the owner's file; None to disclose no digest.
         signer: of its key, from which the salt follows.
 
     Raises:
         ConfigurationError: neither is given, the file has another number or does not fit, or the
-            samples of the run are everybody's.
+            samples of the run are shared by all.
     """
     if path is None:
         if samples is None:
@@ -102,18 +97,14 @@ def owner_samples(
 def data_of_owners(
     configuration: Configuration, owners: tuple[RegisteredClient, ...]
 ) -> FederatedData:
-    """Return the data by which a run of owners from outside is prepared.
-
-    Args:
-        configuration: of the run.
-        owners: by ascending address.
+    """Return the data that prepare a run of several owners.
 
     Returns:
-        The divided data set; where each owner has samples of its own, a few of their form that are
-        drawn for the trial of the model and trained by nobody.
+        The divided data set; if each owner has samples of its own, a few drawn ones of their form,
+        for the trial of the model.
 
     Raises:
-        ConfigurationError: another number of clients, somebody who misbehaves by configuration, or
+        ConfigurationError: another number of clients, clients that misbehave by configuration, or
             an owner who has registered another number of samples than its part has.
     """
     clients = configuration.protocol.clients

@@ -1,7 +1,8 @@
-"""Whether everything is there that a client needs to take part: looked at, one after the other.
+"""Preflight checks before joining a run.
 
-What a check needs of an earlier one that has failed is not looked at, and said so. Nothing is sent
-to the chain, and no key and no password is in anything that is said.
+A check that needs the result of a failed one is not made, and says so. Nothing is sent to the
+chain,
+and no output contains a key or a password.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ WEI = 10**18
 
 
 class CheckState(StrEnum):
-    """What a check came to."""
+    """Outcome of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -68,12 +69,12 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check has found.
+    """Result of one check.
 
     Attributes:
-        check: what was looked at.
-        state: what it came to.
-        found: a sentence; where something is missing it says what to do.
+        check: its name.
+        state: its outcome.
+        found: a sentence; if something is missing, it says what to do.
     """
 
     check: str
@@ -83,16 +84,16 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class PreflightTarget:
-    """What a client has been given to take part with.
+    """Options of a client that wants to join.
 
     Attributes:
         contract: its address.
         blobs: where everybody publishes.
         mailbox: where envelopes are put.
         folder: of the worker.
-        data: file or folder of the samples; None where the run needs none.
+        data: file or folder of the samples; None if the run needs none.
         settings: `section.key=value` of this machine.
-        confirmations: of a block that the worker takes for final; None for what the chain calls so.
+        confirmations: blocks on top of a final block; None for the chain's own finality.
         allow_predictable_seeds: take part in a run whose seeds can be predicted.
     """
 
@@ -107,14 +108,14 @@ class PreflightTarget:
 
 
 class _MissingError(Exception):
-    """An earlier check has not found what this one needs."""
+    """The result of an earlier check is missing."""
 
 
 class PreflightChecks:
-    """Looks at everything, and remembers what later checks need of earlier ones.
+    """Runs all checks, and keeps the results that later checks need.
 
     Attributes:
-        clients: index of each key in the registry, ascending, once they are known.
+        clients: indices of the keys in the registry, ascending, once they are known.
     """
 
     def __init__(
@@ -126,14 +127,14 @@ class PreflightChecks:
         wall: float,
         probe: bytes,
     ) -> None:
-        """Take up what is looked at.
+        """Prepare the checks.
 
         Args:
-            asked: what the client has been given.
+            asked: options of the client.
             open_node: connects to the node.
-            open_keys: decrypts the keys, of a client each.
-            wall: the time by this machine, Unix seconds.
-            probe: bytes that are put where blobs go, read back and removed.
+            open_keys: decrypts the clients' keys.
+            wall: this machine's time, Unix seconds.
+            probe: bytes that are put into the blob store, read back and removed.
         """
         self._asked = asked
         self._open_node = open_node
@@ -150,11 +151,11 @@ class PreflightChecks:
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Whose keys they are, ascending; empty as long as that is not known."""
+        """Indices of the keys, ascending; empty until they are known."""
         return tuple(sorted(self._signers or ()))
 
     def checks(self) -> Iterator[CheckResult]:
-        """Yield what each check has found."""
+        """Yield the result of each check."""
         try:
             for name, look in (
                 ("chain", self._look_at_chain),
@@ -178,8 +179,10 @@ class PreflightChecks:
     def _look_at_chain(self) -> tuple[CheckState, str]:
         self._node = node = self._open_node()
         head = node.head()
-        said = f"chain {node.chain_id}, genesis 0x{node.genesis_hash.hex()}, block {head.number}"
-        return CheckState.OK, said
+        sentence = (
+            f"chain {node.chain_id}, genesis 0x{node.genesis_hash.hex()}, block {head.number}"
+        )
+        return CheckState.OK, sentence
 
     def _look_at_contract(self) -> tuple[CheckState, str]:
         address = eip55(self._asked.contract)
@@ -188,38 +191,43 @@ class PreflightChecks:
         self._state, self._ledger = ledger.state(), ledger
         match self._state.stage:
             case LedgerStage.REGISTERING:
-                said = "not all clients are registered yet: whoever deploys it has to go on"
-                return CheckState.WARNING, f"{address}: {said}"
+                sentence = "not all clients are registered yet: whoever deploys it has to go on"
+                return CheckState.WARNING, f"{address}: {sentence}"
             case LedgerStage.FINISHED:
                 raise ConfigurationError(f"{address}: its run is finished, there is no round left")
             case LedgerStage.OPEN:
-                found, newest = ledger.deployment(), _needed(self._node).head().number
-                state, said = window(self._state, newest, found.commit_blocks, found.rounds)
-                return state, f"{address}: {said}"
+                deployment, newest = ledger.deployment(), _needed(self._node).head().number
+                state, sentence = window(
+                    self._state, newest, deployment.commit_blocks, deployment.rounds
+                )
+                return state, f"{address}: {sentence}"
 
     def _look_at_run(self) -> tuple[CheckState, str]:
-        found = _needed(self._ledger).deployment()
-        data = store_at(self._asked.blobs).get(found.config, MAX_DOCUMENT_BYTES)
-        self._document, self._encoded = deployed_document(data, found), data
+        deployment = _needed(self._ledger).deployment()
+        data = store_at(self._asked.blobs).get(deployment.config, MAX_DOCUMENT_BYTES)
+        self._document, self._encoded = deployed_document(data, deployment), data
         self._domain = deployed_domain(_needed(self._ledger))
         parameters = self._document.parameters
         require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
-        said = f"{found.clients} clients, {found.rounds} rounds, registry 0x{found.registry.hex()}"
-        return CheckState.OK, said
+        registry = deployment.registry.hex()
+        sentence = (
+            f"{deployment.clients} clients, {deployment.rounds} rounds, registry 0x{registry}"
+        )
+        return CheckState.OK, sentence
 
     def _look_at_clock(self) -> tuple[CheckState, str]:
         view_seconds = _needed(self._document).parameters.view_seconds
         newest = _needed(self._node).head()
         late = self._wall - newest.timestamp
-        said = f"block {newest.number} is {late:.0f} s old by this clock"
+        sentence = f"block {newest.number} is {late:.0f} s old by this clock"
         if late < 0:
-            said = f"block {newest.number} is {-late:.0f} s ahead of this clock"
+            sentence = f"block {newest.number} is {-late:.0f} s ahead of this clock"
         if abs(late) <= view_seconds / 2:
-            return CheckState.OK, said
+            return CheckState.OK, sentence
         why = "no block has come since" if late > 0 else "the chain makes blocks ahead of time"
         return (
             CheckState.WARNING,
-            f"{said}, over half of a view's {view_seconds} s: set it, unless {why}",
+            f"{sentence}, over half of a view's {view_seconds} s: set it, unless {why}",
         )
 
     def _look_at_finality(self) -> tuple[CheckState, str]:
@@ -250,17 +258,17 @@ class PreflightChecks:
         signers = signers_by_client(document, self._open_keys())
         state, banned = _needed(self._state), {}
         if state.stage is not LedgerStage.REGISTERING:
-            found = {client: ledger.client(client).banned_in for client in sorted(signers)}
-            banned = {client: number for client, number in found.items() if number}
-        said = "; ".join(
+            ban_rounds = {client: ledger.client(client).banned_in for client in sorted(signers)}
+            banned = {client: number for client, number in ban_rounds.items() if number}
+        sentence = "; ".join(
             f"account {checksum(signer.address)} is client {client}"
             + (f", banned in round {banned[client]}" if client in banned else "")
             for client, signer in sorted(signers.items())
         )
         if len(banned) == len(signers):
-            raise ConfigurationError(f"{said}: there is nobody to take part for")
+            raise ConfigurationError(f"{sentence}: there is nobody to take part for")
         self._signers = signers
-        return CheckState.WARNING if banned else CheckState.OK, said
+        return CheckState.WARNING if banned else CheckState.OK, sentence
 
     def _look_at_funds(self) -> tuple[CheckState, str]:
         signers, node = _needed(self._signers), _needed(self._node)
@@ -273,20 +281,20 @@ class PreflightChecks:
                 f"{caps.fee} wei: it needs --max-fee"
             )
         # A worker lets the account that owns most pay for all of its clients.
-        balance = max(node.balance_of(checksum(one.address)) for one in signers.values())
+        balance = max(node.balance_of(checksum(signer.address)) for signer in signers.values())
         return funds(balance, market.base_fee + offer.tip, offer.fee, left)
 
     def _look_at_blobs(self) -> tuple[CheckState, str]:
         uploads, encoded = self._uploads(), _needed(self._encoded)
         places = parse_locations("blobs", self._asked.blobs)
-        found = [check_blob_store(place, uploads, encoded, self._probe) for place in places]
-        return CheckState.OK, "; ".join(found)
+        sentences = [check_blob_store(place, uploads, encoded, self._probe) for place in places]
+        return CheckState.OK, "; ".join(sentences)
 
     def _look_at_mailbox(self) -> tuple[CheckState, str]:
         uploads, state = self._uploads(), _needed(self._state)
         places = parse_locations("mailbox", self._asked.mailbox)
-        found = [check_mailbox(place, uploads, state.round, self._probe) for place in places]
-        return CheckState.OK, "; ".join(found)
+        sentences = [check_mailbox(place, uploads, state.round, self._probe) for place in places]
+        return CheckState.OK, "; ".join(sentences)
 
     def _look_at_data(self) -> tuple[CheckState, str]:
         document, signers = _needed(self._document), _needed(self._signers)
@@ -294,23 +302,25 @@ class PreflightChecks:
         configuration = configuration_from_document(
             document, self._asked.data, self._asked.settings
         )
-        held = own_parts(configuration, document, clients, self._asked.data, salts)
-        counts = ", ".join(str(len(held.train[client].y)) for client in clients)
-        model = bound_model(configuration, held, document)
-        said = f"{counts} samples of {held.name!r}, as registered, {len(held.test.y)} for the test"
-        return CheckState.OK, f"{said}; model {model.name!r} as deployed"
+        data = own_parts(configuration, document, clients, self._asked.data, salts)
+        counts = ", ".join(str(len(data.train[client].y)) for client in clients)
+        model = bound_model(configuration, data, document)
+        sentence = (
+            f"{counts} samples of {data.name!r}, as registered, {len(data.test.y)} for the test"
+        )
+        return CheckState.OK, f"{sentence}; model {model.name!r} as deployed"
 
     def _look_at_folder(self) -> tuple[CheckState, str]:
         dimension, node = _needed(self._document).parameters.dimension, _needed(self._node)
-        said = check_worker_folder(self._asked.folder, KEPT_PAYLOADS * 4 * dimension)
+        sentence = check_worker_folder(self._asked.folder, KEPT_PAYLOADS * 4 * dimension)
         # A worker goes on from what it has acted on, and with no other chain.
         FinalityCheckpoints.open(WorkerFolder(self._asked.folder).acted_on, node).require_unchanged(
             node
         )
-        return CheckState.OK, said
+        return CheckState.OK, sentence
 
     def _uploads(self) -> UploadSigner:
-        """Return what signs for a store, on behalf of these clients in the open round."""
+        """Return a signer of uploads, on behalf of these clients in the open round."""
         (first, signer), *rest = sorted(_needed(self._signers).items())
         uploads = UploadSigner(_needed(self._domain), signer, first, tuple(rest))
         uploads.round = _needed(self._state).round
@@ -320,16 +330,13 @@ class PreflightChecks:
 def window(
     open_round: LedgerSnapshot, newest: int, blocks: int, rounds: int
 ) -> tuple[CheckState, str]:
-    """Return whether the open round still takes commitments.
+    """Return whether the open round still takes commitments, as state and sentence.
 
     Args:
-        open_round: what the contract keeps of it.
+        open_round: the contract's state.
         newest: number of the newest block.
-        blocks: so many after the round's opening one take commitments.
-        rounds: that the run has.
-
-    Returns:
-        A warning where they are over, with the round that an owner takes part from.
+        blocks: length of the window.
+        rounds: of the run.
     """
     number, last = open_round.round, open_round.opened_block + blocks
     if newest < last:
@@ -341,47 +348,46 @@ def window(
 
 
 def funds(balance: int, price: int, most: int, rounds: int) -> tuple[CheckState, str]:
-    """Return whether an account can pay for its part.
+    """Return whether an account can pay for its part, as state and sentence.
 
     Args:
-        balance: that it has, in wei.
+        balance: in wei.
         price: of a unit of gas, in wei.
-        most: that is offered for a unit, in wei: nodes ask for as much as that could come to.
+        most: offered for a unit, in wei; nodes require funds for that.
         rounds: that are left.
-
-    Returns:
-        Missing where it could not even send a commitment; a warning where it may not last.
     """
     has = f"the account has {balance / WEI:.6g} ETH"
     if most == 0:
         return CheckState.OK, f"{has}, and gas costs nothing now"
     lasts = balance // (ROUND_GAS * max(price, 1))
-    said = f"{has}, enough for about {lasts} of the {rounds} rounds that are left, if it sends all"
+    sentence = (
+        f"{has}, enough for about {lasts} of the {rounds} rounds that are left, if it sends all"
+    )
     if balance < SENDING_GAS * most:
         least = SENDING_GAS * most / WEI
         return CheckState.MISSING, f"{has}; to send a commitment it needs {least:.6g} ETH at least"
-    return (CheckState.OK if lasts >= rounds else CheckState.WARNING), said
+    return (CheckState.OK if lasts >= rounds else CheckState.WARNING), sentence
 
 
 def _carried_out(name: str, look: Callable[[], tuple[CheckState, str]]) -> CheckResult:
     try:
-        state, found = look()
+        state, sentence = look()
     except _MissingError as error:
         return CheckResult(name, CheckState.NOT_LOOKED_AT, str(error))
     except CmflError as error:
         return CheckResult(name, CheckState.MISSING, str(error))
     except OSError as error:
-        said = str(error.strerror or error)
-        named = f"{error.filename}: " if error.filename else ""
-        return CheckResult(name, CheckState.MISSING, f"{named}{said}")
-    return CheckResult(name, state, found)
+        reason = str(error.strerror or error)
+        prefix = f"{error.filename}: " if error.filename else ""
+        return CheckResult(name, CheckState.MISSING, f"{prefix}{reason}")
+    return CheckResult(name, state, sentence)
 
 
 def _needed(value: T | None) -> T:
-    """Return what an earlier check has found.
+    """Return the result of an earlier check.
 
     Raises:
-        _MissingError: it has found nothing.
+        _MissingError: there is none.
     """
     if value is None:
         raise _MissingError("needs something that is missing above")

@@ -1,8 +1,8 @@
-"""Signed entries of many owners, and the one registry that they come to.
+"""Signed registrations of owners, and the registry that combines them.
 
-An owner signs its address, how many samples it trains on, and the digest of the configuration that
-it was shown. Whoever gathers the entries can leave somebody out, but change nothing: the registry
-has a digest that every owner can compare with the contract's.
+An owner signs its address, its number of samples, and the digest of the proposed configuration. The
+collector can leave an owner out, but change nothing: every owner can compare the registry's digest
+with the contract's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Registry:
 
     Attributes:
         run: its name.
-        configuration: digest of what they have agreed to.
+        configuration: digest of the proposal that they accept.
         entries: of each client, addresses ascending: client i at index i.
     """
 
@@ -70,7 +70,7 @@ class Registry:
     def clients(self) -> tuple[RegisteredClient, ...]:
         """The clients as a contract keeps them."""
         signed = (entry.registration for entry in self.entries)
-        return tuple(RegisteredClient(one.client, one.samples) for one in signed)
+        return tuple(RegisteredClient(entry.client, entry.samples) for entry in signed)
 
     @property
     def owners(self) -> Owners:
@@ -84,13 +84,10 @@ class Registry:
 
 
 def proposal_digest(configuration: Configuration) -> Digest:
-    """Return the digest of what owners agree to before it is known who they are.
+    """Return the digest of the configuration that owners agree to before the registry is known.
 
-    How many clients there are is left out, and so is what is another on each machine: paths,
-    `machine` and `evaluation`.
-
-    Args:
-        configuration: as it is proposed.
+    The number of clients is left out, and so are the settings of a machine: paths, `machine` and
+    `evaluation`.
     """
     protocol = configuration.protocol.model_dump(mode="json", exclude={"clients"})
     recorded = configuration.recorded()
@@ -114,11 +111,11 @@ def signed_entry(
         signer: of its key.
         run: name of the run.
         configuration: digest of the proposal.
-        samples: how many it trains on.
-        data: their digest behind the owner's salt; zeros to disclose none.
+        samples: number of its training samples.
+        data: their digest with the owner's salt; zeros to disclose none.
 
     Raises:
-        ConfigurationError: a name or a number that cannot be.
+        ConfigurationError: an impossible name or number.
     """
     registration = Registration(run, configuration, signer.address, samples, data)
     _require_possible(registration, "the entry")
@@ -126,14 +123,11 @@ def signed_entry(
 
 
 def combined_registry(entries: Iterable[tuple[str, RegistryEntry]]) -> Registry:
-    """Return the registry of several owners.
-
-    Args:
-        entries: of each owner, and what it is called in a refusal.
+    """Return the registry of several entries, each with its name for error messages.
 
     Raises:
         ConfigurationError: there is none, two are of one address, of other runs or settings, or
-            they claim more samples together than can be.
+            they claim too many samples.
     """
     by_address: dict[Address, tuple[str, RegistryEntry]] = {}
     for where, entry in entries:
@@ -145,26 +139,30 @@ def combined_registry(entries: Iterable[tuple[str, RegistryEntry]]) -> Registry:
         by_address[client] = (where, entry)
     if not by_address:
         raise ConfigurationError("there is no entry to gather")
-    found = [by_address[client] for client in sorted(by_address)]
-    first_where, first = found[0]
-    for where, entry in found:
+    ordered = [by_address[client] for client in sorted(by_address)]
+    first_where, first = ordered[0]
+    for where, entry in ordered:
         for name, word in (("run", "run"), ("configuration", "settings")):
-            mine, other = (getattr(e.registration, name) for e in (entry, first))
-            if mine != other:
+            value, other = (getattr(e.registration, name) for e in (entry, first))
+            if value != other:
                 raise ConfigurationError(
-                    f"{where}: is for {word} {_shown(mine)}, and {first_where} for {_shown(other)}"
+                    f"{where}: is for {word} {_shown(value)}, and {first_where} for {_shown(other)}"
                 )
-    total = sum(entry.registration.samples for _, entry in found)
+    total = sum(entry.registration.samples for _, entry in ordered)
     if total >= MAX_SAMPLES:
         raise ConfigurationError(f"the owners claim {total} samples, and fewer than 2^53 can be")
     of = first.registration
-    return Registry(of.run, of.configuration, tuple(entry for _, entry in found))
+    return Registry(of.run, of.configuration, tuple(entry for _, entry in ordered))
 
 
 def encode_entry(entry: RegistryEntry) -> bytes:
     """Return the bytes of an entry's file."""
-    about = entry.registration
-    named = {"version": VERSION, "run": about.run, "configuration": _shown(about.configuration)}
+    registration = entry.registration
+    named = {
+        "version": VERSION,
+        "run": registration.run,
+        "configuration": _shown(registration.configuration),
+    }
     return _encoded(named | _client_of(entry))
 
 
@@ -182,13 +180,10 @@ def encode_registry(registry: Registry) -> bytes:
 
 
 def read_entry(path: Path) -> RegistryEntry:
-    """Return an owner's entry, its signature checked.
-
-    Args:
-        path: of the file.
+    """Return an owner's entry with a verified signature.
 
     Raises:
-        ConfigurationError: it cannot be read, is no entry, or is not signed by its client.
+        ConfigurationError: it cannot be read, is invalid, or is not signed by its client.
     """
     value = _read(path, MAX_ENTRY_BYTES, _ENTRY, "entry")
     configuration = _digest(value["configuration"], f"{path}: configuration")
@@ -196,13 +191,10 @@ def read_entry(path: Path) -> RegistryEntry:
 
 
 def read_registry(path: Path) -> Registry:
-    """Return a registry, every signature, the order and the digest checked.
-
-    Args:
-        path: of the file.
+    """Return a registry with verified signatures, order and digest.
 
     Raises:
-        ConfigurationError: it cannot be read or is no registry, or says what does not hold.
+        ConfigurationError: it cannot be read or is invalid.
     """
     value = _read(path, MAX_REGISTRY_BYTES, _REGISTRY, "registry")
     configuration = _digest(value["configuration"], f"{path}: configuration")
@@ -288,22 +280,22 @@ def _digest(value: object, where: str) -> Digest:
 
 def _octets(value: object, length: int, where: str) -> bytes:
     try:
-        found = bytes.fromhex(str(value).removeprefix("0x"))
+        data = bytes.fromhex(str(value).removeprefix("0x"))
     except ValueError:
-        found = b""
-    if len(found) != length or value != _shown(found):
+        data = b""
+    if len(data) != length or value != _shown(data):
         raise ConfigurationError(
             f"{where}: must be 0x and {2 * length} hex digits in small letters"
         )
-    return found
+    return data
 
 
 def _client_of(entry: RegistryEntry) -> dict[str, Any]:
-    about = entry.registration
+    registration = entry.registration
     return {
-        "client": checksum(about.client),
-        "samples": about.samples,
-        "data": _shown(about.data),
+        "client": checksum(registration.client),
+        "samples": registration.samples,
+        "data": _shown(registration.data),
         "signature": _shown(entry.signature),
     }
 
@@ -317,7 +309,7 @@ def _shown(value: bytes | str) -> str:
 
 
 def _without_none(value: Any) -> Any:
-    """Return plain values without those that are not set, which msgpack documents do not have."""
+    """Remove unset values, which msgpack documents do not have."""
     if isinstance(value, dict):
-        return {key: _without_none(one) for key, one in value.items() if one is not None}
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
     return value

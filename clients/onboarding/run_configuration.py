@@ -1,8 +1,7 @@
-"""The configuration of a deployed run, as its run document tells it and this machine allows.
+"""The configuration of a deployed run, from its run document and settings of this machine.
 
-A document is somebody else's. It names rules, numbers and bundled parts; it never names code or a
-file of this machine: a class of a user's own and every path are given here, by settings, and what
-they come to is compared with the digests of the document.
+A document is untrusted. It names rules, numbers and bundled parts, never code or a local file: a
+user's own class and every path come from settings, and are compared with the document's digests.
 """
 
 from __future__ import annotations
@@ -31,26 +30,23 @@ _MILLION = 1_000_000
 def configuration_from_document(
     document: RunDocument, data_path: Path | None = None, settings: tuple[str, ...] = ()
 ) -> Configuration:
-    """Return the configuration that a run document tells.
+    """Return the configuration of a run document; its parameters are the document's.
 
     Args:
         document: of the run, by the digest that the contract names.
-        data_path: where the files of the data lie here, for a data set that has files for all.
-        settings: `section.key=value` of each that is this machine's: `machine` and `evaluation`,
-            `data.options.glove`, and `model.name` and paths among `model.options` where the model
-            is a class of a user's own.
-
-    Returns:
-        The checked configuration; its parameters are the document's.
+        data_path: location of the data files here, for a shared data set.
+        settings: `section.key=value` of this machine: `machine`, `evaluation`,
+            `data.options.glove`, and `model.name` and paths among `model.options` if the model is a
+            user's own class.
 
     Raises:
-        ConfigurationError: a setting that is not this machine's, a document that no configuration
-            comes to, or one whose model or word vectors have to be given here.
+        ConfigurationError: a setting that is not this machine's, an impossible document, or one
+            whose model or word vectors have to be given here.
     """
-    told = document.experiment
-    data, model = _table(told, "data"), _table(told, "model")
+    experiment = document.experiment
+    data, model = _table(experiment, "data"), _table(experiment, "model")
     values: dict[str, Any] = {
-        "seed": told.get("seed"),
+        "seed": experiment.get("seed"),
         "protocol": _protocol(document.parameters),
         "data": {
             "name": data.get("name"),
@@ -58,8 +54,8 @@ def configuration_from_document(
             "partition": _table(data, "partition"),
         },
         "model": {"name": model.get("name"), "options": _table(model, "options")},
-        "training": _table(told, "training"),
-        "malice": _table(told, "malice"),
+        "training": _table(experiment, "training"),
+        "malice": _table(experiment, "malice"),
     }
     if data_path is not None and data.get("name") != "own":
         values["data"]["path"] = str(data_path)
@@ -105,10 +101,10 @@ def _require_known_model(name: object, settings: tuple[str, ...]) -> None:
     """Refuse to run code because a document names it.
 
     Raises:
-        ConfigurationError: the model is none of the built-in ones and was not given here.
+        ConfigurationError: the model is neither built-in nor given here.
     """
-    given = any(setting.partition("=")[0].strip() == "model.name" for setting in settings)
-    if not given and name not in MODELS:
+    is_given = any(setting.partition("=")[0].strip() == "model.name" for setting in settings)
+    if not is_given and name not in MODELS:
         raise ConfigurationError(
             f"the run trains the model {str(name)[:80]!r}, which is code of its owner's: if you "
             f"trust it, name your own copy with --set model.name=FILE.py:CLASS"
@@ -129,13 +125,9 @@ def _require_files_of_options(options: Mapping[str, Any]) -> None:
             )
 
 
-def _table(told: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a table of a document.
-
-    Raises:
-        ConfigurationError: there is something else.
-    """
-    found = told.get(key, {})
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return a table of a document (ConfigurationError if it is none)."""
+    table = document.get(key, {})
+    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table):
         raise ConfigurationError(f"the run document's {key} is no table")
-    return dict(found)
+    return dict(table)

@@ -1,8 +1,8 @@
-"""Seeds that nobody can choose, which a run of several owners has to have.
+"""Policy on seeds: a run of several owners needs seeds that nobody can choose.
 
-With `beacon = none` a seed follows from the updates that are revealed alone. k trainers that come
-late and the primary that names the usable updates choose among 2^k seeds, and so the next
-committee and its primary. That is for simulation; a block's hash is known to none of them.
+With `beacon = none` a seed follows from the revealed updates alone. k trainers that come late and
+the primary that names the usable updates choose among 2^k seeds, and so the next committee and its
+primary. That is for simulation; none of them knows a block's hash.
 """
 
 from __future__ import annotations
@@ -16,25 +16,17 @@ ALLOW_PREDICTABLE = "--allow-predictable-seeds"
 
 
 def set_block_beacon(values: dict[str, Any]) -> None:
-    """Let a block's hash flow into each seed, where plain values name no beacon.
-
-    Args:
-        values: sections and their keys, as `plain_values` reads them; changed.
-    """
+    """Let a block's hash flow into each seed, unless the plain values name a beacon."""
     protocol = values.get("protocol")
     if isinstance(protocol, dict):  # what else it is, `checked` refuses
         protocol.setdefault("beacon", Beacon.BLOCK.value)
 
 
 def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:
-    """Refuse a run of several owners whose seeds can be predicted.
-
-    Args:
-        beacon: of the run.
-        is_allowed: whether it was asked for.
+    """Refuse a run of several owners whose seeds can be predicted, unless that is allowed.
 
     Raises:
-        ConfigurationError: the beacon is "none", and that was not asked for.
+        ConfigurationError: the beacon is "none".
     """
     if beacon is Beacon.NONE and not is_allowed:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""All that a client's key ever signs, and what each signature lets others do."""
+"""Statements that a client's key signs, and the power that each signature gives to others."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class SignedStatementKind:
     Attributes:
         name: of the EIP-712 type, or `TRANSACTION`.
         fields: of the type, as EIP-712 writes them.
-        bound_to: where else it is worth nothing.
-        lets: what it lets others do.
+        bound_to: scope outside which it is worthless.
+        lets: power that it gives to others.
     """
 
     name: str

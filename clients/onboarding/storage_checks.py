@@ -1,4 +1,4 @@
-"""Whether the places that a client needs can be read and written: blobs, mail, its folder."""
+"""Checks that a client can read and write blobs, mail and its folder."""
 
 from __future__ import annotations
 
@@ -24,19 +24,14 @@ SPARE_BYTES = 100_000_000
 
 
 def check_blob_store(place: Location, uploads: UploadSigner, document: bytes, probe: bytes) -> str:
-    """Put something where blobs go, read it back, and say how.
+    """Put a blob, read it back, and return a sentence.
 
-    A server is given the run document, signed as every upload: it has that, so nothing is added.
-    Anywhere else a probe is put and removed.
-
-    Args:
-        place: one place of blobs.
-        uploads: signs.
-        document: bytes of the run document.
-        probe: bytes that nobody else puts.
+    A server gets the run document, signed as every upload: it has that already, so nothing is
+    added.
+    Anywhere else the probe is put and removed.
 
     Raises:
-        BlobError: the place does not take it, or does not give it back.
+        BlobError: the location does not accept it, or does not return it.
     """
     store = store_at(place.text, uploads)
     if place.kind is LocationKind.SERVER:
@@ -52,39 +47,29 @@ def check_blob_store(place: Location, uploads: UploadSigner, document: bytes, pr
 
 
 def check_mailbox(place: Location, uploads: UploadSigner, round_number: int, probe: bytes) -> str:
-    """Read the mail of a round, see whether a folder can be written, and say how much there is.
+    """Read the mail of a round, test whether a folder is writable, and return a sentence.
 
-    Mail is what clients have signed, so that nothing is put here to try.
-
-    Args:
-        place: one place of mail.
-        uploads: signs.
-        round_number: the open one.
-        probe: bytes that are written into a folder and removed.
+    Nothing is put into a mailbox: mail consists of signed envelopes.
 
     Raises:
-        BlobError: there is no such place.
+        BlobError: there is no such location.
         OSError: it cannot be read or written.
     """
     mailbox = mailbox_at(place.text, uploads)
     mail = sum(len(mailbox.listed(uploads.domain, round_number, kind)) for kind in EnvelopeKind)
-    said = f"{place.shown} is read, {mail} letters of round {round_number}"
+    sentence = f"{place.shown} is read, {mail} letters of round {round_number}"
     if place.kind is not LocationKind.FOLDER:
-        return f"{said}; written with your first letter"
+        return f"{sentence}; written with your first letter"
     _try_folder(folder_at("mailbox", place), probe)
-    return f"{said}, and can be written"
+    return f"{sentence}, and can be written"
 
 
 def check_worker_folder(folder: Path, payload_bytes: int) -> str:
-    """Make a worker's folder, and say how much room it has.
-
-    Args:
-        folder: of the worker.
-        payload_bytes: that its client's updates take.
+    """Create a worker's folder, and return a sentence about its free space.
 
     Raises:
-        ConfigurationError: it is a file, a worker runs on it, or there is no room.
-        OSError: it cannot be made or written.
+        ConfigurationError: it is a file, a worker runs on it, or there is no space.
+        OSError: it cannot be created or written.
     """
     worker = WorkerFolder(folder)
     worker.make()
@@ -96,16 +81,12 @@ def check_worker_folder(folder: Path, payload_bytes: int) -> str:
         raise ConfigurationError(
             f"{folder}: {free // 1_000_000} MB are free, and {needed // 1_000_000} MB needed"
         )
-    known = "has a journal" if worker.journal.exists() else "has no journal yet"
-    return f"{folder} is free, {known}, {free / 1e9:.1f} GB are left"
+    journal = "has a journal" if worker.journal.exists() else "has no journal yet"
+    return f"{folder} is free, {journal}, {free / 1e9:.1f} GB are left"
 
 
 def _try_folder(folder: Path, probe: bytes) -> None:
-    """Write a file into a folder, and remove it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a file into a folder, and remove it."""
     if not folder.exists():
         DISK.make_folder(folder)
     DISK.remove(DISK.create(folder, probe))

@@ -1,4 +1,4 @@
-"""The sets of samples on which a run's models are measured."""
+"""Sets of samples that a run's models are evaluated on."""
 
 from __future__ import annotations
 
@@ -31,29 +31,28 @@ def measured_sets(
     seed: int,
     attack: DataAttack | None = None,
 ) -> dict[str, Samples]:
-    """Return the sets of samples that are measured, by name.
+    """Return the sets of samples to evaluate on, by name; none of them is empty.
 
     Args:
-        data: the divided data, as the files have them.
-        section: what is measured.
+        data: the divided data, unpoisoned.
+        section: settings of the evaluation.
         seed: of the run, from which the subset of the test set follows.
         attack: on training samples, if there is one.
 
     Returns:
-        `TEST`, `TRAINING` where it is asked for, `BACKDOOR` where the attack has one, and a set of
-        each client that has test samples where these are; none of them is empty.
+        `TEST`, `TRAINING` if it is asked for, `BACKDOOR` if the attack has one, and a set of each
+        client with test samples if these are asked for.
 
     Raises:
         ConfigurationError: more test samples are asked for than there are, or the accuracy of
-            clients that have no test samples of their own, or a backdoor's success where no
-            test sample could show it.
+            clients without test samples, or a backdoor's success that no test sample could show.
     """
-    found = {TEST: _subset(data.test, section.samples, seed)}
+    sets = {TEST: _subset(data.test, section.samples, seed)}
     if section.training_loss:
         x = np.concatenate([samples.x for samples in data.train])
-        found[TRAINING] = frozen_samples(x, np.concatenate([s.y for s in data.train]))
+        sets[TRAINING] = frozen_samples(x, np.concatenate([s.y for s in data.train]))
     if attack is not None and attack.backdoor is not None:
-        found[BACKDOOR] = attack.backdoor(data, found[TEST])
+        sets[BACKDOOR] = attack.backdoor(data, sets[TEST])
     if section.per_client:
         if data.client_tests is None:
             raise ConfigurationError(
@@ -61,8 +60,8 @@ def measured_sets(
                 f"samples of their own: its partition is not natural"
             )
         tests = enumerate(data.client_tests)
-        found |= {client_set(client): test for client, test in tests if len(test.y)}
-    return found
+        sets |= {client_set(client): test for client, test in tests if len(test.y)}
+    return sets
 
 
 def _subset(test: Samples, samples: int | None, seed: int) -> Samples:

@@ -1,4 +1,4 @@
-"""What a run's folder says of it: its configuration, its manifest, whether its name is free."""
+"""Lookup of a run in a home: its configuration, its manifest, and whether its name is free."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ if TYPE_CHECKING:
 
 
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:
-    """Return the configuration of a run that exists, to resume it.
+    """Return the configuration of an existing run, to resume it.
 
     Args:
         home: of the runs.
         name: of the run.
-        settings: `machine.key=value` of each; all else is fixed.
-
-    Returns:
-        The configuration.
+        settings: `machine.key=value` of each; all others are fixed.
 
     Raises:
-        ConfigurationError: there is no such run, its configuration is gone, or a setting would
+        ConfigurationError: there is no such run, its configuration is missing, or a setting would
             change its result.
     """
     folder = run_folder(home, name)
@@ -52,11 +49,7 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
 
 
 def require_new(home: Path, name: str) -> None:
-    """Refuse the name of a run that exists.
-
-    Args:
-        home: of the runs.
-        name: of the run.
+    """Refuse the name of an existing run.
 
     Raises:
         ConfigurationError: there is such a run.

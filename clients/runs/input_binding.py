@@ -1,4 +1,4 @@
-"""Verification of a run's inputs on this machine against its document."""
+"""Comparison of a run's local inputs with the digests in its document."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 def require_bound_inputs(
     document: RunDocument, configuration: Configuration, model: Model, data: FederatedData
 ) -> None:
-    """Reject other code, files, frozen state or samples than the run was deployed with.
+    """Refuse other code, files, frozen state or samples than those of the run document.
 
     Args:
         document: of the run.
-        configuration: of this machine.
+        configuration: on this machine.
         model: of that configuration.
-        data: of that configuration, before any client poisons its own.
+        data: of that configuration, unpoisoned.
 
     Raises:
         ConfigurationError: names the first difference, with both digests.

@@ -1,8 +1,8 @@
-"""What a round came to, told from what the chain recorded of it.
+"""Metrics of a round, computed from the chain's record.
 
-Rows are built from the chain and the blobs, never from a running simulation's memory: so a run
-that was killed between a decision and its row gets the same row when it is resumed. What may be
-begun beforehand is the evaluation of the model, which is the same whenever it is done.
+Rows depend on chain and blobs, never on a running simulation's memory: a run killed between a
+decision and its row gets the same row when it is resumed. Only the evaluation of the model may be
+started beforehand, whose result does not depend on the time.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Pending = tuple["NDArray[np.float32]", "PendingEvaluation"]
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How good a model is; all None where it was not measured.
+    """Quality of a model; all None if it was not evaluated.
 
     Attributes:
         accuracy: share of the test set classified right, in [0, 1].
-        loss: mean cross-entropy there; None also where the model has no finite one.
+        loss: mean cross-entropy there; None also if it is not finite.
         training_loss: mean cross-entropy on all clients' training samples (the authors' "loss").
         client_accuracy: of each client's own test samples; None for one that has none.
-        backdoor_success: share of the test samples of other classes that are taken for a
-            backdoor's target once they have its trigger; None also without a backdoor.
+        backdoor_success: share of the test samples of other classes that are taken for a backdoor's
+            target once they have its trigger; None also without a backdoor.
     """
 
     accuracy: float | None = None
@@ -94,13 +94,13 @@ class RoundMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ModelGauge:
-    """Measures models with an engine that holds the samples.
+    """Evaluates models with an engine that holds the samples.
 
     Attributes:
         engine: evaluates.
-        section: what is measured, and how often.
-        sizes: samples in each of the engine's sets.
-        rounds: T, the last of which is always measured.
+        section: settings of the evaluation.
+        sizes: number of samples in each of the engine's sets.
+        rounds: T, the last of which is always evaluated.
         clients: K.
     """
 
@@ -111,23 +111,25 @@ class ModelGauge:
     clients: int
 
     def is_due(self, round_number: int) -> bool:
-        """Say whether the model after a round is measured."""
+        """Return whether the model after a round is evaluated."""
         return round_number % self.section.every == 0 or round_number == self.rounds
 
     def begin(self, vector: NDArray[np.float32]) -> PendingEvaluation:
-        """Begin to measure a model, shape (d,)."""
+        """Start evaluating a model, shape (d,)."""
         return self.engine.evaluate(vector, self._names())
 
     def quality(self, pending: PendingEvaluation) -> Quality:
-        """Wait for what was begun, and return what it came to."""
-        found = dict(zip(self._names(), pending.result(), strict=True))
-        accuracy = [_accuracy(found.get(client_set(client))) for client in range(self.clients)]
+        """Wait for an evaluation and return its result."""
+        evaluations = dict(zip(self._names(), pending.result(), strict=True))
+        accuracy = [
+            _accuracy(evaluations.get(client_set(client))) for client in range(self.clients)
+        ]
         return Quality(
-            _accuracy(found[TEST]),
-            _loss(found[TEST]),
-            _loss(found[TRAINING]) if TRAINING in found else None,
+            _accuracy(evaluations[TEST]),
+            _loss(evaluations[TEST]),
+            _loss(evaluations[TRAINING]) if TRAINING in evaluations else None,
             tuple(accuracy) if self.section.per_client else None,
-            _accuracy(found.get(BACKDOOR)),
+            _accuracy(evaluations.get(BACKDOOR)),
         )
 
     def _names(self) -> Sequence[str]:
@@ -136,10 +138,10 @@ class ModelGauge:
 
 @dataclass(slots=True)
 class Measure:
-    """What a row needs beside the chain.
+    """Everything that a row needs apart from the chain.
 
     Attributes:
-        gauge: measures models.
+        gauge: evaluates models.
         floor: majority rate of the test set.
         malicious: clients that attack.
         parameters: of the deployment.
@@ -152,12 +154,7 @@ class Measure:
     _begun: dict[int, Pending] = field(default_factory=dict)
 
     def expect(self, round_number: int, vector: NDArray[np.float32]) -> None:
-        """Begin to measure the model that a round is about to be decided with.
-
-        Args:
-            round_number: t.
-            vector: the model after it, shape (d,).
-        """
+        """Start evaluating the model, shape (d,), that a round is about to be decided with."""
         if self.gauge.is_due(round_number):
             self._begun = {round_number: (vector, self.gauge.begin(vector))}
 
@@ -167,22 +164,22 @@ class Measure:
         """Return the row of an ended round.
 
         Args:
-            ledger: where rounds are recorded.
+            ledger: the record of rounds.
             round_number: t.
-            vector: the model after it; None only where it is not measured.
+            vector: the model after it; None only if it is not evaluated.
 
         Raises:
             ValueError: the round has not ended.
         """
-        one = Past(ledger, self.parameters, None, ledger.registry).one(round_number)
-        if one is None or one.end is None:
+        round_ = Past(ledger, self.parameters, None, ledger.registry).one(round_number)
+        if round_ is None or round_.end is None:
             raise ValueError(f"round {round_number} has not ended")
-        decided = one.decided
+        decided = round_.decided
         accepted = decided.accepted if decided else ()
         quality = self._quality(round_number, vector)
         return RoundMetrics(
             round=round_number,
-            head=f"0x{one.end.head.hex()}",
+            head=f"0x{round_.end.head.hex()}",
             decided=decided is not None,
             accuracy=quality.accuracy,
             loss=quality.loss,
@@ -190,11 +187,11 @@ class Measure:
             client_accuracy=quality.client_accuracy,
             backdoor_success=quality.backdoor_success,
             floor=self.floor,
-            trained=one.trainers,
-            served=one.committee,
+            trained=round_.trainers,
+            served=round_.committee,
             accepted=accepted,
-            malicious_trained=self._attackers(one.trainers),
-            malicious_served=self._attackers(one.committee),
+            malicious_trained=self._attackers(round_.trainers),
+            malicious_served=self._attackers(round_.committee),
             malicious_accepted=self._attackers(accepted),
             views=decided.views if decided else None,
         )
@@ -213,10 +210,10 @@ class Measure:
         return sum(client in self.malicious for client in clients)
 
 
-def _accuracy(found: Evaluation | None) -> float | None:
-    return None if found is None else found.correct / found.samples
+def _accuracy(evaluation: Evaluation | None) -> float | None:
+    return None if evaluation is None else evaluation.correct / evaluation.samples
 
 
-def _loss(found: Evaluation) -> float | None:
-    mean = found.loss / found.samples
+def _loss(evaluation: Evaluation) -> float | None:
+    mean = evaluation.loss / evaluation.samples
     return mean if isfinite(mean) else None

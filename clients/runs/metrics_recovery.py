@@ -1,7 +1,8 @@
-"""The rows of a run that is taken up, held against its chain.
+"""Recovery of a resumed run's metrics, compared with its chain.
 
-A row knows the head of the ledger after its round, so rows tell what the chain once held: they are
-the last to notice that it was taken back, or that another has taken its place.
+A row has the head of the ledger after its round, so that rows reveal a chain that was rolled back
+or
+replaced.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """The lines of a metrics file, by what the chain says of them.
+    """Lines of a metrics file, by comparison with the chain.
 
     Attributes:
-        borne_out: by round, those whose head the chain has.
-        strange: rounds and heads that it does not have.
+        borne_out: by round, lines whose head the chain has.
+        strange: rounds and heads that the chain lacks.
     """
 
     borne_out: dict[int, bytes]
@@ -50,20 +51,20 @@ def restore_metrics(
     *,
     accept_rollback: bool = False,
 ) -> tuple[int, ...]:
-    """Make the rows agree with the chain: a run may have been cut off before it wrote one.
+    """Make the rows agree with the chain: a run may have been killed before it wrote one.
 
     Args:
         folder: of the run.
-        measure: makes a round's row.
+        measure: computes a round's row.
         ledger: the contract.
         blobs: with the models.
-        accept_rollback: go on where the chain lacks what the rows know; these are kept aside.
+        accept_rollback: continue if the chain lacks rounds of the rows; these are set aside.
 
     Returns:
-        The rounds that have no row, since their model is gone.
+        The rounds without a row, since their model is missing.
 
     Raises:
-        ChainRolledBackError: the rows know a round that the chain lacks, or has with another head.
+        ChainRolledBackError: the rows have a round that the chain lacks, or has with another head.
         IncompleteLogsError: the chain's log lacks a round that the contract has ended.
         OSError: the metrics cannot be read or written.
     """
@@ -74,7 +75,7 @@ def restore_metrics(
         if not accept_rollback:
             raise ChainRolledBackError(_sentence(folder, rows.strange, ends))
         folder.keep_metrics_aside(lines)
-    found: list[bytes] = []
+    restored: list[bytes] = []
     missing: list[int] = []
     model = ledger.deployment().model
     for end in ends:
@@ -83,9 +84,9 @@ def restore_metrics(
         if line is None:
             missing.append(end.round)
         else:
-            found.append(line)
-    if found != lines:
-        folder.write_metrics(found)
+            restored.append(line)
+    if restored != lines:
+        folder.write_metrics(restored)
     return tuple(missing)
 
 
@@ -105,7 +106,7 @@ def _sorted_out(lines: Sequence[bytes], ends: Sequence[End]) -> CheckedRows:
 
 
 def _row(line: bytes) -> tuple[int, str] | None:
-    """Return round and head of a row, None if the line is none."""
+    """Return round and head of a row; None if the line is invalid."""
     try:
         row: Any = parse_json(line) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):

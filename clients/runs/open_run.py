@@ -1,7 +1,7 @@
 """Starting and resuming runs in a home: chain, blobs and `runs/<name>/`.
 
-A run on the memory ledger goes by the same rules to the same heads, and leaves configuration,
-metrics and model behind, but nothing that could be audited or taken up again.
+A run on the memory ledger follows the same rules to the same heads, and leaves configuration,
+metrics and model behind, but can be neither audited nor resumed.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     disk: Disk = DISK,
     watched: Watched = unwrapped_engine,
 ) -> Iterator[Run]:
-    """Deploy a run, or take it up where it stands.
+    """Deploy a run, or resume it.
 
     Args:
         home: of the runs.
         name: of the run.
         configuration: of the run, as recorded if it is resumed.
-        chain: where its contract is, or goes.
+        chain: of its contract.
         blobs: where everybody publishes.
-        accept_rollback: go on where the chain lacks rounds that the run's metrics know.
-        disk: that the run's files are written on.
-        watched: returns what stands for its engine, to the same effect: one that times it, say.
+        accept_rollback: continue if the chain lacks rounds of the run's metrics.
+        disk: for the run's files.
+        watched: wraps its engine without another result, to time it, say.
 
     Yields:
         The run; its worker processes end with the context.
@@ -123,22 +123,22 @@ def open_memory_run(
     chain_id: int = DEFAULT_CHAIN_ID,
     watched: Watched = unwrapped_engine,
 ) -> Iterator[Run]:
-    """Begin a run on the memory ledger: it cannot be audited, nor taken up again.
+    """Start a run on the memory ledger: it can be neither audited nor resumed.
 
     Args:
         home: of the runs.
         name: of the run.
         configuration: of the run.
-        disk: that the run's files are written on.
+        disk: for the run's files.
         chain_id: of the embedded chain that the memory ledger stands for.
-        watched: returns what stands for its engine, to the same effect: one that times it, say.
+        watched: wraps its engine without another result, to time it, say.
 
     Yields:
         The run; its worker processes end with the context.
 
     Raises:
-        ConfigurationError: the model does not fit, there is a run of that name, or the beacon is
-            the chain's blocks, of which there are none.
+        ConfigurationError: the model does not fit, there is a run of that name, or the beacon needs
+            blocks.
         OSError: the run's folder cannot be written.
     """
     require_engine(configuration.machine.device, configuration.machine.cluster)
@@ -177,7 +177,7 @@ def open_memory_run(
 def _measured(
     configuration: Configuration, population: Population, watched: Watched
 ) -> AbstractContextManager[Measure]:
-    """Return what measures, with an engine for as many as are active in a round."""
+    """Return the measure, with an engine for all active clients of a round."""
     active = configuration.parameters(population.model.dimension).active
     return open_measure(configuration, population, active, watched)
 
@@ -196,7 +196,7 @@ def _named_by_others(
     """Return the blobs that the other runs of a home name.
 
     Raises:
-        ConfigurationError: one of them is on another chain, so that nobody can tell.
+        ConfigurationError: one of them is on another chain, so that this is unknown.
     """
     named: set[Digest] = set()
     for paths in Home(home).deployed():

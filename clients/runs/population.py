@@ -1,4 +1,4 @@
-"""The clients of a run: keys, data, and who misbehaves how."""
+"""The clients of a run: keys, data, attacks and faults."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Who takes part in a run.
+    """Clients of a run.
 
     Attributes:
         signers: the key of each client, by ascending address; none of owners from outside.
         registry: address and samples of each client, index by index.
-        data: its samples as clients train on them, poisoned ones included.
-        clean: its samples as the files have them: what models are measured on.
-        model: what all train.
+        data: samples for training, poisoned ones included.
+        clean: unpoisoned samples, which models are evaluated on.
+        model: the model of all.
         data_digests: of each client's clean training samples, zeros where it discloses nothing.
         initial: w_1, shape (d,).
         malicious: clients that attack: their updates, or their training samples.
         attack: name of their attack on updates, or None.
-        data_attack: their attack on samples, which is done in `data`, or None.
-        attack_parameters: what the attack leaves open.
+        data_attack: their attack on samples, already applied to `data`, or None.
+        attack_parameters: settings of the attack.
         member_faults: clients that misbehave whenever they are members.
         trainer_faults: clients that fail to deliver a usable update.
-        device: where training and scoring run.
+        device: of training and scoring.
     """
 
     signers: tuple[KeySigner, ...]
@@ -77,12 +77,12 @@ class Population:
 
     @property
     def attackers(self) -> Attackers:
-        """The malicious clients, as those who make the updates that are sent."""
+        """The malicious clients, which forge updates."""
         return Attackers(self.malicious, self.attack, self.attack_parameters)
 
     @property
     def favoured(self) -> frozenset[ClientId]:
-        """Whom members that favour somebody favour: the malicious, else one another."""
+        """Clients that favouring members favour: the malicious ones, else one another."""
         members = self.member_faults.items()
         return self.malicious or frozenset(c for c, fault in members if fault in FAVOURS)
 
@@ -92,14 +92,14 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
 
     Args:
         configuration: of the run.
-        owners: those who have keys of their own; None for simulated clients.
+        owners: clients with keys of their own; None for simulated clients.
 
     Returns:
         Keys, data, model and faults, each from its own named stream of the run's seed.
 
     Raises:
-        ConfigurationError: data or a model that cannot be had, a model that does not fit the data,
-            or owners who do not fit the configuration.
+        ConfigurationError: unavailable data or model, a model that does not fit the data, or owners
+            who do not fit the configuration.
     """
     seed, malice = configuration.seed, configuration.malice
     clients = configuration.protocol.clients
@@ -150,13 +150,9 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
 
 
 def run_document(configuration: Configuration, population: Population) -> RunDocument:
-    """Return what is recorded of a run by digest on the chain.
+    """Return the run document, whose digest is on the chain.
 
-    Files are recorded by their sha256, not by their paths, which are others on each machine.
-
-    Args:
-        configuration: of the run, its training path settled.
-        population: its clients.
+    Files are recorded by their sha256, not by their paths, which differ between machines.
     """
     recorded = configuration.recorded()
     recorded["data"] = data_digest(configuration.data.choice())

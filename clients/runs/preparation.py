@@ -1,4 +1,4 @@
-"""What stands before the first round: the training path, the engine, and the deployment."""
+"""Preparation of a run: training path, engine and deployment."""
 
 from __future__ import annotations
 
@@ -41,26 +41,22 @@ if TYPE_CHECKING:
 
 
 def with_training_path(configuration: Configuration, population: Population) -> Configuration:
-    """Return a configuration with the training path that "auto" comes to.
-
-    Args:
-        configuration: of a run.
-        population: its clients.
+    """Return a configuration whose training path "auto" is replaced by the chosen one.
 
     Raises:
-        ConfigurationError: "lockstep" is asked for a model that is not made for it.
+        ConfigurationError: "lockstep" is asked for a model that it does not support.
     """
     if configuration.training.path == "plain":
         return configuration
-    found = plan(
+    path_plan = plan(
         population.model,
         population.data,
         configuration.local_training(),
         configuration.machine.device,
     )
-    if configuration.training.path != "auto" and found.path == "plain":
-        raise ConfigurationError(f"training.path = lockstep: {found.reason}")
-    return configuration.on_path(found.path)
+    if configuration.training.path != "auto" and path_plan.path == "plain":
+        raise ConfigurationError(f"training.path = lockstep: {path_plan.reason}")
+    return configuration.on_path(path_plan.path)
 
 
 def unwrapped_engine(engine: Engine) -> Engine:
@@ -75,13 +71,13 @@ def open_measure(
     rows: int,
     watched: Watched = unwrapped_engine,
 ) -> Iterator[Measure]:
-    """Open an engine, and what measures models with it.
+    """Open an engine, and what evaluates models with it.
 
     Args:
-        configuration: of a run, its training path settled.
+        configuration: of a run, with a chosen training path.
         population: its clients.
-        rows: how many clients train in a round at most.
-        watched: returns what stands for the engine, to the same effect: one that times it, say.
+        rows: most clients that train in a round.
+        watched: wraps the engine without another result, to time it, say.
 
     Yields:
         The measure; the engine's worker processes end with the context.
@@ -121,19 +117,19 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     disk: Disk = DISK,
     owners: Owners | None = None,
 ) -> tuple[Configuration, Population, Manifest]:
-    """Publish a run's configuration and first model, and deploy its contract.
+    """Publish a run's document and first model, and deploy its contract.
 
     Args:
         home: of the runs.
         name: of the run.
         configuration: of the run.
-        chain: where the contract goes.
-        blobs: where configuration and model go.
-        disk: that the run's files are written on.
-        owners: who takes part with keys of their own; None for simulated clients.
+        chain: for the contract.
+        blobs: for document and model.
+        disk: for the run's files.
+        owners: clients with keys of their own; None for simulated clients.
 
     Returns:
-        The configuration with its training path settled, the clients, and what was deployed where.
+        The configuration with a chosen training path, the clients, and the manifest.
 
     Raises:
         ConfigurationError: the model does not fit, or cannot take the path that is asked for, or
@@ -171,23 +167,23 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
 def _require_bound(
     manifest: Manifest, blobs: BlobReader, configuration: Configuration, population: Population
 ) -> None:
-    """Refuse other code, files or samples than the run was begun with, and say which.
+    """Refuse other code, files or samples than those of the deployed run, and name them.
 
     Raises:
-        ConfigurationError: names what differs, with both digests.
+        ConfigurationError: names the difference, with both digests.
         EncodingError: the run document is of another version.
     """
     try:
         data = blobs.get(Digest(bytes.fromhex(manifest.config[2:])), MAX_DOCUMENT_BYTES)
     except (BlobError, ValueError):
         return  # `deploy` compares the digest of the whole document
-    document, mine = decode_run(data), run_document(configuration, population)
-    if _settings_of(document) == _settings_of(mine):
+    document, local = decode_run(data), run_document(configuration, population)
+    if _settings_of(document) == _settings_of(local):
         require_bound_inputs(document, configuration, population.model, population.clean)
 
 
 def _settings_of(document: RunDocument) -> tuple[Parameters, dict[str, Any]]:
-    """Return what of a run is settings and no file; other ones are `deploy`'s to refuse."""
+    """Return a document's settings without files; `deploy` refuses other ones."""
     settings = dict(document.experiment)
     data = settings.pop("data", {})
     settings.pop("model", None)

@@ -1,4 +1,4 @@
-"""A run that can go on: every round that is left, a row for each, and the last model."""
+"""A run that can continue: its remaining rounds, a row for each, and the last model."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is deployed and can go on.
+    """A deployed run.
 
     Attributes:
-        configuration: what was asked for, its training path settled.
+        configuration: with a chosen training path.
         folder: its files.
-        manifest: what was deployed where; None on the memory ledger.
+        manifest: of the deployment; None on the memory ledger.
         ledger: the contract, or the memory ledger.
         population: the clients.
-        measure: makes a round's row.
+        measure: computes a round's row.
         simulation: all its actors.
-        without_row: ended rounds that cannot be measured any more, since their model is gone.
+        without_row: ended rounds that cannot be evaluated any more, since their model is missing.
     """
 
     configuration: Configuration
@@ -45,14 +45,7 @@ class Run:
     without_row: tuple[int, ...] = ()
 
     def go_on(self, on_round: Callable[[RoundMetrics], None]) -> list[RoundMetrics]:
-        """Run every round that is left; each row is on disk when `on_round` gets it.
-
-        Args:
-            on_round: called after each round.
-
-        Returns:
-            The rows of this call's rounds.
-        """
+        """Play all remaining rounds; each row is written before `on_round` gets it."""
         rows: list[RoundMetrics] = []
 
         def write(row: RoundMetrics) -> None:

@@ -1,7 +1,7 @@
-"""What a run writes into its folder: configuration, metrics and the last model.
+"""Files of a run: configuration, metrics and the last model.
 
-Whatever is replaced is replaced whole, and survives a power cut. A round's row is only appended:
-what a power cut takes of it is made again from the chain.
+Replaced files are replaced as a whole, and survive a power cut. Rows of rounds are only appended: a
+row lost in a power cut is computed again from the chain.
 """
 
 from __future__ import annotations
@@ -32,21 +32,16 @@ class RunFolder:
     """A run's own files.
 
     Attributes:
-        paths: where they are.
+        paths: their locations.
     """
 
     def __init__(self, paths: RunPaths, disk: Disk = DISK) -> None:
-        """Name the files.
-
-        Args:
-            paths: where they are.
-            disk: that they are written on.
-        """
+        """Use these paths on a disk."""
         self.paths = paths
         self._disk = disk
 
     def write_configuration(self, text: str) -> None:
-        """Write the configuration whole or not at all."""
+        """Write the configuration."""
         self._disk.write_whole(self.paths.configuration, text.encode())
 
     def write_metrics(self, lines: list[bytes]) -> None:
@@ -54,7 +49,7 @@ class RunFolder:
         self._disk.write_whole(self.paths.metrics, b"".join(lines))
 
     def keep_metrics_aside(self, lines: list[bytes]) -> None:
-        """Keep rows that the chain does not bear out in a file of their own."""
+        """Write rows that the chain contradicts to a file of their own."""
         self._disk.write_whole(self.paths.metrics_before_rollback(), b"".join(lines))
 
     def append_metrics(self, row: RoundMetrics) -> None:
@@ -62,30 +57,24 @@ class RunFolder:
         self._disk.append(self.paths.metrics, line_of(row))
 
     def metrics_lines(self) -> list[bytes]:
-        """Return the lines of the metrics as they are, damaged ones too; none without a file."""
+        """Return all lines of the metrics, damaged ones included; none without a file."""
         try:
             return read_file(self.paths.metrics, MAX_METRICS_BYTES).splitlines(keepends=True)
         except FileNotFoundError:
             return []
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the rows of a run that is taken up, which are whole."""
+        """Return the rows of a resumed run, which are complete."""
         return [parse_json(line) for line in self.metrics_lines()]
 
     def write_model(
         self, vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
     ) -> None:
-        """Write the model's tensors by name.
-
-        Args:
-            vector: parameters, shape (d,).
-            layout: name and shape of each tensor.
-            facts: what the file says of itself.
-        """
+        """Write the model's tensors by name, with facts about them; the vector has shape (d,)."""
         self._disk.write_whole(self.paths.model, encode_model(vector, layout, facts))
 
     def read_model(self) -> StoredModel | None:
-        """Return the model, None if there is no file of it, or one that is damaged or older."""
+        """Return the model; None if there is no file of it, or a damaged or older one."""
         try:
             return read_model_file(self.paths.model)
         except (FileNotFoundError, EncodingError):
@@ -93,15 +82,7 @@ class RunFolder:
 
 
 def run_folder(home: Path, name: str, disk: Disk = DISK) -> RunFolder:
-    """Return the folder of a run.
-
-    Args:
-        home: of chain, blobs and runs.
-        name: of the run.
-        disk: that its files are written on.
-
-    Returns:
-        The folder; it need not exist.
+    """Return the folder of a run, which need not exist.
 
     Raises:
         ConfigurationError: the name is no plain file name.
@@ -110,5 +91,5 @@ def run_folder(home: Path, name: str, disk: Disk = DISK) -> RunFolder:
 
 
 def line_of(row: RoundMetrics) -> bytes:
-    """Return a row as it stands in the file."""
+    """Return a row as a line of the file."""
     return f"{json.dumps(asdict(row), sort_keys=True, allow_nan=False)}\n".encode()

@@ -1,4 +1,4 @@
-"""How good the model of a file is, on the data of a configuration."""
+"""Evaluation of a model file on the data of a configuration."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuality:
-    """How good a stored model is.
+    """Quality of a stored model.
 
     Attributes:
         accuracy: share of the whole test set classified right, in [0, 1].
-        loss: mean cross-entropy there; None where it is not finite.
+        loss: mean cross-entropy there; None if it is not finite.
         floor: accuracy of always answering the commonest class.
         samples: size of the test set.
-        training_loss: mean cross-entropy on all clients' training samples; None where it was not
-            asked for, or is not finite.
+        training_loss: mean cross-entropy on all clients' training samples; None if it was not asked
+            for, or is not finite.
     """
 
     accuracy: float
@@ -57,17 +57,17 @@ def quality_of(
     *,
     training_loss: bool = False,
 ) -> StoredQuality:
-    """Return how good a stored model is on the data that a configuration names.
+    """Return the quality of a stored model on a configuration's data.
 
     Args:
         stored: the model's tensors.
-        configuration: whose data and model are taken; a file names neither.
+        configuration: of data and model; a file names neither.
         document: of the run that they must be the inputs of; None for no run.
-        training_loss: whether the training samples are evaluated, too.
+        training_loss: whether to evaluate the training samples, too.
 
     Raises:
-        ConfigurationError: the tensors are not those of the configuration's model, data and
-            model cannot be had or do not fit, or they are not what the run or the file was made of.
+        ConfigurationError: the tensors are not those of the configuration's model, data or model
+            are unavailable or do not fit, or they are not the inputs of the run or the file.
     """
     data, model = _inputs_of(configuration)
     _require_tensors_of(model, stored)
@@ -90,7 +90,7 @@ def quality_of(
 
 
 def _require_made_of(model: Model, stored: StoredModel) -> None:
-    """Refuse other code or frozen state than a file of ours says that its tensors go with.
+    """Refuse other code or frozen state than those named by the file.
 
     Raises:
         ConfigurationError: names both digests.
@@ -103,15 +103,11 @@ def _require_made_of(model: Model, stored: StoredModel) -> None:
 
 
 def require_inputs_of(document: RunDocument, configuration: Configuration) -> None:
-    """Refuse other inputs of a run than those that it was begun with.
-
-    Args:
-        document: of the run.
-        configuration: of the same run on this machine.
+    """Refuse other inputs than those of the run.
 
     Raises:
-        ConfigurationError: names the first that differs, with both digests; or data and model
-            cannot be had.
+        ConfigurationError: names the first difference, with both digests; or data or model are
+            unavailable.
     """
     data, model = _inputs_of(configuration)
     require_bound_inputs(document, configuration, model, data)
@@ -131,15 +127,18 @@ def _require_tensors_of(model: Model, stored: StoredModel) -> None:
     """Refuse the tensors of another model.
 
     Raises:
-        ConfigurationError: names the first that differs.
+        ConfigurationError: names the first difference.
     """
     pairs = zip(stored.layout, model.layout, strict=False)
-    differing = next(((held, own) for held, own in pairs if held != own), None)
+    differing = next(
+        ((stored_tensor, tensor) for stored_tensor, tensor in pairs if stored_tensor != tensor),
+        None,
+    )
     if differing is not None:
-        held, own = differing
+        stored_tensor, tensor = differing
         raise ConfigurationError(
-            f"the file holds tensor {held[0]!r} of shape {held[1]} where model {model.name!r} has "
-            f"{own[0]!r} of shape {own[1]}"
+            f"the file holds tensor {stored_tensor[0]!r} of shape {stored_tensor[1]} where model "
+            f"{model.name!r} has {tensor[0]!r} of shape {tensor[1]}"
         )
     if len(stored.layout) != len(model.layout):
         raise ConfigurationError(
@@ -148,6 +147,6 @@ def _require_tensors_of(model: Model, stored: StoredModel) -> None:
         )
 
 
-def _mean(found: Evaluation) -> float | None:
-    mean = found.loss / found.samples
+def _mean(evaluation: Evaluation) -> float | None:
+    mean = evaluation.loss / evaluation.samples
     return mean if isfinite(mean) else None
