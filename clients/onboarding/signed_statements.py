@@ -11,8 +11,8 @@ _DOMAIN = "EIP712Domain"
 
 _LETS = {
     "Commitment": (
-        "record on the chain, once a round, that the client stands by an update whose digest "
-        "nobody else knows yet"
+        "record on the chain, once a round, that the client commits to an update whose digest "
+        "is still secret"
     ),
     "Scores": (
         "count the member's distances in a round; two different ones for one base and one set of "
@@ -36,7 +36,7 @@ _LETS = {
     ),
     "DataSalt": (
         "guess small data behind the digest that the client has registered: it is made and used on "
-        "this machine and sent to nobody"
+        "this machine and never sent"
     ),
     "Challenge": "believe that the signer has the key; nothing else, and it is never kept",
 }
