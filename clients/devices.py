@@ -1,4 +1,4 @@
-"""Where tensors live, and the settings under which equal inputs give equal bytes."""
+"""Devices, and the settings with which equal inputs give equal bytes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,10 @@ DEVICES = ("cpu", "cuda", "auto")
 
 
 def device_named(name: str) -> torch.device:
-    """Return the device that a setting asks for.
-
-    Args:
-        name: "cpu", "cuda", or "auto" for CUDA where there is one.
-
-    Returns:
-        The device.
+    """Return the device of a setting: "cpu", "cuda", or "auto" for CUDA where available.
 
     Raises:
-        ConfigurationError: unknown name, or CUDA asked for where there is none.
+        ConfigurationError: unknown name, or CUDA is not available.
     """
     if name not in DEVICES:
         raise ConfigurationError(
@@ -40,16 +34,10 @@ def device_named(name: str) -> torch.device:
 
 @contextmanager
 def reproducible(device: torch.device) -> Iterator[None]:
-    """Compute with one intra-op thread and deterministic kernels, and restore the settings after.
+    """Compute with one intra-op thread and deterministic kernels; restore the settings after.
 
-    The thread count changes the order of sums inside an operation and so the bytes of a result;
-    parallelism comes from processes instead, each of which trains whole clients.
-
-    Args:
-        device: where the computation will run.
-
-    Yields:
-        Nothing; the settings hold inside the `with` block.
+    The thread count changes the order of sums inside an operation, and so the bytes of a result.
+    Parallelism comes from processes instead, each of which trains whole clients.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -65,10 +53,10 @@ def reproducible(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _deterministic_cuda() -> Iterator[None]:
-    # cuBLAS reads this when it makes its first handle, and is not deterministic without.
+    # cuBLAS reads this with its first handle, and is not deterministic without it.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
-    # Not asked for on the CPU, whose kernels here are deterministic: the first call costs a second.
+    # Not on the CPU, whose kernels here are deterministic: the first call costs a second.
     torch.use_deterministic_algorithms(True)
     try:
         with torch.backends.cudnn.flags(

@@ -1,9 +1,9 @@
-"""Distances that are begun before anybody asks for them, beside what the caller does meanwhile.
+"""Distances computed in advance, in parallel with the chain's transactions.
 
-Once all clients of a round are trained, all of its distances are determined, but nobody asks for
-them before the chain has closed the inputs. One thread computes them while the transactions go
-through. It touches the updates and nothing else, and a pair's distance has the same bytes whoever
-else is in the call, so what members find is the same with and without.
+Once all clients of a round are trained, its distances are determined, but they are requested only
+after the chain has closed the inputs. One thread computes them while the transactions are mined. A
+pair's distance has the same bytes with any other updates in the call, so members get the same
+result with and without it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What a thread computes.
+class _EarlyMatrix:
+    """Distances in computation.
 
     Attributes:
         rule: the distance.
         context: of the round.
-        updates: those of the round.
-        members: those of its clients that may score.
-        matrix: the result, which may still have to be waited for.
+        updates: of the round.
+        members: clients that may score.
+        matrix: the result, which may be pending.
     """
 
     rule: DistanceRule
@@ -49,7 +49,7 @@ class Begun:
         updates: Updates,
         members: Sequence[ClientId],
     ) -> bool:
-        """Say whether these distances are among those that were begun."""
+        """Return whether these distances are among the computed ones."""
         if (rule, context) != (self.rule, self.context):
             return False
         if rule.needs_all and updates.keys() != self.updates.keys():
@@ -61,11 +61,11 @@ class Begun:
 
 
 class EarlyDistances:
-    """A twin of the distances that it is made of, some of which it has begun before."""
+    """A counterpart of the given distances that computes some of them in advance."""
 
     def __init__(self, distances: Distances) -> None:
         self._distances = distances
-        self._begun: Begun | None = None
+        self._early: _EarlyMatrix | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="distances")
 
     def begin(
@@ -75,23 +75,23 @@ class EarlyDistances:
         updates: Updates,
         members: Sequence[ClientId],
     ) -> None:
-        """Begin the distances of a round; those that were begun before are dropped.
+        """Start to compute the distances of a round, replacing earlier ones.
 
         Args:
             rule: the distance.
             context: of the round.
-            updates: all that may be usable, of one length; they stay as they are until `drop`.
-            members: those of the clients that may score.
+            updates: all that may be usable, of one length; unchanged until `drop`.
+            members: clients that may score.
         """
         self.drop()
-        asked = rule, context, updates, tuple(members)
-        self._begun = Begun(*asked, self._thread.submit(self._quietly, *asked))
+        arguments = rule, context, updates, tuple(members)
+        self._early = _EarlyMatrix(*arguments, self._thread.submit(self._quietly, *arguments))
 
     def drop(self) -> None:
-        """Let go of what was begun, once the thread no longer reads the updates."""
-        if self._begun is not None and not self._begun.matrix.cancel():
-            self._begun.matrix.exception()
-        self._begun = None
+        """Drop the computed distances, once the thread no longer reads the updates."""
+        if self._early is not None and not self._early.matrix.cancel():
+            self._early.matrix.exception()
+        self._early = None
 
     def __call__(
         self,
@@ -100,14 +100,14 @@ class EarlyDistances:
         updates: Updates,
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
-        """Return the distances of all updates from the members', shape (members, updates)."""
-        begun = self._begun
-        if begun is None or not begun.covers(rule, context, updates, members):
+        """Return the distances of all updates to the members', shape (members, updates)."""
+        early = self._early
+        if early is None or not early.covers(rule, context, updates, members):
             return self._distances(rule, context, updates, members)
-        places = {client: place for place, client in enumerate(sorted(begun.updates))}
-        rows = [begun.members.index(member) for member in members]
-        columns = [places[client] for client in sorted(updates)]
-        return begun.matrix.result()[np.ix_(rows, columns)]
+        column_of = {client: column for column, client in enumerate(sorted(early.updates))}
+        rows = [early.members.index(member) for member in members]
+        columns = [column_of[client] for client in sorted(updates)]
+        return early.matrix.result()[np.ix_(rows, columns)]
 
     def _quietly(
         self,
@@ -116,12 +116,12 @@ class EarlyDistances:
         updates: Updates,
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
-        # Whoever's update is not finite is found out later, and nobody asks for its distances.
+        # Updates that are not finite are excluded later; their distances are never requested.
         with np.errstate(all="ignore"):
             return self._distances(rule, context, updates, members)
 
 
 def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
-    """Say whether two arrays are the same numbers in the same memory."""
+    """Return whether two arrays are the same memory."""
     here, there = update.__array_interface__["data"][0], other.__array_interface__["data"][0]
     return bool(here == there and update.shape == other.shape)

@@ -1,9 +1,9 @@
-"""What local training is, whoever computes it: line 3 of Algorithm 3.
+"""Local training: line 3 of Algorithm 3.
 
-Every active client takes tau steps of SGD from the global model w_t on its own data, and sends
-the update Δ = w_t − w_end (a pseudo-gradient). Its batch order follows from a seed that the
-client can compute again, so that the owner of an update can repeat it. The steps themselves are
-taken by the trainers of `clients/training`.
+Every active client takes tau steps of SGD from the global model w_t on its own data, and sends the
+update Δ = w_t − w_end (a pseudo-gradient). Its batch order follows from a seed that the client can
+recompute, so the owner of an update can repeat it. The trainers of `clients/training` take the
+steps.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 LARGEST = float(np.finfo(np.float32).max)
-"""The largest rate or weight: steps are taken in float32."""
+"""Largest rate or weight: steps are computed in float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTraining:
-    """How each client trains: plain SGD, tau steps or whole epochs.
+    """Settings of the local training: plain SGD, tau steps or whole epochs.
 
-    With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020,
-    Algorithm 2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so keeps near the global model.
-    What is refused is named as the configuration has it, in its section `training`.
+    With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, Algorithm
+    2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so stays near the global model. Error
+    messages name the settings of the configuration's section `training`.
 
     Attributes:
         learning_rate: step size, above 0, at most what a float32 holds.
-        batch_size: samples of a step; a client that has fewer uses all it has.
-        local_steps: tau, or None where epochs are counted.
-        local_epochs: passes over the client's data, or None where steps are counted.
+        batch_size: samples per step; a client with fewer uses all of them.
+        local_steps: tau; None if epochs are counted.
+        local_epochs: passes over the client's data; None if steps are counted.
         proximal: mu, above 0, at most what a float32 holds; None for no such term.
     """
 
@@ -50,7 +50,7 @@ class LocalTraining:
     proximal: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the settings.
+        """Validate the settings.
 
         Raises:
             ConfigurationError: a setting out of range, or not exactly one of steps and epochs.
@@ -83,13 +83,13 @@ class LocalTraining:
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:
     """Yield the sample indices of each SGD step.
 
-    Counting steps, batches are consecutive slices of one endless row of permutations, all of
-    the same size; counting epochs, each permutation is cut by itself and its short last batch
-    is kept.
+    With a number of steps, batches are consecutive slices of an endless sequence of permutations,
+    all of the same size. With epochs, each permutation is cut separately, with a shorter last
+    batch.
 
     Args:
         seed: the job's seed.
-        samples: the client's samples, at least 1.
+        samples: number of the client's samples, at least 1.
         settings: batch size and length of the training.
 
     Yields:
@@ -102,21 +102,16 @@ def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDAr
             order = next(orders)
             yield from (order[start : start + size] for start in range(0, samples, size))
         return
-    waiting = next(orders)
+    remaining = next(orders)
     for _ in range(settings.local_steps or 0):
-        if len(waiting) < size:
-            waiting = np.concatenate([waiting, next(orders)])
-        yield waiting[:size]
-        waiting = waiting[size:]
+        if len(remaining) < size:
+            remaining = np.concatenate([remaining, next(orders)])
+        yield remaining[:size]
+        remaining = remaining[size:]
 
 
 def samples_gone_through(samples: int, settings: LocalTraining) -> int:
-    """Return how many samples the steps of one training take together: what it costs.
-
-    Args:
-        samples: the client's samples, at least 1.
-        settings: batch size and length of the training.
-    """
+    """Return the number of samples that a training processes, as a measure of its cost."""
     if settings.local_epochs is not None:
         return settings.local_epochs * samples
     return (settings.local_steps or 0) * min(settings.batch_size, samples)

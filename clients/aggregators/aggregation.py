@@ -1,4 +1,4 @@
-"""The server's pipeline: leave out, pre-aggregate, aggregate."""
+"""The server's pipeline: exclude, pre-aggregate, aggregate."""
 
 from __future__ import annotations
 
@@ -23,29 +23,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """Pre-aggregators, one after the other, and the aggregator after them.
+    """Pre-aggregators in order, followed by an aggregator.
 
     Attributes:
         aggregator: makes one vector of many.
-        pre_aggregators: what is done before.
+        pre_aggregators: applied before.
     """
 
     aggregator: Aggregator = field(default_factory=FedAvg)
     pre_aggregators: tuple[PreAggregator, ...] = ()
 
     def require(self, updates: int) -> None:
-        """Refuse a number of updates that a stage cannot take."""
+        """Reject a number of updates that a stage cannot take."""
         for stage in self.pre_aggregators:
             stage.require(updates)
             updates = stage.count(updates)
         self.aggregator.require(updates)
 
     def takes(self, updates: int) -> bool:
-        """Return whether every stage accepts this number of updates.
-
-        Args:
-            updates: n.
-        """
+        """Return whether every stage accepts this number of updates."""
         for stage in self.pre_aggregators:
             if updates < stage.least:
                 return False
@@ -59,25 +55,25 @@ class Aggregation:
         last: Vector,
         rng: np.random.Generator,
     ) -> AggregatorSelection | None:
-        """Return the aggregated update and the places of the updates that it is made of.
+        """Return the aggregated update and the rows of the updates that it uses.
 
-        An update that is not finite is left out before anything else, as a committee leaves it
-        out. The options stay: if too few are left for them, nothing is aggregated.
+        Updates that are not finite are excluded first, as by a committee. If too few remain for the
+        options, nothing is aggregated.
 
         Args:
             updates: Δ of each client, by ascending client, each of shape (d,).
             samples: n_k of each.
-            last: what was aggregated in the round before, zeros in the first, shape (d,).
+            last: the previous round's aggregate, zeros in the first, shape (d,).
             rng: the round's stream.
 
         Returns:
             None if nothing is aggregated.
         """
-        usable = [place for place, update in enumerate(updates) if np.isfinite(update).all()]
+        usable = [row for row, update in enumerate(updates) if np.isfinite(update).all()]
         if not self.takes(len(usable)):
             return None
-        mixture = Mixture([updates[place] for place in usable])
-        weights = np.array([samples[place] for place in usable], dtype=np.float64)
+        mixture = Mixture([updates[row] for row in usable])
+        weights = np.array([samples[row] for row in usable], dtype=np.float64)
         for stage in self.pre_aggregators:
             mixture = mixture.mixed(stage.coefficients(mixture, rng))
             # Means of updates weigh alike, as in the papers.

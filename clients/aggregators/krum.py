@@ -21,7 +21,7 @@ class Krum(Aggregator):
     ByzFL 0.0.11 takes n - f - 1 of them, so that its Krum(f + 1) is this Krum(f).
 
     Attributes:
-        f: how many updates may be anything.
+        f: number of arbitrary updates to tolerate.
     """
 
     name: ClassVar[str] = "Krum"
@@ -59,6 +59,6 @@ def krum_scores(squared: NDArray[np.float64], f: int) -> Vector:
         Shape (n,); smaller is denser.
     """
     n = len(squared)
-    # Not by leaving out the smallest: a vector that stands twice is its own nearest other.
+    # Not by dropping the smallest: a repeated vector is its own nearest neighbour.
     others = squared[~np.eye(n, dtype=bool)].reshape(n, n - 1)
     return np.asarray(np.sort(others, axis=1)[:, : n - f - 2].sum(axis=1))

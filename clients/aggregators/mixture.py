@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 BLOCK = 1 << 13
-"""Numbers of each vector that are in hand at a time. Orders the sums of a distance."""
+"""Numbers of each vector per block. Determines the order of a distance's sum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

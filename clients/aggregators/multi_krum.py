@@ -18,7 +18,7 @@ class MultiKrum(Aggregator):
     """The mean of the updates with the smallest scores of Krum.
 
     Attributes:
-        f: how many updates may be anything.
+        f: number of arbitrary updates to tolerate.
         m: how many are averaged, n - f where it is not given; at most n - f. The authors of CMFL
             take as many as CMFL aggregates.
         weighted: whether by samples, as the authors of CMFL have it; Krum's paper has no weights.

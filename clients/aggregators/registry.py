@@ -1,4 +1,4 @@
-"""The aggregators by name: a new one takes its file and one line here."""
+"""The aggregators by name; a new one needs its file and one line here."""
 
 from __future__ import annotations
 
