@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
@@ -21,7 +20,6 @@ from api.http.access import Access
 from api.http.answer_cache import AnswerCache
 from api.http.body_limit import BodyLimit
 from api.http.caching import AnswerCacheMiddleware
-from api.http.docs_page import HEADERS, docs_page
 from api.http.head import HeadAsGet
 from api.http.host_check import HostCheck
 from api.http.metrics import Metrics, MetricsMiddleware
@@ -71,6 +69,8 @@ from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from fastapi.responses import Response
 
     from api.settings import Settings
     from ledger.history.source import HistoryIndex
@@ -180,10 +180,6 @@ def _add_document(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = made  # type: ignore[method-assign]
-
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> HTMLResponse:
-        return HTMLResponse(docs_page(app.openapi()), headers=HEADERS)
 
 
 def _add_errors(app: FastAPI, settings: Settings) -> None:

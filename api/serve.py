@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from api.app import create_app
-from api.http.connections import TimedConnection
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from ledger.index.database import Database
 from ledger.index.index import Index
@@ -75,7 +74,7 @@ def server_for(settings: Settings) -> uvicorn.Server:
         uvicorn.Config(
             app,
             ws="none",
-            http=TimedConnection,
+            http="h11",
             log_level="warning",
             server_header=False,
             proxy_headers=bool(settings.trusted_proxies),

@@ -33,7 +33,7 @@ def serve(
     *,
     service: ServiceOptions,
 ) -> None:
-    """Serve the round history over REST, with a dashboard; see /docs there."""
+    """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
     from api.serve import serve as serve_app
 
     target = Target(home, rpc_url=rpc_url, chain_id=chain_id)
@@ -49,7 +49,7 @@ def serve(
         settings,
         host,
         port,
-        lambda address: print_line(f"serving {home} at {address}/ and /docs, until Ctrl-C"),
+        lambda address: print_line(f"serving {home} at {address}/, until Ctrl-C"),
     )
 
 

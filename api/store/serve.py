@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from api.http.connections import TimedConnection
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
@@ -76,7 +75,7 @@ def server_for(
         uvicorn.Config(
             create_store(settings, ledger, secrets.token_bytes(EPOCH_BYTES), pinned=pinned),
             ws="none",
-            http=TimedConnection,
+            http="h11",
             log_level="warning",
             server_header=False,
             proxy_headers=False,

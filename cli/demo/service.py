@@ -82,7 +82,7 @@ def _say_where(address: str, run: str, shown: str) -> None:
     """Print each link on its own line, so that no terminal wraps it."""
     print_line(f"{run} on the dashboard:")
     print_line(f"  {shown}", bold=True)
-    print_line(f"All runs: {address}/dashboard/  REST: {address}/docs")
+    print_line(f"All runs: {address}/dashboard/  REST: {address}/openapi.json")
 
 
 def _get(url: str) -> dict[str, list[object]]:

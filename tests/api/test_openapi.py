@@ -282,14 +282,6 @@ def test_no_number_can_be_infinite_or_nan() -> None:
             ANSWERS["Threshold"].validate_python(example(rounds.Threshold) | {"value": value})
 
 
-def test_the_page_for_people_fetches_nothing_from_elsewhere(client: httpx.Client) -> None:
-    answer = client.get("/docs")
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
-    assert not re.findall(r"<script|src=|href=\"http|url\(", answer.text)
-    assert "/v1/chains/{chain}/deployments/{address}/rounds/{number}/votes" in answer.text
-
-
 def test_other_origins_get_no_permission(client: httpx.Client) -> None:
     answer = client.get("/health", headers={"Origin": "https://elsewhere.example"})
     assert "access-control-allow-origin" not in answer.headers
