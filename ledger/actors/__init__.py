@@ -1,4 +1,4 @@
-"""Who acts: trainers and members as steps from what is visible to what is done, without torch.
+"""Trainers and members: steps from what they can see to what they do, without torch.
 
 `view` says what one can see of a round, `trainer` and `member` what follows for an honest client,
 `driver` carries it out against a chain, a blob store and a mailbox. A simulation drives all

@@ -1,4 +1,4 @@
-"""What an actor's step may ask for; a driver carries it out in order."""
+"""Actions that an actor's step returns; a driver carries them out in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the actors of one run act on."""
+"""The context of a run's actors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ActorContext:
-    """What actors act on.
+    """Chain, stores and journal of a run.
 
     Attributes:
         parameters: of the run.

@@ -1,4 +1,4 @@
-"""Carries out what actors ask for: what was said is durable before any of it leaves."""
+"""Carries out actors' actions: statements are durable before any of them leaves."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _NOTHING_IN_TIME = (
 
 @dataclass(frozen=True, slots=True)
 class SentActions:
-    """What became of actions once all that is said in them has left.
+    """The result of publishing actions.
 
     Attributes:
-        is_news: whether the mailbox had not held an envelope of them before.
-        transactions: what is left to be brought to the contract, in order; all that they refer to
-            is durable.
+        has_new_mail: whether the mailbox had not held one of their envelopes before.
+        transactions: still to be sent to the contract, in order; all that they refer to is
+            durable.
     """
 
     has_new_mail: bool
@@ -62,7 +62,7 @@ class Driver:
     """Acts for any number of actors of one run in one process.
 
     Where blocks come only with transactions, it lets windows and deadlines pass; on a chain that
-    is shared with others nobody can, so what would be too early is not sent yet.
+    is shared with others it cannot, and does not send what would be too early.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Driver:
         *,
         mines: bool = True,
     ) -> None:
-        """Take up what actors act on.
+        """Drive the actors of a run.
 
         Args:
             context: chain, blobs, mailbox and journal of the run.
@@ -107,8 +107,8 @@ class Driver:
             ChainError: the chain is unreachable.
             BlobError: a blob cannot be stored or made durable; nothing has left.
         """
-        said = self.say(actions)
-        return self.send(said.transactions) or said.has_new_mail
+        sent = self.say(actions)
+        return self.send(sent.transactions) or sent.has_new_mail
 
     def say(self, actions: Iterable[Action]) -> SentActions:
         """Carry out all that is no transaction, and return what is left.
@@ -149,7 +149,7 @@ class Driver:
         return self._commit(commitments) or has_effect
 
     def forget(self) -> None:
-        """Let go of a round that is over: what it had stored may be removed by others."""
+        """Forget a round that is over: others may remove what it had stored."""
         self._stored.clear()
 
     def mine_to(self, block_number: int) -> None:
@@ -191,7 +191,7 @@ class Driver:
     def _stored_first(self, actions: Iterable[Action]) -> list[PostEnvelope | Transaction]:
         """Store all blobs, and return what remains to be done once they are durable.
 
-        Shared mail waits for that as transactions do: whoever reads it votes for what it
+        Shared mail waits for that as transactions do: a reader votes for what it
         announces, and the vote may be in a decision before this process is up again.
         """
         leaving: list[PostEnvelope | Transaction] = []
@@ -250,16 +250,16 @@ class Driver:
 
     def _untaken(self, signed: Sequence[SignedCommitment]) -> list[SignedCommitment]:
         """Return those that the newest block lacks, and the contract would take now."""
-        found: list[SignedCommitment] = []
-        for number in sorted({one.commitment.round for one in signed}):
-            taken = {mined.client for mined in self._context.ledger.commitments(number)}
+        accepted: list[SignedCommitment] = []
+        for number in sorted({entry.commitment.round for entry in signed}):
+            committed = {mined.client for mined in self._context.ledger.commitments(number)}
             batch = [
-                one
-                for one in signed
-                if one.commitment.round == number and one.commitment.client not in taken
+                each
+                for each in signed
+                if each.commitment.round == number and each.commitment.client not in committed
             ]
-            found += self._sound(batch) if batch else []
-        return found
+            accepted += self._sound(batch) if batch else []
+        return accepted
 
     def _sound(self, batch: Sequence[SignedCommitment]) -> Sequence[SignedCommitment]:
         """Return those that the contract would take, which is asked and not tried.
@@ -300,7 +300,7 @@ class Driver:
         return state.stage is LedgerStage.OPEN and state.round == round_number
 
     def _wait_for(self, action: SendDecision) -> None:
-        """Let the window pass before a decision without all n trainers: nobody is late before."""
+        """Let the window pass before a decision without all n trainers: until then none is late."""
         # Once another has decided the round, the next one's window is not ours to let pass.
         if self._mines and self._context.ledger.state().round == action.round:
             self.mine_to(self._window_for(action))

@@ -1,7 +1,7 @@
-"""What a key has signed: one statement for each place, on disk before it leaves.
+"""Statements that keys have signed: one for each place, on disk before it leaves.
 
-A place is what nobody may sign two different statements for. Whoever restarts, or runs twice on
-one journal, finds what was said there and can only say it again.
+A place is a slot for which two different statements are equivocation. A process that restarts,
+or runs twice on one journal, finds the earlier statement and can only repeat it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class VoteJournal(Protocol):
     """One statement for each place."""
 
     def say(self, place: bytes, statement: bytes) -> bytes:
-        """Return what stands at a place: the statement if nothing stood there, else what did.
+        """Return the statement of a place: this one if it had none, else the earlier one.
 
         Nothing may leave before `sync`.
 
         Args:
-            place: what nobody may sign two different statements for.
+            place: of the statement.
             statement: what is to be said.
         """
 
@@ -51,7 +51,7 @@ class MemoryJournal:
         self.said: dict[bytes, bytes] = {}
 
     def say(self, place: bytes, statement: bytes) -> bytes:
-        """Return what stands at a place."""
+        """Return the statement of a place."""
         return self.said.setdefault(place, statement)
 
     def sync(self) -> None:
@@ -90,25 +90,25 @@ class FileJournal:
             raise JournalError(f"vote journal {path}: {error}") from error
 
     def say(self, place: bytes, statement: bytes) -> bytes:
-        """Return what stands at a place.
+        """Return the statement of a place.
 
         Raises:
             JournalError: the file is damaged, full, or held by another process for too long.
         """
         try:
-            said = self._standing(place)
-            if said is None:
+            recorded = self._standing(place)
+            if recorded is None:
                 if not self._base.in_transaction:
                     self._base.execute("BEGIN IMMEDIATE")
                     self._new = 0
                 self._new += self._base.execute(
                     "INSERT OR IGNORE INTO statements VALUES (?, ?)", (place, statement)
                 ).rowcount
-                said = self._standing(place)
+                recorded = self._standing(place)
         except sqlite3.Error as error:
             raise JournalError(f"vote journal {self._path}: {error}") from error
-        assert said is not None, "a statement stands once it is said"
-        return said
+        assert recorded is not None, "a statement is recorded once it is said"
+        return recorded
 
     def sync(self) -> None:
         """Write and fsync everything said since the last time.
@@ -129,8 +129,8 @@ class FileJournal:
         with closing(
             self._base.execute("SELECT said FROM statements WHERE place = ?", (place,))
         ) as rows:
-            found = rows.fetchone()
-        return None if found is None else bytes(found[0])
+            row = rows.fetchone()
+        return None if row is None else bytes(row[0])
 
     def close(self) -> None:
         """Close the file; what was not synced has not been said."""
@@ -165,7 +165,7 @@ def begin_run(journal: VoteJournal, domain: Domain) -> None:
 
 
 def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: Domain) -> None:
-    """Refuse to sign for keys that have signed before, where nobody knows what.
+    """Refuse to sign for keys whose earlier statements are lost.
 
     Args:
         paths: of the run.
@@ -257,7 +257,7 @@ def first_certificate_key(
 def first_round_key(domain: Domain, client: ClientId) -> bytes:
     """Return the place of the round that was in course when this journal began to speak for a key.
 
-    What the key had signed in that round, no journal can tell that was begun in it.
+    A journal that was started in that round cannot tell what the key had signed in it.
     """
     return _place(domain, client, ["beginning"])
 

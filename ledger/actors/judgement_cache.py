@@ -40,7 +40,7 @@ _NOT_FINAL = {
 
 
 def is_certain(violations: Iterable[Violation]) -> bool:
-    """Say whether one of these doubts stands, whatever arrives later."""
+    """Return whether one of these violations is final, whatever arrives later."""
     return any(doubt.code not in _NOT_FINAL for doubt in violations)
 
 
@@ -72,12 +72,12 @@ class JudgementCache:
             return self._judged[digest]
         read = self.read(view, record)
         if read is None:
-            found: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
+            result: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
         else:
-            found = judge(view.inputs, read, view.evidence, self._distances)
-        if not any(doubt.code in _NOT_FINAL for doubt in found[1]):
-            self._judged[digest] = found
-        return found
+            result = judge(view.inputs, read, view.evidence, self._distances)
+        if not any(doubt.code in _NOT_FINAL for doubt in result[1]):
+            self._judged[digest] = result
+        return result
 
     def read(self, view: RoundView, record: bytes) -> RoundRecord | None:
         """Return the record behind bytes, None if they are none."""
@@ -102,9 +102,9 @@ class JudgementCache:
 
     def _turn_to(self, view: RoundView) -> None:
         # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
-        inputs, about = view.inputs, (view.evidence.model, view.evidence.displacement)
-        if inputs != self._inputs or not all(map(is_, about, self._about)):
-            self._inputs, self._about = inputs, about
+        inputs, vectors = view.inputs, (view.evidence.model, view.evidence.displacement)
+        if inputs != self._inputs or not all(map(is_, vectors, self._about)):
+            self._inputs, self._about = inputs, vectors
             self._judged, self._records = {}, {}
 
 
@@ -126,11 +126,11 @@ class CachedDistances:
     ) -> NDArray[np.float64]:
         """Return the distances of all updates from the members'."""
         clients = sorted(updates)
-        asked = (rule.name, context, tuple(clients), tuple(members))
-        same = asked == self._asked and all(
-            updates[client] is kept for client, kept in zip(clients, self._updates, strict=True)
+        request = (rule.name, context, tuple(clients), tuple(members))
+        same = request == self._asked and all(
+            updates[client] is cached for client, cached in zip(clients, self._updates, strict=True)
         )
         if not same or self._matrix is None:
             self._matrix = self._distances(rule, context, updates, members)
-            self._asked, self._updates = asked, [updates[client] for client in clients]
+            self._asked, self._updates = request, [updates[client] for client in clients]
         return self._matrix

@@ -59,7 +59,7 @@ class Member:
     def __init__(
         self, client: ClientId, signer: Signer, journal: VoteJournal, judge: JudgementCache
     ) -> None:
-        """Take up a seat.
+        """Serve on a committee.
 
         Args:
             client: whose seat it is.
@@ -82,7 +82,7 @@ class Member:
 
         Args:
             domain: the contract on its chain.
-            envelopes: as others have them. Whoever cannot read them sits the round out.
+            envelopes: as others have them. A member that cannot read them skips the round.
         """
         self._voice.adopt(domain, envelopes)
 
@@ -220,7 +220,9 @@ class Member:
             documents.append(Payload(incidents, digest))
             # An accusation opens to a record, which the accused need not have stored.
             proposed = proposals_of(view, Phase.AGGREGATION)
-            documents += [Payload.of(one.record) for one in proposed if one.record is not None]
+            documents += [
+                Payload.of(proposal.record) for proposal in proposed if proposal.record is not None
+            ]
         decision, certificates = decision_of(view, settlement, digest)
         return [
             StoreBlobs(tuple(documents)),
@@ -231,8 +233,8 @@ class Member:
     def _turn(self, view: RoundView) -> float:
         """Return how long this member waits with a decision: those before it may send it."""
         committee = view.inputs.participants.committee
-        found = view.certificates(Phase.ELECTION)
-        first = committee.index(found[0].request.member) if found else 0
+        certificates = view.certificates(Phase.ELECTION)
+        first = committee.index(certificates[0].request.member) if certificates else 0
         place = (committee.index(self.client) - first) % len(committee)
         return place * view.inputs.parameters.view_seconds / 4
 
@@ -245,14 +247,14 @@ class Member:
         return [] if (self.client, slot) in view.votes else [proposals[0]]
 
     def _turn_to(self, view: RoundView) -> None:
-        about = (view.inputs.round, view.inputs.closing.base)
-        if about != self._about:
-            self._about, self._seen, self._settlement_seen_at = about, Holdings(), None
+        round_and_base = (view.inputs.round, view.inputs.closing.base)
+        if round_and_base != self._about:
+            self._about, self._seen, self._settlement_seen_at = round_and_base, Holdings(), None
             self._in_time, self._scored_in = {}, {}
 
 
 def reports_of(view: RoundView) -> list[SendReport]:
-    """Return the proofs of equivocation against whoever is not banned yet."""
+    """Return the proofs of equivocation against clients that are not banned yet."""
     registry = view.inputs.registry
     return [
         SendReport(report)
@@ -265,15 +267,15 @@ def _sets_scored(view: RoundView, member: ClientId) -> list[tuple[ClientId, ...]
     """Return the sets that a member's vectors are for, the newest first.
 
     The newest is the largest: an honest member holds more and more. The order of arrival would
-    say less: vectors overtake each other, and anybody can send an old one again.
+    say less: vectors overtake each other, and anyone can send an old one again.
     """
-    found = []
+    scored_sets = []
     for (scorer, clients), claims in view.claims.items():
         if scorer == member:
             vector = parse_vector(view.evidence.vectors[claims[0].scores.digest])
             if vector is not None and set_digest(vector.clients) == clients:
-                found.append(vector.clients)
-    return sorted(found, key=len, reverse=True)
+                scored_sets.append(vector.clients)
+    return sorted(scored_sets, key=len, reverse=True)
 
 
 def _has_all_payloads(view: RoundView) -> bool:

@@ -41,11 +41,11 @@ _KINDS = (
 
 
 class Observer:
-    """Sees for any number of actors of one run in one process.
+    """The view of the run for any number of actors in one process.
 
     Attributes:
         newest: the chain's newest block when `chain` was last asked for; None before.
-        final: what the contract kept then after the newest final block; None before.
+        final: the contract's storage after the newest final block then; None before.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Observer:
         lineage: AncestryCheck | None = None,
         remembers: bool = False,
     ) -> None:
-        """Look at what actors act on.
+        """Observe a run.
 
         Args:
             context: chain, blobs and mailbox of the run.
@@ -79,13 +79,13 @@ class Observer:
     def chain(self, newest: Block | None = None) -> ChainView | None:
         """Return the open round as the chain has it, None after the last.
 
-        What was read up to one final block is not read again while the chain stands on it.
+        What was read up to a final block is not read again while the chain contains it.
 
         Args:
             newest: the chain's newest block, where that is known.
 
         Raises:
-            ChainError: the chain does not hold what its contract stands on.
+            ChainError: the chain is unreachable, or contradicts its contract.
         """
         newest = self._context.ledger.newest_block() if newest is None else newest
         if self.newest is None or newest.hash != self.newest.hash:
@@ -143,11 +143,11 @@ class Observer:
         return empty_round_view(inputs, float(closing.timestamp), model, travel)
 
     def look(self, view: RoundView, *, fetches: bool = True) -> RoundView:
-        """Return the view with what has come since: envelopes, and the payloads they announce.
+        """Return the view with new envelopes, and the payloads that they announce.
 
         Args:
             view: what one has seen of the round.
-            fetches: whether payloads are wanted; who only trains needs nobody else's.
+            fetches: whether payloads are fetched; a client that only trains needs none.
         """
         listed = dict(self._listed)
         for kind in _KINDS:
@@ -160,12 +160,12 @@ class Observer:
         missing = {c: d for c, d in view.announced.items() if c not in view.evidence.payloads}
         if fetches and missing:
             view = view.with_payloads(self._fetched(missing))
-        # Not sooner: where one listing fails, what the others had told is in no view.
+        # Not sooner: if one listing fails, the others' envelopes are in no view.
         self._listed = listed
         return view
 
     def said(self, view: RoundView, client: ClientId) -> list[Envelope]:
-        """Return what a client has said in a round, as the mailbox has it.
+        """Return a client's envelopes of a round in the mailbox.
 
         Args:
             view: the round.
@@ -174,7 +174,7 @@ class Observer:
         return [envelope for envelope in self.mail(view) if envelope.client == client]
 
     def mail(self, view: RoundView) -> list[Envelope]:
-        """Return all that the mailbox has of a round, whoever it is by, read from its beginning.
+        """Return all envelopes of a round in the mailbox, read from its beginning.
 
         Args:
             view: the round.
@@ -213,16 +213,16 @@ class Observer:
 
     def _whole(self, view: RoundView, kind: EnvelopeKind) -> list[Envelope]:
         """Return all mail of a kind, in as many listings as it takes: one reads only so much."""
-        found: list[Envelope] = []
-        about = (view.inputs.domain, view.inputs.round, kind)
-        while came := self._context.mailbox.listed(*about, len(found)):
-            found += came
-        return found
+        envelopes: list[Envelope] = []
+        board = (view.inputs.domain, view.inputs.round, kind)
+        while came := self._context.mailbox.listed(*board, len(envelopes)):
+            envelopes += came
+        return envelopes
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:
         limit = max(4 * self._context.parameters.dimension, OVERSIZED_BYTES)
-        found = {}
-        # What could not be told the least often comes first: no blob keeps the others waiting.
+        payloads = {}
+        # Blobs with the fewest failures come first, so that none delays the others.
         for client in sorted(announced, key=lambda one: self._unreachable[announced[one]]):
             digest = announced[client]
             payload = self._published.find(digest)
@@ -230,11 +230,11 @@ class Observer:
                 try:
                     payload = Payload.of(self._context.blobs.get(digest, limit))
                 except BlobUnreachableError:
-                    # A store that is silent for one may be for all: the votes do not wait for each.
+                    # A store that is silent for one may be for all: votes do not wait for each.
                     self._unreachable[digest] += 1
                     break
                 except BlobError:
                     continue  # announced and not there: it may still come
             if payload.size <= limit:
-                found[client] = payload
-        return found
+                payloads[client] = payload
+        return payloads

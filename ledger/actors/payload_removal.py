@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class LedgerAndBlobs(Protocol):
-    """What a run's payloads are removed from."""
+    """A run whose payloads are removed."""
 
     @property
     def ledger(self) -> RoundHistory:
-        """What tells which they are."""
+        """The contract, which names them."""
 
     @property
     def blobs(self) -> BlobStore:
-        """Where they are."""
+        """The store that holds them."""
 
 
 class PayloadRemover:
@@ -70,12 +70,12 @@ class PayloadRemover:
             BlobError: a blob cannot be removed.
         """
         self._read()
-        told = self._payloads.get(round_number, frozenset())
-        self._payloads[round_number] = told.union(published)
+        payloads = self._payloads.get(round_number, frozenset())
+        self._payloads[round_number] = payloads.union(published)
         old = sorted(number for number in self._payloads if number <= round_number - self._rounds)
         gone = [self._payloads.pop(number) for number in old]
-        kept = self._documents.union(*self._payloads.values())
-        for payload in frozenset().union(*gone) - kept:
+        retained = self._documents.union(*self._payloads.values())
+        for payload in frozenset().union(*gone) - retained:
             if payload not in self._pinned:
                 self._context.blobs.remove(payload)
 
@@ -110,17 +110,17 @@ def removable_payloads(
     deployment, state = ledger.deployment(), ledger.state()
     newest = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
     gone: set[Digest] = set()
-    kept = {deployment.config, deployment.model, *pinned}
+    retained = {deployment.config, deployment.model, *pinned}
     for event in _decided(ledger, 0):
         record = _record(event, blobs)
-        kept |= _documents(event, record, blobs)
+        retained |= _documents(event, record, blobs)
         if record is not None:
             payloads = _payloads(record)
             if event.round <= newest - rounds:
                 gone |= payloads
             else:
-                kept |= payloads
-    return gone - kept
+                retained |= payloads
+    return gone - retained
 
 
 def blobs_named_by_run(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
@@ -174,4 +174,4 @@ def _accusing(event: RoundDecided, blobs: BlobReader) -> set[Digest]:
         incidents = decode_incidents(blobs.get(event.incidents)).incidents
     except (BlobError, EncodingError):
         return set()
-    return {one.opening.record for one in incidents if one.opening is not None}
+    return {incident.opening.record for incident in incidents if incident.opening is not None}

@@ -1,4 +1,4 @@
-"""A client's signature behind its journal: never two statements for one place."""
+"""A signer with slashing protection: never two statements for one key of its journal."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class ProtectedSigner:
         self._journal = journal
 
     def adopt(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
-        """Write down what this client has said before, as others have it.
+        """Record this client's earlier statements, as others have them.
 
-        A journal restored from a backup does not know its newer statements; whoever else has
-        seen them does.
+        A journal that was restored from a backup lacks its newer statements; others have seen
+        them.
 
         Args:
             domain: the contract on its chain.
@@ -76,7 +76,7 @@ class ProtectedSigner:
         return float(moment)
 
     def _has_signed(self, domain: Domain, message: Scores | Vote, signature: bytes) -> bool:
-        """Say whether a message is this client's own: anybody can put its name on an envelope."""
+        """Return whether this client signed a message: anyone can put its name on an envelope."""
         return is_signed_by(self._signer.address, domain, message, signature)
 
     def _say_vote(self, domain: Domain, vote: Vote) -> bool:

@@ -1,7 +1,7 @@
-"""What an honest member says: each act of Algorithms 1 and 2 once, signed behind its journal.
+"""The messages of an honest member: each step of Algorithms 1 and 2, signed behind its journal.
 
-When it is said is `member.py`'s business, or a schedule's. An act that the journal does not allow,
-or for which something is missing, is no action.
+`member.py`, or a schedule, decides when. A step that the journal does not allow, or that lacks
+something, gives no action.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a member held at one time: clients with a payload, and signed vectors."""
+    """A member's holdings at one time: clients with a payload, and signed vectors."""
 
     payloads: frozenset[ClientId] = frozenset()
     claims: tuple[SignedScores, ...] = ()
 
 
 class ProtocolSteps:
-    """The acts of one member."""
+    """The protocol steps of one member."""
 
     def __init__(self, voice: ProtectedSigner, judge: JudgementCache) -> None:
-        """Speak with a voice.
+        """Sign as one member.
 
         Args:
-            voice: the member's signature behind its journal.
+            voice: signs behind the member's journal.
             judge: says what follows from a record.
         """
         self._voice = voice
@@ -69,8 +69,10 @@ class ProtocolSteps:
             view: what one can see of the round.
             clients: the set, ascending; all of their payloads are held.
         """
-        mine = [signed for signed in view.claims_for(set_digest(clients)) if self._is_mine(signed)]
-        vector = None if mine else self._judge.score(view, clients, self._voice.client)
+        own_claims = [
+            signed for signed in view.claims_for(set_digest(clients)) if self._is_mine(signed)
+        ]
+        vector = None if own_claims else self._judge.score(view, clients, self._voice.client)
         if vector is None:
             return []
         inputs, data = view.inputs, encode_vector(vector)
@@ -123,11 +125,11 @@ class ProtocolSteps:
         judgement, _ = self._judge.judge(view, record_bytes)
         if judgement is None:
             return []
-        asked = proposal.request.vote
+        request = proposal.request.vote
         omissions = validate_omissions(judgement.record, in_time.payloads, in_time.claims)
         if omissions:
             return self._repeat(view, in_time, omissions)
-        reply = self._reply(view, asked, judgement)
+        reply = self._reply(view, request, judgement)
         return [_stored(view, judgement.record, record_bytes), *reply] if reply else []
 
     def propose_election(
@@ -162,12 +164,12 @@ class ProtocolSteps:
             view: what one can see of the round, the request's certificate of phase 1 included.
             proposal: a genuine request of another.
         """
-        asked = proposal.request.vote
-        results = {found.vote.result for found in view.certificates(Phase.AGGREGATION)}
-        judgement = judgement_behind(view, self._judge, asked.result)
-        if asked.result not in results or judgement is None:
+        request = proposal.request.vote
+        results = {certificate.vote.result for certificate in view.certificates(Phase.AGGREGATION)}
+        judgement = judgement_behind(view, self._judge, request.result)
+        if request.result not in results or judgement is None:
             return []
-        reply = self._reply(view, asked, judgement)
+        reply = self._reply(view, request, judgement)
         # Not everybody who replies here has replied, and stored, in phase 1.
         stored = _stored(view, judgement.record, encode_record(judgement.record))
         return [stored, *reply] if reply else []

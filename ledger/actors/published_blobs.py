@@ -1,4 +1,4 @@
-"""What this process has itself published of the round in course, where it lies.
+"""Blobs of the present round that this process has published itself, in memory.
 
 Bytes that this process hashed need no second look, so its own actors find them here and not in the
 store. All that others put there is read from the store, and verified: nothing comes in here but
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 class PublishedBlobs:
     """The blobs of one round, by client and by digest, without a copy of their bytes.
 
-    They may lie in memory that is written to again when clients train again: whoever lets them
-    train forgets the round before.
+    Their memory may be overwritten when clients train again: forget the round before that.
 
     Attributes:
         payloads: what each client has published.
@@ -40,6 +39,6 @@ class PublishedBlobs:
         return self._known.get(digest)
 
     def forget(self) -> None:
-        """Let go of the round."""
+        """Forget the round."""
         self.payloads.clear()
         self._known.clear()

@@ -1,6 +1,6 @@
-"""Which blobs of a run stay where it stores them: a machine's choice, and no part of the protocol.
+"""Retention of a run's blobs: a machine's choice, and no part of the protocol.
 
-Members vote by what they hold, wherever that lies, so heads are the same under every choice. What
+Members vote by what they hold in memory or store, so heads are the same under every choice. What
 changes is how much an audit can check afterwards: it says what is not there, and ends incomplete.
 """
 
@@ -16,7 +16,7 @@ MAX_RETAINED_ROUNDS = 2**31 - 1
 
 
 class StoredBlobs(StrEnum):
-    """What is written at all."""
+    """The blobs that are written."""
 
     ALL = "all"
     ACCEPTED = "accepted"
@@ -25,12 +25,12 @@ class StoredBlobs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """Which blobs stay.
+    """The blobs that are retained.
 
     Attributes:
         stored: everything; of the payloads only those of S_a; or nothing, where the ledger itself
-            ends with its process and nobody can ever read a blob.
-        rounds: of so many of the newest rounds the payloads stay; None for all rounds.
+            ends with its process, so that no blob is ever read.
+        rounds: number of newest rounds that keep their payloads; None for all rounds.
     """
 
     stored: StoredBlobs = StoredBlobs.ALL

@@ -1,4 +1,4 @@
-"""Which blobs one round names, and for what."""
+"""The blobs that a round names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BlobUse(StrEnum):
-    """What a round has a blob for."""
+    """The use of a blob in a round."""
 
     PAYLOAD = "payload"
     VECTOR = "vector"
@@ -57,24 +57,24 @@ def blobs_of_round(
     decided = next((event for event in events if isinstance(event, RoundDecided)), None)
     if decided is None:
         return None
-    found = [
+    named = [
         NamedBlob(BlobUse.RECORD, None, decided.record),
         NamedBlob(BlobUse.MODEL, None, decided.model),
     ]
     if decided.incidents != NO_DIGEST:
-        found.append(NamedBlob(BlobUse.INCIDENTS, None, decided.incidents))
+        named.append(NamedBlob(BlobUse.INCIDENTS, None, decided.incidents))
     try:
         record = decode_record(blobs.get(decided.record))
     except (BlobError, EncodingError):
-        return tuple(found)
-    return (*found, *_published(record))
+        return tuple(named)
+    return (*named, *_published(record))
 
 
 def _published(record: RoundRecord) -> list[NamedBlob]:
     malformed = {d.client: d.payload for d in record.dropouts if d.payload is not None}
     payloads = malformed | dict(record.payloads())
     claims = (*record.scores, *(entry.signed for entry in record.refused))
-    vectors = sorted((one.scores.member, one.scores.digest) for one in claims)
+    vectors = sorted((claim.scores.member, claim.scores.digest) for claim in claims)
     return [
         *(NamedBlob(BlobUse.PAYLOAD, client, payloads[client]) for client in sorted(payloads)),
         *(NamedBlob(BlobUse.VECTOR, member, digest) for member, digest in vectors),

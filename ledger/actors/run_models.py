@@ -1,7 +1,7 @@
-"""The models of a run as its actors need them: the newest, and the way that led to it.
+"""The models of a run: the newest, and the displacement that led to it.
 
 Both ends of the travel are models that the contract names, read by their digests like any blob, so
-whoever takes a run up again finds the same.
+a resumed run finds the same.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class RunModels:
 
     def _read(self, digest: Digest) -> NDArray[np.float32]:
         dimension = self._context.parameters.dimension
-        known = self._published.find(digest)
-        data = self._context.blobs.get(digest, 4 * dimension) if known is None else known.data
+        blob = self._published.find(digest)
+        data = self._context.blobs.get(digest, 4 * dimension) if blob is None else blob.data
         return vector_from_bytes(data, dimension)
 
 
@@ -103,7 +103,7 @@ def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
 
     Args:
         ledger: the contract.
-        round_number: s, which has begun.
+        round_number: s, which has started.
     """
     first = round_number - 2
     while round_number > 1:

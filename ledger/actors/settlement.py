@@ -29,7 +29,7 @@ class Settlement:
     """A round's outcome as its committee certified it.
 
     Attributes:
-        judgement: what stands behind it.
+        judgement: that both certificates are for.
         certificates: of the aggregation and of the election.
     """
 
@@ -102,40 +102,40 @@ def incidents_of(
         judge: of its records.
         settlement: its outcome.
     """
-    found = [*_equivocations(view), *_failed_views(view, judge, settlement)]
-    if not found:
+    incidents = [*_equivocations(view), *_failed_views(view, judge, settlement)]
+    if not incidents:
         return NO_DIGEST, None
-    ordered = tuple(sorted(found, key=lambda incident: incident.key))
+    ordered = tuple(sorted(incidents, key=lambda incident: incident.key))
     data = encode_incidents(Incidents(view.inputs.round, view.inputs.closing.base, ordered))
     return sha256(data), data
 
 
 def _equivocations(view: RoundView) -> list[Incident]:
     """Return one incident for each member, phase and view with two different votes."""
-    found: dict[tuple[int, int, int], Incident] = {}
+    incidents: dict[tuple[int, int, int], Incident] = {}
     for (member, slot), votes in view.votes.items():
         if len(votes) == 2:
             pair = tuple(sorted(votes, key=lambda signed: signed.vote.result))
             incident = Incident(slot.phase, slot.view, member, IncidentKind.EQUIVOCATION, pair)
-            found.setdefault(incident.key[:3], incident)
-    return list(found.values())
+            incidents.setdefault(incident.key[:3], incident)
+    return list(incidents.values())
 
 
 def _failed_views(view: RoundView, judge: JudgementCache, settlement: Settlement) -> list[Incident]:
     banned = view.inputs.participants.banned
-    found = []
+    incidents = []
     for certificate in settlement.certificates:
         phase = certificate.vote.phase
         for number in range(certificate.vote.view):
             primary = view.primary(phase, number)
             requests = view.requests(phase, number)
-            if primary in banned or len(requests) == 2:  # no view at all; told as equivocation
+            if primary in banned or len(requests) == 2:  # no view at all; reported as equivocation
                 continue
             if not requests:
-                found.append(Incident(phase, number, primary, IncidentKind.SILENT))
+                incidents.append(Incident(phase, number, primary, IncidentKind.SILENT))
             else:
-                found.append(_failed(view, judge, settlement, requests[0]))
-    return found
+                incidents.append(_failed(view, judge, settlement, requests[0]))
+    return incidents
 
 
 def _failed(
@@ -143,7 +143,7 @@ def _failed(
 ) -> Incident:
     """Return what became of a single request that was not decided.
 
-    Nobody is accused by who cannot judge: what is not held now may be found right by others.
+    An accusation needs a judgement: a record that cannot be judged here may be right.
     """
     vote = request.vote
     proposals = view.proposals.get((vote.phase, vote.view), ())

@@ -1,8 +1,8 @@
-"""What one can see of a round: the chain up to its closing block, and genuine envelopes.
+"""The view of a round: the chain up to its closing block, and genuine envelopes.
 
 Pure: a view grows by envelopes and payloads and is never changed. An envelope is genuine by what
-it carries, whoever put it where; what is not is passed over. Of what one key can sign without
-end, two are kept: they prove it, and no more are needed.
+it carries, not by its sender; others are skipped. Of statements that one key can sign without
+end, two are kept: they prove equivocation, and no more are needed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ChainView:
 
     @property
     def takes_commitments(self) -> bool:
-        """Whether the next block is still in the window."""
+        """True while the next block is in the window."""
         return self.final_block < self.opened_block + self.parameters.commit_blocks
 
     def participants(self) -> Participants:
@@ -93,7 +93,7 @@ class ChainView:
         )
 
     def distance_context(self, travel: NDArray[np.float32] | None) -> DistanceContext:
-        """Return what the distances of the round stand on.
+        """Return the context of the round's distances.
 
         Args:
             travel: w_s − w_t, shape (d,); None where the distances need none.
@@ -156,8 +156,8 @@ class RoundView:
 
     def claims_for(self, clients: Digest) -> list[SignedScores]:
         """Return the score claims for one set of usable updates."""
-        found = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
-        return [signed for pair in found for signed in pair]
+        pairs = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
+        return [signed for pair in pairs for signed in pair]
 
     def requests(self, phase: Phase, view: int) -> tuple[SignedVote, ...]:
         """Return the different requests that the primary of a view signed, two at most."""
@@ -185,15 +185,15 @@ class RoundView:
         return {phase: self._certified(phase) for phase in Phase}
 
     def _certified(self, phase: Phase) -> list[Certificate]:
-        found = []
+        certificates = []
         views = sorted({slot.view for _, slot in self.votes if slot.phase is phase})
         for view in views:
             for request in self.requests(phase, view):
                 replies = self._replies(request)
                 if len(replies) >= self.inputs.parameters.replies:
-                    kept = replies[: self.inputs.parameters.replies]
-                    found.append(Certificate(request, tuple(kept)))
-        return found
+                    first_replies = replies[: self.inputs.parameters.replies]
+                    certificates.append(Certificate(request, tuple(first_replies)))
+        return certificates
 
     def equivocations(self) -> list[EquivocationReport]:
         """Return the proofs of equivocation, one for each who gave one."""
@@ -229,13 +229,13 @@ class RoundView:
 
     def _replies(self, request: SignedVote) -> list[SignedVote]:
         """Return the equal replies of others to a request, by places."""
-        wanted = replace(request.vote, kind=VoteKind.REPLY)
+        reply = replace(request.vote, kind=VoteKind.REPLY)
         return [
             signed
             for member in self.inputs.participants.committee
             if member != request.member
-            for signed in self.votes.get((member, wanted.slot), ())
-            if signed.vote == wanted
+            for signed in self.votes.get((member, reply.slot), ())
+            if signed.vote == reply
         ]
 
     def _opens(self, client: ClientId, payload: Digest) -> bool:
@@ -309,8 +309,8 @@ class _RoundViewBuilder:
         scores = signed.scores
         if len(published.vector) > MAX_VECTOR_BYTES:
             return
-        about = (scores.round, scores.base)
-        if scores.member not in self._members or about != (
+        round_and_base = (scores.round, scores.base)
+        if scores.member not in self._members or round_and_base != (
             self._inputs.round,
             self._inputs.closing.base,
         ):
@@ -329,11 +329,11 @@ class _RoundViewBuilder:
         ):
             return
         self._vectors[scores.digest] = published.vector
-        kept = sorted([*known, signed], key=lambda claim: claim.scores.digest)
-        self._claims[key] = tuple(kept[:2])
+        claims = sorted([*known, signed], key=lambda claim: claim.scores.digest)
+        self._claims[key] = tuple(claims[:2])
         # One vector can be signed for two sets: it is kept as long as one of them has it.
         kept_elsewhere = {c.scores.digest for pair in self._claims.values() for c in pair}
-        for spare in kept[2:]:
+        for spare in claims[2:]:
             if spare.scores.digest not in kept_elsewhere:
                 del self._vectors[spare.scores.digest]
 
@@ -347,14 +347,14 @@ class _RoundViewBuilder:
             return
         if proposal.certificate is not None:
             self._take_certificate(vote, proposal.certificate)
-        known = self._proposals.get((vote.phase, vote.view), ())
-        if len(known) < 2 and all(p.request.vote != vote for p in known):
-            self._proposals[vote.phase, vote.view] = (*known, proposal)
+        proposals = self._proposals.get((vote.phase, vote.view), ())
+        if len(proposals) < 2 and all(p.request.vote != vote for p in proposals):
+            self._proposals[vote.phase, vote.view] = (*proposals, proposal)
 
     def _take_certificate(self, asked: Vote, certificate: PhaseCertificate) -> None:
         """Keep the genuine votes of phase 1 on which a request of phase 2 rests.
 
-        Anybody can put any certificate beside a request that the primary has signed, of as many
+        Anyone can attach any certificate to a request that the primary has signed, of as many
         replies as fit into an envelope: one of each member is looked at, behind a genuine request.
         """
         primary = self._view.primary(Phase.AGGREGATION, certificate.view)
@@ -377,12 +377,12 @@ class _RoundViewBuilder:
             return False
         if (vote.round, vote.base) != (self._inputs.round, self._inputs.closing.base):
             return False
-        known = self._votes.get((signed.member, vote.slot), ())
-        if any(other.vote == vote for other in known):
+        pair = self._votes.get((signed.member, vote.slot), ())
+        if any(other.vote == vote for other in pair):
             return True
-        if len(known) == 2 or not self._is_signed(signed.member, vote, signed.signature):
+        if len(pair) == 2 or not self._is_signed(signed.member, vote, signed.signature):
             return False
-        self._votes[signed.member, vote.slot] = (*known, signed)
+        self._votes[signed.member, vote.slot] = (*pair, signed)
         return True
 
     def _is_signed(self, member: ClientId, message: Vote | Scores, signature: bytes) -> bool:

@@ -44,7 +44,7 @@ class ViewSpan:
 
 @dataclass(frozen=True, slots=True)
 class VotingPosition:
-    """Where a member is in a round.
+    """The phase and view of a member in a round.
 
     Attributes:
         phase: aggregation until it sees a certificate of it, then election.

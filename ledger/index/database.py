@@ -66,7 +66,7 @@ class Database:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether it is a file of SQLite."""
+        """True for a file of SQLite."""
         return self.path is not None
 
     @contextmanager
@@ -91,7 +91,7 @@ class Database:
         """
         try:
             yield
-        # Some queries go to the driver itself, which has errors of its own.
+        # Some queries go to the driver itself, and raise its errors.
         except (SQLAlchemyError, self._engine.dialect.loaded_dbapi.Error) as error:
             raise self._explained(error) from error
 
@@ -102,8 +102,8 @@ class Database:
             IndexStoreError: it cannot.
         """
         if self.is_sqlite:
-            with self.translated(), contextlib.closing(self._engine.raw_connection()) as found:
-                found.cursor().execute("PRAGMA journal_mode = WAL")
+            with self.translated(), contextlib.closing(self._engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
 
     def close(self) -> None:
         """Give back the connections."""
@@ -172,14 +172,14 @@ class Database:
     def _explained(self, error: Exception) -> IndexStoreError:
         cause: Any = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlite_errorname", "") or ""
-        said = " ".join(str(cause).split())[:300]
+        detail = " ".join(str(cause).split())[:300]
         if code.startswith(_DAMAGED):
             return IndexDamagedError(
-                f"{self.shown} is damaged, or no SQLite file ({said}): run cmfl index rebuild"
+                f"{self.shown} is damaged, or no SQLite file ({detail}): run cmfl index rebuild"
             )
         if code.startswith(_BUSY) or type(cause).__name__ == "SerializationFailure":
-            return IndexBusyError(f"{self.shown}: another process writes to the index ({said})")
-        return IndexUnreachableError(f"{self.shown}: {said}")
+            return IndexBusyError(f"{self.shown}: another process writes to the index ({detail})")
+        return IndexUnreachableError(f"{self.shown}: {detail}")
 
 
 def _driver_of(connection: Connection) -> Any:

@@ -1,4 +1,4 @@
-"""What keeps an index from being read or written."""
+"""Errors of reading or writing an index."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class IndexMissingError(IndexStoreError):
 
 
 class IndexSchemaError(IndexStoreError):
-    """What is there is no index, or one of another version of this program."""
+    """There is no index, or one of another schema."""
 
 
 class IndexDamagedError(IndexStoreError):
@@ -47,11 +47,11 @@ class IndexUnreachableError(IndexStoreError):
 
 
 class IndexBusyError(IndexStoreError):
-    """Another process writes to the index, and did not come to an end in time."""
+    """Another process writes to the index, and did not finish in time."""
 
 
 class IndexStaleError(IndexStoreError):
-    """What the index holds was right, and is to be read again."""
+    """The index is out of date: a missing document has come."""
 
 
 class FinalBlockChangedError(IndexStoreError):

@@ -89,7 +89,7 @@ class DigestLocation:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How far a deployment is indexed, and whether nothing can be missing up to there.
+    """The extent to which a deployment is indexed, and its completeness.
 
     Attributes:
         path: of the deployment.

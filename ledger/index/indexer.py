@@ -259,7 +259,11 @@ class Indexer:
         if last == head:
             comparison = self._compare(ledger, row, block_range.view, last.number)
         blocks = {last.number: last.hash}
-        blocks |= {one.block_number: one.block_hash for one in events if one.block_number > final}
+        blocks |= {
+            recorded.block_number: recorded.block_hash
+            for recorded in events
+            if recorded.block_number > final
+        }
         final = max(row["final"], min(final, last.number))
         if self._write(row, block_range, _BlockTimes(chain), blocks, final, comparison):
             self._last = last.number, row["rewinds"], block_range.view, block_range.current
@@ -296,10 +300,10 @@ class Indexer:
         final: int,
         comparison: StorageComparison,
     ) -> bool:
-        """Write what a range adds; say whether nobody else has written it meanwhile."""
-        registry, known, added = block_range.view.registry, RoundRows(), RoundRows()
+        """Write what a range adds; return False if another process has written it meanwhile."""
+        registry, rewritten, added = block_range.view.registry, RoundRows(), RoundRows()
         for number, events in sorted(block_range.rounds.items()):
-            rows = known if number <= row["newest"] else added
+            rows = rewritten if number <= row["newest"] else added
             rows.add(self._fixed, registry, events, self._blobs, times)
         with self._database.transaction() as connection:
             writer = Writer(connection, row["id"])
@@ -310,7 +314,7 @@ class Indexer:
             if row["registered"] < len(registry):
                 writer.put_digests(digests_of_deployment(self._fixed))
             writer.put_digests(digests_of_events(block_range.registrations, 0))
-            writer.replace(known)
+            writer.replace(rewritten)
             writer.put(added)
             writer.put_checkpoints(blocks, final)
             writer.update(

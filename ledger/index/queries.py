@@ -20,14 +20,14 @@ Row = tuple[Any, ...]
 _SIZES = {"address": 20} | dict.fromkeys(("genesis", "hash", "head"), 32)
 """Of columns whose values all have one size, in bytes."""
 _LEAST = {"client": -1, "block": -1, "final": -1}
-"""Least number of a column where that is not 0: a digest may be nobody's, and no block be read."""
+"""Least number of a column where it is not 0: of no client, or before the first block."""
 
 
 class Query:
     """A statement with named parameters, whose values and columns are what drivers take and give.
 
     A truth value may come back as a number. SQLite keeps in any column whatever was written there:
-    values are checked to be of their column's kind, before they can stand in an answer.
+    values are checked to be of their column's kind, before they are used in an answer.
 
     Attributes:
         names: of the columns.
@@ -56,10 +56,12 @@ class Query:
             IndexDamagedError: a value is of another kind than its column.
         """
         text, order, fixed = self._compiled(connection)
-        given = {**fixed, **values}
+        parameters = {**fixed, **values}
         cursor = connection.connection.cursor()
         try:
-            cursor.execute(text, given if order is None else [given[name] for name in order])
+            cursor.execute(
+                text, parameters if order is None else [parameters[name] for name in order]
+            )
             rows = list(cursor.fetchall())
         finally:
             cursor.close()
@@ -102,28 +104,28 @@ class Query:
         The order is None where the driver takes them by name.
         """
         dialect = connection.dialect
-        known = self._texts.get(dialect.name)
-        if known is None:
+        text = self._texts.get(dialect.name)
+        if text is None:
             compiled = self._statement.compile(dialect=dialect)
             order = None if compiled.positiontup is None else tuple(compiled.positiontup)
             fixed = {name: value for name, value in compiled.params.items() if value is not None}
-            known = self._texts[dialect.name] = str(compiled), order, fixed
-        return known
+            text = self._texts[dialect.name] = str(compiled), order, fixed
+        return text
 
 
 def _kinds_of(column: ColumnElement[Any], optional: Iterable[str]) -> frozenset[type]:
     """Return the types that a driver may give of a column."""
     kind = column.type.python_type
-    found = {bool, int} if kind is bool else {kind}
+    kinds = {bool, int} if kind is bool else {kind}
     if getattr(column, "nullable", False) or getattr(column, "name", "") in optional:
-        found.add(type(None))
-    return frozenset(found)
+        kinds.add(type(None))
+    return frozenset(kinds)
 
 
 def _are_bounded(name: str, kinds: frozenset[type], values: Iterable[Any]) -> bool:
     """Say whether values of the right kinds have the size of their column, or are large enough."""
-    known = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     if int in kinds:
-        return min(known, default=0) >= _LEAST.get(name, 0)
+        return min(present, default=0) >= _LEAST.get(name, 0)
     size = _SIZES.get(name)
-    return size is None or {size}.issuperset(map(len, known))
+    return size is None or {size}.issuperset(map(len, present))

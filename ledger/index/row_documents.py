@@ -1,7 +1,7 @@
 """Index rows as documents: events, round starts and participations as checksummed msgpack.
 
 Documents are read by this program only. They give back exactly what the chain and the record say,
-and a document that was altered is refused. Columns beside them only serve searches.
+and a document that was altered is refused. Columns only serve searches.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ class RoundEvents:
             fixed: sizes of the deployment.
             registry: all clients, with bans.
         """
-        bans = tuple(one for one in self.activity if isinstance(one.event, ClientBanned))
+        bans = tuple(
+            recorded for recorded in self.activity if isinstance(recorded.event, ClientBanned)
+        )
         activity = RoundActivity(self.mined, bans)
         return self._with_trainers(Round(self.start, fixed, registry, self.ended, activity))
 

@@ -1,4 +1,4 @@
-"""The index beside a service's chain: read where it stands at the block that is spoken of."""
+"""The index of a service: read where it is at the block of the answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LEFT_ALONE_SECONDS = 5.0
-"""For so long an index that failed is not tried again: lists come from the chain meanwhile."""
+"""Time for which an index that failed is not tried again: lists come from the chain."""
 
 WAITED_SECONDS = 0.5
 """How long a reading waits for a locked file before the chain is asked."""
@@ -60,7 +60,7 @@ class ServiceIndex:
             block: as of which.
 
         Yields:
-            The history; None where the index does not stand at this block, or is left alone.
+            The history; None where the index is at another block, or unused.
 
         Raises:
             SourceUnusableError: the index cannot be read.
@@ -70,14 +70,14 @@ class ServiceIndex:
             return
         with self._opened().reading() as reading:
             try:
-                found = reading.history(ledger.chain.genesis_hash, ledger.address, blobs, ledger)
+                history = reading.history(ledger.chain.genesis_hash, ledger.address, blobs, ledger)
             except NotIndexedError:
                 yield None
                 return
-            yield found if found.stands_at(block) else None
+            yield history if history.stands_at(block) else None
 
     def standing(self) -> IndexState:
-        """Return how the index stands."""
+        """Return the state of the index."""
         if not (self._is_asked_for or isinstance(self._where, str) or self._where.exists()):
             return IndexState.NONE
         is_left = time.monotonic() < self._rests_until
@@ -107,7 +107,7 @@ class ServiceIndex:
         self.close()
 
     def close(self) -> None:
-        """Give back the connections; who asks again opens the index again."""
+        """Give back the connections; the next reading opens the index again."""
         with self._lock:
             index, self._index = self._index, None
         if index is not None:

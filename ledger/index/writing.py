@@ -234,7 +234,9 @@ class Writer:
         if newest is None:
             return None
         events = events_of(self.connection, self.deployment, newest)
-        events.activity = [one for one in events.activity if one.block_number <= block]
+        events.activity = [
+            recorded for recorded in events.activity if recorded.block_number <= block
+        ]
         if events.ended is not None and events.ended.block_number > block:
             events.ended = None
         return events

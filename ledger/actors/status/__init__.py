@@ -1,5 +1,5 @@
-"""Where an open round stands for whoever looks on: stage, everybody's part, and who is late.
+"""The status of an open round for observers: stage, each client's progress, late clients.
 
-Pure: it follows from the chain, from genuine envelopes and from the time, never from anybody's
-word about itself.
+Pure: it follows from the chain, from genuine envelopes and from the time, never from a
+client's claim about itself.
 """

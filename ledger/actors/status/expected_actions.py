@@ -1,4 +1,4 @@
-"""What is waited for from each active client of a closed round, and from when on it is late.
+"""Expected actions of each active client of a closed round, and when each is late.
 
 An honest client that is reached by everything has done each of these in time; one that has not
 may be away, cut off, or right to wait. Being late is no proof of anything.
@@ -24,24 +24,24 @@ ExpectedActions = dict["ClientId", tuple[ExpectedAction, ...]]
 def expected_actions_of(
     view: RoundView, course: VotingProgress, first_seen: FirstSeen
 ) -> ExpectedActions:
-    """Return what is waited for, by client; whoever is not in it has done all there was to do.
+    """Return the expected actions by client; a client without any has done everything.
 
     Args:
         view: what one can see of the round.
-        course: where its votes are.
-        first_seen: what is known by this look.
+        course: its voting progress.
+        first_seen: first sightings up to now.
     """
-    found: defaultdict[ClientId, list[ExpectedAction]] = defaultdict(list)
+    expected: defaultdict[ClientId, list[ExpectedAction]] = defaultdict(list)
     if course.certified[0] is None and course.stage is not RoundStage.EXHAUSTED:
         for client in sorted(view.inputs.participants.expected):
-            found[client] += _inputs_of(view, client)
+            expected[client] += _inputs_of(view, client)
     if course.phase is not None and course.span is not None:
         for client, awaited in _votes_of(view, course.phase, course.span):
-            found[client].append(awaited)
+            expected[client].append(awaited)
     if course.stage is RoundStage.DECIDING and first_seen.settled_at is not None:
         for client, awaited in _decisions_of(view, first_seen.settled_at):
-            found[client].append(awaited)
-    return {client: tuple(awaited) for client, awaited in found.items() if awaited}
+            expected[client].append(awaited)
+    return {client: tuple(awaited) for client, awaited in expected.items() if awaited}
 
 
 def _inputs_of(view: RoundView, client: ClientId) -> list[ExpectedAction]:
@@ -68,7 +68,7 @@ def _votes_of(
     """Return whose votes are missing in a view: the primary's request, or replies to it."""
     primary = view.primary(phase, span.view)
     if len(view.requests(phase, span.view)) > 1:
-        return []  # nobody answers a primary that contradicts itself
+        return []  # no member answers a primary that contradicts itself
     if not _is_answerable(view, phase, span.view):
         return [(primary, ExpectedAction(ActionKind.REQUEST, span.half))]
     replied = {
@@ -87,7 +87,9 @@ def _votes_of(
 
 def _is_answerable(view: RoundView, phase: Phase, number: int) -> bool:
     """Say whether a view's request is there with what it rests on; members wait for no less."""
-    proposed = {one.request.vote.result for one in view.proposals.get((phase, number), ())}
+    proposed = {
+        proposal.request.vote.result for proposal in view.proposals.get((phase, number), ())
+    }
     if phase is Phase.AGGREGATION:
         return bool(proposed)
     return not proposed.isdisjoint(c.vote.result for c in view.certificates(Phase.AGGREGATION))
@@ -101,11 +103,11 @@ def _decisions_of(view: RoundView, settled_at: float) -> list[tuple[ClientId, Ex
         seats.committee.index(first.request.member),
         view.inputs.parameters.view_seconds,
     )
-    found = []
+    expected = []
     for place, member in enumerate(seats.committee):
         turn = (place - start) % len(seats.committee) + 1
         if member not in seats.banned:
-            found.append(
+            expected.append(
                 (member, ExpectedAction(ActionKind.DECISION, settled_at + turn * seconds / 4))
             )
-    return found
+    return expected

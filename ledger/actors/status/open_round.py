@@ -1,4 +1,4 @@
-"""The standing of an open round, and of each client that is active in it."""
+"""The status of an open round, and of each client that is active in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def status_before_closing(chain: ChainView) -> OpenRoundStatus:
-    """Return where a round stands whose inputs are not closed yet.
+    """Return the status of a round whose inputs are not closed yet.
 
     Args:
         chain: the round.
@@ -64,30 +64,29 @@ def status_after_closing(
     *,
     mailbox_is_readable: bool = True,
 ) -> OpenRoundStatus:
-    """Return where a round stands whose inputs are closed.
+    """Return the status of a round whose inputs are closed.
 
     Args:
         chain: the round.
         view: what was published of it so far.
-        first_seen: what is known by this look.
+        first_seen: first sightings up to now.
         now: the time, in the chain's seconds.
-        mailbox_is_readable: False if it could not be read; then nobody is late or silent.
+        mailbox_is_readable: False if it could not be read; then no client is late or silent.
     """
     course = voting_progress_of(view, first_seen, now)
     primary = None
     if course.phase is not None and course.span is not None:
         primary = view.primary(course.phase, course.span.view)
-    # What cannot be read says of nobody that it was late or silent.
     duties = expected_actions_of(view, course, first_seen) if mailbox_is_readable else {}
     passed = course.passed if mailbox_is_readable else {}
     liars = {report.client for report in view.equivocations()}
 
-    def told(known: ClientRoundStatus) -> ClientRoundStatus:
-        client = known.client
+    def with_mail(status: ClientRoundStatus) -> ClientRoundStatus:
+        client = status.client
         awaited = duties.get(client, ())
-        due = [one.due for one in awaited if one.due is not None]
+        due = [action.due for action in awaited if action.due is not None]
         return replace(
-            known,
+            status,
             counts=client in view.inputs.closing.commitments,
             announced=view.announced.get(client),
             scored=_scored(view, client),
@@ -102,7 +101,7 @@ def status_after_closing(
     return replace(
         before,
         stage=course.stage,
-        clients=tuple(map(told, before.clients)),
+        clients=tuple(map(with_mail, before.clients)),
         closing_block=view.inputs.closing.block,
         closed_at=view.closed_at,
         phase=course.phase,
@@ -120,22 +119,22 @@ def _role(seats: Participants, client: ClientId) -> ParticipantRole:
 
 def _scored(view: RoundView, client: ClientId) -> tuple[ScoredSet, ...]:
     """Return the sets for which a member has signed vectors, the largest first."""
-    found = []
+    scored_sets = []
     for (member, clients), claims in view.claims.items():
         if member != client:
             continue
         vector = parse_vector(view.evidence.vectors[claims[0].scores.digest])
         is_of_it = vector is not None and set_digest(vector.clients) == clients
         size = len(vector.clients) if vector is not None and is_of_it else None
-        found.append(ScoredSet(clients, size))
-    return tuple(sorted(found, key=lambda one: (-(one.size or 0), one.clients)))
+        scored_sets.append(ScoredSet(clients, size))
+    return tuple(sorted(scored_sets, key=lambda one: (-(one.size or 0), one.clients)))
 
 
 def _votes(view: RoundView, client: ClientId) -> tuple[CastVote, ...]:
     """Return the slots in which a member has signed, by phase and view."""
-    found = [
+    votes_cast = [
         CastVote(slot.kind, slot.phase, slot.view, len(votes))
         for (member, slot), votes in view.votes.items()
         if member == client
     ]
-    return tuple(sorted(found, key=lambda vote: (vote.phase, vote.view, vote.kind)))
+    return tuple(sorted(votes_cast, key=lambda vote: (vote.phase, vote.view, vote.kind)))

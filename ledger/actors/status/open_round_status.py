@@ -1,4 +1,4 @@
-"""What the standing of an open round is made of."""
+"""Types of the status of an open round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RoundStage(StrEnum):
-    """How far an open round is."""
+    """The stage of an open round."""
 
     COMMITTING = "committing"
     """Commitments are taken."""
@@ -29,7 +29,7 @@ class RoundStage(StrEnum):
 
 
 class ParticipantRole(StrEnum):
-    """What an active client is in a round."""
+    """The role of an active client in a round."""
 
     TRAINER = "trainer"
     MEMBER = "member"
@@ -38,7 +38,7 @@ class ParticipantRole(StrEnum):
 
 
 class ActionKind(StrEnum):
-    """What is waited for from a client."""
+    """The kind of an action that is expected of a client."""
 
     COMMITMENT = "commitment"
     PAYLOAD = "payload"
@@ -137,7 +137,7 @@ class ClientRoundStatus:
 
 @dataclass(frozen=True, slots=True)
 class OpenRoundStatus:
-    """Where an open round stands.
+    """The status of an open round.
 
     Attributes:
         round: t.
@@ -149,7 +149,7 @@ class OpenRoundStatus:
         closing_block: block up to which commitments count; None while that is open.
         closed_at: that block's time; None while that is open.
         phase: what is voted on; None before the first view, and after the last certificate.
-        span: the view in time; None where no view goes on. Of phase 2 it stands on when the
+        span: the view in time; None where no view is running. Of phase 2 it depends on when the
             certificate of phase 1 was first seen, which is not the same moment for everybody.
         primary: of the view; None where no view goes on.
         certified: view in which each phase was certified; None for one that is not.
@@ -170,6 +170,6 @@ class OpenRoundStatus:
 
     @property
     def late(self) -> tuple[ClientRoundStatus, ...]:
-        """Who is late, the longest first."""
+        """Late clients, the longest first."""
         since = [(c.late_since, c.client, c) for c in self.clients if c.late_since is not None]
-        return tuple(found for *_, found in sorted(since, key=lambda one: one[:2]))
+        return tuple(client for *_, client in sorted(since, key=lambda one: one[:2]))

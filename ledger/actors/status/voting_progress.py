@@ -1,4 +1,4 @@
-"""Where the votes of a closed round are: the phase, its view in time, and when it began."""
+"""Voting progress of a closed round: the phase, its view in time, and when it started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FirstSeen:
-    """When whoever looks on saw for the first time what stands in no block.
+    """Times at which an observer first saw what no block records.
 
     Attributes:
         certified_at: phase 1 certified, in the chain's seconds; None before.
@@ -30,7 +30,7 @@ class FirstSeen:
     settled_at: float | None = None
 
     def after_poll(self, view: RoundView, now: float) -> FirstSeen:
-        """Return what is known after one more look.
+        """Return the times after one more poll.
 
         Args:
             view: what one can see of the round.
@@ -47,7 +47,7 @@ class FirstSeen:
 
 @dataclass(frozen=True, slots=True)
 class VotingProgress:
-    """Where the votes of a closed round are at one time.
+    """Voting progress of a closed round at one time.
 
     Attributes:
         stage: how far the round is.
@@ -65,11 +65,11 @@ class VotingProgress:
 
 
 def voting_progress_of(view: RoundView, first_seen: FirstSeen, now: float) -> VotingProgress:
-    """Return where the votes of a closed round are.
+    """Return the voting progress of a closed round.
 
     Args:
         view: what one can see of the round.
-        first_seen: what is known by this look.
+        first_seen: first sightings up to now.
         now: the time, in the chain's seconds.
     """
     certified = (_certified(view, Phase.AGGREGATION), _certified(view, Phase.ELECTION))
@@ -98,7 +98,7 @@ def _passed(
     span: ViewSpan | None,
 ) -> dict[ClientId, tuple[PassedView, ...]]:
     """Return the views that passed without a request of their primary, by the primary."""
-    found: dict[ClientId, tuple[PassedView, ...]] = {}
+    passed: dict[ClientId, tuple[PassedView, ...]] = {}
     for voted, decided in zip(Phase, certified, strict=True):
         if decided is not None:
             over = decided
@@ -110,8 +110,8 @@ def _passed(
             primary = view.primary(voted, number)
             is_silent = not view.requests(voted, number)
             if is_silent and primary not in view.inputs.participants.banned:
-                found[primary] = (*found.get(primary, ()), PassedView(voted, number))
-    return found
+                passed[primary] = (*passed.get(primary, ()), PassedView(voted, number))
+    return passed
 
 
 def _certified(view: RoundView, phase: Phase) -> int | None:
