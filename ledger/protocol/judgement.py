@@ -4,9 +4,9 @@ A primary composes a record, the other members judge it before they reply, and t
 again: all by the functions of this module, which can also be compared stage by stage where some
 of the evidence is gone.
 
-    record -> claims      who is in it, commitments opened, signatures        `doubts.judge_claims`
-           -> updates     each payload usable, or rightly left out            `doubts.judge_updates`
-           -> scores      each vector true, or rightly refused                `doubts.judge_scores`
+    record -> claims      who is in it, commitments opened, signatures        `validate_claims`
+           -> updates     each payload usable, or rightly left out            `validate_updates`
+           -> scores      each vector true, or rightly refused                `validate_scores`
            -> ranking     distances to the committee, threshold, both sets    `rank_trainers`
            -> roots       over updates and vectors, and the reveal            `opening_of`
            -> model       the aggregate of S_a                                `next_model`
@@ -35,11 +35,12 @@ from ledger.protocol.ranking import rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, find_score_fault, parse_vector
+from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, parse_vector
 from ledger.protocol.types import DropoutReason, Phase, RefusalReason
 from ledger.protocol.validation import (
     Violation,
     ViolationCode,
+    find_score_fault,
     validate_claims,
     validate_score_claim,
     validate_scores,
@@ -136,7 +137,7 @@ def judge(
     evidence: Evidence,
     distances: Distances = plain_distances,
 ) -> tuple[Judgement | None, tuple[Violation, ...]]:
-    """Return what follows from a record, or every doubt about it.
+    """Return what follows from a record, or every violation in it.
 
     Args:
         inputs: what the chain has closed.
@@ -145,7 +146,7 @@ def judge(
         distances: how true distances are computed.
 
     Returns:
-        The judgement and no doubts, or None and at least one.
+        The judgement and no violations, or None and at least one.
     """
     violations = [*validate_claims(inputs, record), *validate_updates(record, evidence)]
     if violations:

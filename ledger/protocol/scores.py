@@ -1,8 +1,7 @@
-"""Validity of signed score vectors (Algorithm 1, lines 1-5)."""
+"""The true distances that score vectors are held against, and the margins (Algorithm 1)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,18 +9,15 @@ from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES
-from ledger.protocol.types import RefusalReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.rules.distance import Distances, Updates
-    from ledger.protocol.types import ClientId, Scores
+    from ledger.protocol.types import ClientId
 
 REFUSAL_MARGINS = 1.0
 """Number of margins from which a distance may be refused."""
@@ -31,14 +27,6 @@ PRIMARY_MARGINS = 1.5
 
 COUNTING_MARGINS = 2.0
 """Number of margins up to which a distance may count; beyond, an audit names the member."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreFault:
-    """Reason why a score vector does not count, with the client of a false distance."""
-
-    reason: RefusalReason
-    client: ClientId | None = None
 
 
 class DistanceTable:
@@ -99,55 +87,3 @@ def parse_vector(data: bytes) -> ScoreVector | None:
         return decode_vector(data)
     except EncodingError:
         return None
-
-
-def find_score_fault(
-    inputs: Inputs,
-    clients: Sequence[ClientId],
-    claim: Scores,
-    vector: ScoreVector | None,
-    table: DistanceTable | None,
-    margins: float,
-) -> ScoreFault | None:
-    """Return the lowest reason why a vector cannot count for a set of usable updates, or None.
-
-    Args:
-        inputs: of the round.
-        clients: the usable updates, ascending, that the claim names.
-        claim: the signed claim.
-        vector: decoded; None if the bytes are not a vector.
-        table: true distances; None where the updates are unavailable, so that reason 6, and whether
-            an update is only zeros, are not checked.
-        margins: number of margins from which a distance is false.
-    """
-    simple = _simple_fault(inputs, clients, claim, vector)
-    if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:
-        return ScoreFault(simple)
-    if table is not None and not table.can_score(claim.member):
-        return ScoreFault(RefusalReason.NO_USABLE_UPDATE)
-    if simple is not None:
-        return ScoreFault(simple)
-    if vector is None or table is None or not inputs.parameters.scores_checked:
-        return None
-    for client, published in vector.claims().items():
-        if table.is_off(client, claim.member, published, margins):
-            return ScoreFault(RefusalReason.FALSE_DISTANCE, client)
-    return None
-
-
-def _simple_fault(
-    inputs: Inputs, clients: Sequence[ClientId], claim: Scores, vector: ScoreVector | None
-) -> RefusalReason | None:
-    """Return the lowest reason that needs no update, None if none of them holds."""
-    if vector is None:
-        return RefusalReason.NOT_A_VECTOR
-    if (vector.round, vector.member, vector.base) != (claim.round, claim.member, claim.base):
-        return RefusalReason.OF_ANOTHER
-    if claim.member not in clients:
-        return RefusalReason.NO_USABLE_UPDATE
-    members = set(inputs.participants.committee)
-    trainers = tuple(client for client in clients if client not in members)
-    others = tuple(c for c in clients if c in members and c != claim.member)
-    if (vector.trainers, vector.members) != (trainers, others):
-        return RefusalReason.OTHER_CLIENTS
-    return None if vector.is_in_range else RefusalReason.OUT_OF_RANGE

@@ -1,7 +1,7 @@
-"""Doubts about a record, stage by stage: what a member refuses and an audit contradicts.
+"""Violations of records and score vectors: a member refuses them, an audit contradicts them.
 
-Nothing here says what follows from a record; `judgement.py` does. A doubt is a code and the
-clients it concerns: sentences are made where they are read.
+The stages are claims, updates, scores and omissions; `judgement.py` derives the results of a
+record that passes them. A violation is a code and the clients that it concerns.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING
 from ledger.protocol import encoding
 from ledger.protocol.consensus import majority
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
-from ledger.protocol.scores import COUNTING_MARGINS, REFUSAL_MARGINS, find_score_fault, parse_vector
+from ledger.protocol.scores import COUNTING_MARGINS, REFUSAL_MARGINS, parse_vector
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import DropoutReason, RefusalReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord
+    from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.inputs import Evidence, Inputs
-    from ledger.protocol.scores import DistanceTable, ScoreFault
-    from ledger.protocol.types import ClientId, Digest, SignedScores
+    from ledger.protocol.scores import DistanceTable
+    from ledger.protocol.types import ClientId, Digest, Scores, SignedScores
 
 
 class ViolationCode(IntEnum):
-    """What is wrong with a record or with what is said to follow from it."""
+    """The rules that a record, or a result derived from it, can violate."""
 
     OTHER_ROUND_OR_BASE = 1
     NOT_THE_ACTIVE_CLIENTS = 2
@@ -54,12 +55,12 @@ class ViolationCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One objection to a record.
+    """One violation of a rule by a record.
 
     Attributes:
         objection: what is wrong.
         clients: whom it concerns.
-        reason: the reason that holds, or that was given, where scores are in doubt.
+        reason: the true or the given reason, for rules of scores.
     """
 
     code: ViolationCode
@@ -67,13 +68,16 @@ class Violation:
     reason: RefusalReason | None = None
 
 
-def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
-    """Return the doubts that need no blob: round, base, clients, commitments and signatures.
+@dataclass(frozen=True, slots=True)
+class ScoreFault:
+    """Reason why a score vector does not count, with the client of a false distance."""
 
-    Args:
-        inputs: what the chain has closed.
-        record: what is judged.
-    """
+    reason: RefusalReason
+    client: ClientId | None = None
+
+
+def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
+    """Return the violations that need no blob: round, base, clients, commitments, signatures."""
     violations = []
     if (record.round, record.base) != (inputs.round, inputs.closing.base):
         violations.append(Violation(ViolationCode.OTHER_ROUND_OR_BASE))
@@ -88,21 +92,18 @@ def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
         if not _opens(commitments, update.client, update.payload)
     ]
     violations += [
-        doubt for dropout in record.dropouts for doubt in _doubt_dropout(commitments, dropout)
+        violation
+        for dropout in record.dropouts
+        for violation in _dropout_violations(commitments, dropout)
     ]
     claims = [*record.scores, *(entry.signed for entry in record.refused)]
     return violations + [
-        doubt for signed in claims for doubt in validate_score_claim(inputs, signed)
+        violation for signed in claims for violation in validate_score_claim(inputs, signed)
     ]
 
 
 def validate_updates(record: RoundRecord, evidence: Evidence) -> list[Violation]:
-    """Return the doubts about who has a usable update.
-
-    Args:
-        record: what is judged.
-        evidence: payloads that one holds.
-    """
+    """Return the violations about usable updates, as far as their payloads are in the evidence."""
     violations = []
     for client in record.clients:
         if client not in evidence.updates:
@@ -122,17 +123,17 @@ def validate_updates(record: RoundRecord, evidence: Evidence) -> list[Violation]
 def validate_scores(
     inputs: Inputs, record: RoundRecord, evidence: Evidence, table: DistanceTable | None
 ) -> list[Violation]:
-    """Return the doubts about which score vectors count.
+    """Return the violations about counted and refused score vectors.
 
     Args:
-        inputs: what the chain has closed.
-        record: what is judged.
-        evidence: vectors that one holds.
+        inputs: those that the chain has closed.
+        record: of the round.
+        evidence: the vectors at hand.
         table: true distances; None leaves out what needs the updates.
     """
     violations = []
     for signed in record.scores:
-        violations += _doubt_counted(inputs, record, signed, evidence, table)
+        violations += _counted_violations(inputs, record, signed, evidence, table)
     entries = Counter(entry.signed.scores.member for entry in record.refused)
     counted = {signed.scores.member for signed in record.scores}
     for entry in record.refused:
@@ -141,7 +142,7 @@ def validate_scores(
         if (entry.reason is RefusalReason.TWO_VECTORS) != is_pair or member in counted:
             violations.append(Violation(ViolationCode.REFUSAL_UNFOUNDED, (member,), entry.reason))
         elif not is_pair:
-            violations += _doubt_refused(inputs, record, entry, evidence, table)
+            violations += _refused_violations(inputs, record, entry, evidence, table)
     if len(record.scores) < majority(inputs.parameters.members):
         violations.append(Violation(ViolationCode.TOO_FEW_SCORES))
     if len(_ranked(inputs, record)) < inputs.parameters.members:
@@ -152,10 +153,10 @@ def validate_scores(
 def validate_omissions(
     record: RoundRecord, held: Iterable[ClientId], claims: Iterable[SignedScores]
 ) -> list[Violation]:
-    """Return the doubts of a member that held more when it entered the view.
+    """Return the violations that a member sees which held more when it entered the view.
 
     Args:
-        record: what is judged.
+        record: of the round.
         held: clients whose payload it held in time.
         claims: signed vectors that it held in time.
     """
@@ -180,12 +181,7 @@ def validate_omissions(
 
 
 def validate_score_claim(inputs: Inputs, signed: SignedScores) -> list[Violation]:
-    """Return the doubts about who signed a score claim: a member whose seat is not empty.
-
-    Args:
-        inputs: of the round.
-        signed: the claim.
-    """
+    """Return the violations about the signer of a score claim: a member that is not banned."""
     member = signed.scores.member
     if member not in inputs.participants.members:
         return [Violation(ViolationCode.NO_MEMBER, (member,))]
@@ -195,8 +191,42 @@ def validate_score_claim(inputs: Inputs, signed: SignedScores) -> list[Violation
     return []
 
 
-def _doubt_length(signed: SignedScores, evidence: Evidence) -> list[Violation]:
-    """Return the doubts about a vector before it is read: it is held, and not over the limit."""
+def find_score_fault(
+    inputs: Inputs,
+    clients: Sequence[ClientId],
+    claim: Scores,
+    vector: ScoreVector | None,
+    table: DistanceTable | None,
+    margins: float,
+) -> ScoreFault | None:
+    """Return the lowest reason why a vector cannot count for a set of usable updates, or None.
+
+    Args:
+        inputs: of the round.
+        clients: the usable updates, ascending, that the claim names.
+        claim: the signed claim.
+        vector: decoded; None if the bytes are not a vector.
+        table: true distances; None where the updates are unavailable, so that reason 6, and whether
+            an update is only zeros, are not checked.
+        margins: number of margins from which a distance is false.
+    """
+    simple = _simple_fault(inputs, clients, claim, vector)
+    if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:
+        return ScoreFault(simple)
+    if table is not None and not table.can_score(claim.member):
+        return ScoreFault(RefusalReason.NO_USABLE_UPDATE)
+    if simple is not None:
+        return ScoreFault(simple)
+    if vector is None or table is None or not inputs.parameters.scores_checked:
+        return None
+    for client, published in vector.claims().items():
+        if table.is_off(client, claim.member, published, margins):
+            return ScoreFault(RefusalReason.FALSE_DISTANCE, client)
+    return None
+
+
+def _length_violations(signed: SignedScores, evidence: Evidence) -> list[Violation]:
+    """Return the violations of a vector before it is read: missing, or over the limit."""
     data = evidence.vectors.get(signed.scores.digest)
     if data is None:
         return [Violation(ViolationCode.VECTOR_MISSING, (signed.scores.member,))]
@@ -209,7 +239,9 @@ def _opens(commitments: Mapping[ClientId, Digest], client: ClientId, payload: Di
     return commitments.get(client) == encoding.commitment_of(client, payload)
 
 
-def _doubt_dropout(commitments: Mapping[ClientId, Digest], dropout: Dropout) -> list[Violation]:
+def _dropout_violations(
+    commitments: Mapping[ClientId, Digest], dropout: Dropout
+) -> list[Violation]:
     client = dropout.client
     if dropout.reason is DropoutReason.NO_COMMITMENT:
         return [Violation(ViolationCode.HAS_COMMITTED, (client,))] if client in commitments else []
@@ -220,7 +252,7 @@ def _doubt_dropout(commitments: Mapping[ClientId, Digest], dropout: Dropout) -> 
     return []
 
 
-def _doubt_counted(
+def _counted_violations(
     inputs: Inputs,
     record: RoundRecord,
     signed: SignedScores,
@@ -228,7 +260,7 @@ def _doubt_counted(
     table: DistanceTable | None,
 ) -> list[Violation]:
     member = signed.scores.member
-    if violations := _doubt_length(signed, evidence):
+    if violations := _length_violations(signed, evidence):
         return violations
     vector = parse_vector(evidence.vectors[signed.scores.digest])
     fault = find_score_fault(inputs, record.clients, signed.scores, vector, table, COUNTING_MARGINS)
@@ -238,7 +270,7 @@ def _doubt_counted(
     return [Violation(ViolationCode.SCORES_DO_NOT_COUNT, named, fault.reason)]
 
 
-def _doubt_refused(
+def _refused_violations(
     inputs: Inputs,
     record: RoundRecord,
     entry: RefusedScores,
@@ -246,13 +278,13 @@ def _doubt_refused(
     table: DistanceTable | None,
 ) -> list[Violation]:
     scores = entry.signed.scores
-    if violations := _doubt_length(entry.signed, evidence):
+    if violations := _length_violations(entry.signed, evidence):
         return violations
     vector = parse_vector(evidence.vectors[scores.digest])
-    found = find_score_fault(inputs, record.clients, scores, vector, table, REFUSAL_MARGINS)
-    if table is None and _needs_updates(inputs, entry.reason, found):
+    fault = find_score_fault(inputs, record.clients, scores, vector, table, REFUSAL_MARGINS)
+    if table is None and _needs_updates(inputs, entry.reason, fault):
         return []
-    holds = found is not None and found.reason is entry.reason
+    holds = fault is not None and fault.reason is entry.reason
     if holds and entry.reason is RefusalReason.FALSE_DISTANCE:
         # Any false distance may be the one that is named, not only the first.
         assert vector is not None
@@ -267,12 +299,12 @@ def _doubt_refused(
     return [Violation(ViolationCode.REFUSAL_UNFOUNDED, (scores.member,), entry.reason)]
 
 
-def _needs_updates(inputs: Inputs, reason: RefusalReason, found: ScoreFault | None) -> bool:
+def _needs_updates(inputs: Inputs, reason: RefusalReason, fault: ScoreFault | None) -> bool:
     """Say whether a reason could hold by updates that one does not have."""
     if reason is RefusalReason.FALSE_DISTANCE:
-        return found is None and inputs.parameters.scores_checked
+        return fault is None and inputs.parameters.scores_checked
     if reason is RefusalReason.NO_USABLE_UPDATE:
-        return found is None or found.reason > reason
+        return fault is None or fault.reason > reason
     return False
 
 
@@ -283,3 +315,21 @@ def _ranked(inputs: Inputs, record: RoundRecord) -> list[ClientId]:
 
 def _has_two(record: RoundRecord, member: ClientId) -> bool:
     return sum(entry.signed.scores.member == member for entry in record.refused) == 2
+
+
+def _simple_fault(
+    inputs: Inputs, clients: Sequence[ClientId], claim: Scores, vector: ScoreVector | None
+) -> RefusalReason | None:
+    """Return the lowest reason that needs no update, None if none of them holds."""
+    if vector is None:
+        return RefusalReason.NOT_A_VECTOR
+    if (vector.round, vector.member, vector.base) != (claim.round, claim.member, claim.base):
+        return RefusalReason.OF_ANOTHER
+    if claim.member not in clients:
+        return RefusalReason.NO_USABLE_UPDATE
+    members = set(inputs.participants.committee)
+    trainers = tuple(client for client in clients if client not in members)
+    others = tuple(c for c in clients if c in members and c != claim.member)
+    if (vector.trainers, vector.members) != (trainers, others):
+        return RefusalReason.OTHER_CLIENTS
+    return None if vector.is_in_range else RefusalReason.OUT_OF_RANGE

@@ -15,11 +15,10 @@ from ledger.protocol.scores import (
     PRIMARY_MARGINS,
     REFUSAL_MARGINS,
     DistanceTable,
-    ScoreFault,
-    find_score_fault,
     parse_vector,
 )
 from ledger.protocol.types import ClientId, RefusalReason
+from ledger.protocol.validation import ScoreFault, find_score_fault
 from tests.protocol.support import BASE, small_round
 from tests.support.keys import ids
 

@@ -1,4 +1,4 @@
-"""The whole chain once more, through the executable specification.
+"""Replay of the whole chain through the executable specification.
 
 Every transaction that left an event is decoded from its call data and applied to the state of
 `rounds.py`, which recovers every signature and recomputes head and seeds; the events it gives must
@@ -9,7 +9,7 @@ what the log says, so that later rounds can still be checked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.audit.checks.certificates import CALL_DATA_UNAVAILABLE
@@ -18,7 +18,9 @@ from ledger.audit.checks.deployment_parameters import DEPLOYMENT_UNLOGGED
 from ledger.audit.formatting import to_hex
 from ledger.audit.observations import (
     Disagreement,
+    EventCountMismatch,
     EventFieldMismatch,
+    EventKindMismatch,
     MalformedEvent,
     RefusedCall,
     ReplayedEvent,
@@ -26,16 +28,15 @@ from ledger.audit.observations import (
     Unavailable,
 )
 from ledger.audit.replay.adoption import adopted, mismatches
-from ledger.audit.replay.calls import apply
-from ledger.audit.replay.comparison import compare_events
 from ledger.audit.replay.transactions import TransactionReader
 from ledger.chain.contract import abi
-from ledger.chain.contract.calls import AbandonCall, RegisterCall
+from ledger.chain.contract.calls import AbandonCall, CommitCall, DecideCall, RegisterCall
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
-from ledger.chain.contract.event_logs import decode_log
+from ledger.chain.contract.event_logs import decode_log, encode_log
 from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.contract.storage_comparison import storage_difference
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
+from ledger.protocol import rounds
 from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.fold import LedgerView, mined_commitments
 from ledger.protocol.ledger_state import (
@@ -55,8 +56,9 @@ if TYPE_CHECKING:
     from ledger.audit.replay.transactions import RecordedTransaction
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.ports import Log
     from ledger.protocol.closing import MinedCommitment
-    from ledger.protocol.ledger_state import Event, LedgerState
+    from ledger.protocol.ledger_state import BlockContext, Event, LedgerState, Step
     from ledger.protocol.types import Digest
 
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
@@ -67,7 +69,7 @@ ReplayItem: TypeAlias = "Observation | ReplayedRound"
 
 @dataclass
 class _OpenRound:
-    """What is collected until the round ends."""
+    """The commitments of the open round so far."""
 
     known: bool = True
     commitments: list[MinedCommitment] = field(default_factory=list)
@@ -75,7 +77,7 @@ class _OpenRound:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPosition:
-    """Where the transactions up to some block lead to.
+    """The state after the transactions up to some block.
 
     Attributes:
         state: the contract's state after them.
@@ -92,7 +94,7 @@ class ReplayPosition:
     is_confirmed: bool
 
     def difference(self, snapshot: LedgerSnapshot) -> str | None:
-        """Return what tells that a log is missing; None where it is certain that none is.
+        """Return the sign that a log is missing; None where it is certain that none is.
 
         Args:
             snapshot: as the contract answers after the last of these blocks.
@@ -128,7 +130,7 @@ class Replay:
         self._open = _OpenRound()
 
     def observe(self, to_block: int) -> Iterator[ReplayItem]:
-        """Yield what the chain's transactions did, every round when it ends, and what is odd.
+        """Yield the effects of the transactions, every round when it ends, and inconsistencies.
 
         Args:
             to_block: last block that is read.
@@ -148,12 +150,17 @@ class Replay:
             yield from self._replay(transaction)
 
     def reached(self) -> ReplayPosition:
-        """Return where all that has been replayed leads to."""
-        places = self.state, self.believes_registry, self._view
-        return ReplayPosition(*places, self._is_from_calls, self._is_confirmed)
+        """Return the state after all that has been replayed."""
+        return ReplayPosition(
+            self.state,
+            self.believes_registry,
+            self._view,
+            self._is_from_calls,
+            self._is_confirmed,
+        )
 
     def open_commitments(self) -> int:
-        """Return how many commitments the round holds that has not ended."""
+        """Return the number of commitments of the round that has not ended."""
         return len(self._open.commitments)
 
     def _replay(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
@@ -171,7 +178,7 @@ class Replay:
             return
         at = before.round or None
         try:
-            self.state, events = apply(before, call, block)
+            self.state, events = _apply(before, call, block)
         except Refusal as refusal:
             yield RefusedCall(transaction.block_number, at, transaction.hash, refusal)
             yield from self._adopt(transaction, call)
@@ -179,10 +186,12 @@ class Replay:
         self.applied += 1
         if self._is_from_calls and self.state.head in heads:
             self.complete_to, self._is_confirmed = transaction.block_number, True
-        if len(transaction.logs) < len(events) and (told := self._left_out(transaction)):
-            yield Unavailable(transaction.block_number, LOGS_INCOMPLETE, at, told)
+        if len(transaction.logs) < len(events) and (
+            difference := self._receipt_difference(transaction)
+        ):
+            yield Unavailable(transaction.block_number, LOGS_INCOMPLETE, at, difference)
         else:
-            yield from compare_events(events, transaction, at)
+            yield from _compare_events(events, transaction, at)
         for event in events:
             yield from self._follow(before, event, transaction, call)
 
@@ -190,11 +199,11 @@ class Replay:
         """Compare what the constructor has logged; its other traces are code and `deployment()`."""
         event = LedgerDeployed(self.state.domain.salt)
         self.applied += 1
-        yield from compare_events((event,), transaction, None)
+        yield from _compare_events((event,), transaction, None)
         yield from self._follow(self.state, event, transaction, None)
 
     def _without_deployment(self, block_number: int) -> Observation:
-        """Return what it says of a log that it does not begin with the deployment."""
+        """Return the observation that the logs do not begin with the deployment."""
         if not self._is_of_node:
             return Disagreement(block_number, DEPLOYMENT_UNLOGGED)
         fact = f"no log up to block {block_number} is of the deployment"
@@ -202,7 +211,7 @@ class Replay:
         return Unavailable(block_number, LOGS_INCOMPLETE, None, str(error))
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
-        """Go on with the recorded events of a node; return the heads that they say."""
+        """Fold the recorded events of a node; return the heads that they name."""
         heads: set[Digest] = set()
         for log in transaction.logs if self._is_of_node else ():
             try:
@@ -219,8 +228,8 @@ class Replay:
                     self.complete_to = transaction.block_number
         return heads
 
-    def _left_out(self, transaction: RecordedTransaction) -> str:
-        """Return what a node leaves out of a transaction's logs; empty if its receipt agrees.
+    def _receipt_difference(self, transaction: RecordedTransaction) -> str:
+        """Return how a transaction's logs differ from its receipt; empty if they agree.
 
         Raises:
             ChainUnreachableError: the node went away.
@@ -248,7 +257,7 @@ class Replay:
         return self.state.stage is not LedgerStage.OPEN or _is_plausible(self.state)
 
     def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[ReplayItem]:
-        """Go on with what the logs say, since their transaction says nothing."""
+        """Go on with the events in the logs, since their transaction cannot be applied."""
         self._is_from_calls = False
         number = transaction.block_number
         for log in transaction.logs:
@@ -266,8 +275,10 @@ class Replay:
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
                 detail = f"{to_hex(transaction.hash)}{why}"
                 yield Unavailable(number, CALL_DATA_UNAVAILABLE, before.round or None, detail)
-            for odd in mismatches(before, event, transaction.block) if transaction.block else ():
-                values = odd.name, odd.recorded, odd.true
+            for mismatch in (
+                mismatches(before, event, transaction.block) if transaction.block else ()
+            ):
+                values = mismatch.name, mismatch.recorded, mismatch.true
                 yield EventFieldMismatch(number, at, type(event), *values, is_made=False)
             after = adopted(before, event, log.block_number)
             self.state = after.state
@@ -282,13 +293,15 @@ class Replay:
         transaction: RecordedTransaction,
         call: Call | None,
     ) -> Iterator[ReplayItem]:
-        """Collect what belongs to the open round, and yield it when it ends."""
+        """Yield an event, and the round that it ends; collect the commitments of the open one."""
         yield ReplayedEvent(transaction.block_number, before, event, call, transaction.hash)
         match event:
             case UpdatesCommitted():
                 mined = mined_commitments(event, transaction.block_number)
                 clients = before.deployment.clients
-                self._open.commitments += [one for one in mined if one.client < clients]
+                self._open.commitments += [
+                    commitment for commitment in mined if commitment.client < clients
+                ]
             case RoundDecided() | RoundAbandoned():
                 yield self._ended(before, event, transaction)
             case _:
@@ -338,3 +351,48 @@ def _is_plausible(state: LedgerState) -> bool:
         len(set(committee)) == len(committee) == state.deployment.members
         and max(committee) < state.deployment.clients
     )
+
+
+def _apply(state: LedgerState, call: Call, block: BlockContext) -> Step:
+    """Return the state after a call, and its events; a refusal raises."""
+    match call:
+        case RegisterCall(words, rest):
+            return rounds.register_clients(state, words, rest, block)
+        case CommitCall(number, signed):
+            return rounds.commit_updates(state, number, signed, block)
+        case DecideCall(number, decision, certificates):
+            return rounds.decide(state, number, decision, certificates, block)
+        case AbandonCall(number):
+            return rounds.abandon_round(state, number, block)
+        case _:
+            return rounds.report_equivocation(state, call.report, block)
+
+
+def _compare_events(
+    events: tuple[Event, ...], transaction: RecordedTransaction, at: int | None
+) -> Iterator[Observation]:
+    """Yield the differences between the events that a transaction makes and its logs."""
+    number, recorded = transaction.block_number, len(transaction.logs)
+    if len(events) != recorded:
+        yield EventCountMismatch(number, at, transaction.hash, events, recorded)
+    for event, log in zip(events, transaction.logs, strict=False):
+        if encode_log(event) != (log.topics, log.data):
+            yield from _differences(event, log, at)
+
+
+def _differences(event: Event, log: Log, at: int | None) -> Iterator[Observation]:
+    number, kind = log.block_number, type(event)
+    try:
+        logged = decode_log(log).event
+    except ChainError as error:
+        yield MalformedEvent(number, at, kind, str(error))
+        return
+    if type(logged) is not kind:
+        yield EventKindMismatch(number, at, kind, type(logged))
+        return
+    names = tuple(f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name))
+    if not names:
+        yield MalformedEvent(number, at, kind, "its bytes are others")
+    for name in names:
+        values = getattr(logged, name), getattr(event, name)
+        yield EventFieldMismatch(number, at, kind, name, *values, is_made=True)
