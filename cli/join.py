@@ -18,7 +18,7 @@ from cli.sender import private_keys
 
 if TYPE_CHECKING:
     from cli.participant_options import SharedPlaces
-    from clients.onboarding.preflight import CheckResult
+    from clients.onboarding.preflight import PreflightResult
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.signing import KeySigner
 
@@ -103,25 +103,25 @@ def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     return f"{command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
 
 
-def _print(results: list[CheckResult]) -> None:
+def _print(results: list[PreflightResult]) -> None:
     rows = [(result.check, str(result.state), result.found) for result in results]
     print_table("what it takes to join", ("check", "state", "found"), rows)
 
 
 def _genesis(text: str | None) -> bytes | None:
-    """Return the hash of block 0 that is expected.
+    """Return the expected hash of block 0.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is malformed.
     """
     from ledger.protocol.errors import ConfigurationError
 
     if text is None:
         return None
     try:
-        found = bytes.fromhex(text.removeprefix("0x"))
+        genesis = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
-        found = b""
-    if len(found) != 32:
+        genesis = b""
+    if len(genesis) != 32:
         raise ConfigurationError(f"--genesis {text[:80]}: must be 0x and 64 hex digits")
-    return found
+    return genesis

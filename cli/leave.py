@@ -60,7 +60,7 @@ def leave(
 
 
 def _round_of(worker: WorkerFolder) -> int | None:
-    """Return the round that a worker says it is in, None if it says none."""
+    """Return the round in a worker's status; None if there is none."""
     from clients.worker.process.worker_status import read_status
 
     holder = worker.holder()
@@ -70,5 +70,5 @@ def _round_of(worker: WorkerFolder) -> int | None:
         return None
     if holder is not None and status.get("pid") != holder:
         return None  # of the process before
-    found = status.get("round")
-    return found if type(found) is int else None
+    number = status.get("round")
+    return number if type(number) is int else None

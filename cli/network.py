@@ -80,7 +80,7 @@ def network(
     from clients.testnet.local_network import LocalNetwork
     from ledger.io.commands import CommandError
 
-    run = _Run(preset, config, setting, rounds, allow_predictable_seeds)
+    run = _RunOptions(preset, config, setting, rounds, allow_predictable_seeds)
     settings = _settings(home, workers, chain, store, run, api)
     fault = malicious or ("false-scores" if chaos else None)
     if fault is not None:
@@ -101,8 +101,8 @@ def network(
     raise typer.Exit(code)
 
 
-class _Run:
-    """Which run: what is given of its configuration."""
+class _RunOptions:
+    """Options of the run's configuration."""
 
     def __init__(
         self,
@@ -118,13 +118,13 @@ class _Run:
 
 
 def _settings(
-    home: Path, workers: int, chain: ChainKind, store: StoreKind, run: _Run, api: bool
+    home: Path, workers: int, chain: ChainKind, store: StoreKind, run: _RunOptions, api: bool
 ) -> NetworkSettings:
-    """Return what the federation is made of.
+    """Return the settings of the network.
 
     Raises:
-        ConfigurationError: the folder holds something, there are fewer clients than workers, or
-            the run's seeds can be predicted.
+        ConfigurationError: the folder is not empty, there are fewer clients than workers, or the
+            run's seeds can be predicted.
     """
     from clients.configuration.parsing import plain_values
     from clients.onboarding.seed_policy import require_unpredictable
@@ -157,28 +157,20 @@ def _settings(
 
 
 def _require_fault(name: str) -> None:
-    """Refuse a fault that there is not.
+    """Refuse an unknown fault.
 
     Raises:
-        ConfigurationError: names those that there are.
+        ConfigurationError: names the known ones.
     """
     from clients.adversaries.faults import MemberFault, TrainerFault
 
-    known = dict.fromkeys([*MemberFault, *TrainerFault])
-    if name not in known:
-        raise ConfigurationError(f"--malicious {name}: known are {', '.join(known)}")
+    faults = dict.fromkeys([*MemberFault, *TrainerFault])
+    if name not in faults:
+        raise ConfigurationError(f"--malicious {name}: known are {', '.join(faults)}")
 
 
 def strain_warning(settings: NetworkSettings, fault: str) -> str | None:
-    """Return what to expect where one malicious worker is more than a committee bears.
-
-    Args:
-        settings: of the federation, whose first worker has the fault.
-        fault: its name.
-
-    Returns:
-        A sentence; None where its members are on average no more than may be faulty.
-    """
+    """Return a warning if one malicious worker exceeds what a committee tolerates."""
     from clients.adversaries.faults import MemberFault
     from clients.testnet.local_network import clients_by_worker
 
@@ -213,53 +205,44 @@ def _play(
     with federation.reader() as reader:
         blobs = FolderBlobs(federation.home.blobs)
         watch = RoundWatch(federation.ledger(reader), blobs, time.monotonic)
-        minder = NetworkSupervisor(federation, watch, rng, {} if fault is None else {0: fault})
-        minder.start()
-        return minder.play(
+        supervisor = NetworkSupervisor(federation, watch, rng, {} if fault is None else {0: fault})
+        supervisor.start()
+        return supervisor.play(
             rounds,
-            _quiet if as_json else lambda ended: print_line(round_line(ended, minder)),
+            _quiet if as_json else lambda ended: print_line(round_line(ended, supervisor)),
             patience_seconds(federation.settings),
             (lambda: logs.show(complain)) if shows_logs else lambda: None,
         )
 
 
 def patience_seconds(settings: NetworkSettings) -> float:
-    """Return how long a round may take: one that nobody decides is abandoned at its deadline.
-
-    Args:
-        settings: of the federation.
-    """
+    """Return the limit of one round, which is abandoned at its deadline if nobody decides it."""
     deadline = settings.configuration.protocol.deadline_blocks * settings.clocks.block_seconds
     return max(PATIENCE_SECONDS, 2 * deadline)
 
 
-def round_line(ended: WatchedRound, minder: NetworkSupervisor) -> str:
-    """Return one line about a round that has ended.
-
-    Args:
-        ended: the round.
-        minder: knows who was killed in it.
-    """
+def round_line(ended: WatchedRound, supervisor: NetworkSupervisor) -> str:
+    """Return one line about an ended round."""
     if ended.views is None:
-        said = "abandoned"
+        sentence = "abandoned"
     else:
         views = " and ".join(str(view + 1) for view in ended.views)
-        said = f"view {views}, {len(ended.accepted)} accepted"
-    for what, clients in (
+        sentence = f"view {views}, {len(ended.accepted)} accepted"
+    for label, clients in (
         ("late", ended.late),
         ("unusable", ended.unusable),
         ("scores refused of", ended.refused),
         ("banned", ended.banned),
     ):
         if clients:
-            said += f", {what} {', '.join(map(str, clients))}"
-    if minder.killed:
-        said += f", killed {', '.join(minder.killed)}"
-    return f"round {ended.number}: {said}, head {ended.head.hex()[:16]}, {ended.seconds:.1f} s"
+            sentence += f", {label} {', '.join(map(str, clients))}"
+    if supervisor.killed:
+        sentence += f", killed {', '.join(supervisor.killed)}"
+    return f"round {ended.number}: {sentence}, head {ended.head.hex()[:16]}, {ended.seconds:.1f} s"
 
 
 def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
-    """Return the exit code and the report of an audit by a process that knows nothing else."""
+    """Return the exit code and the report of an audit by another process."""
     import json
 
     from clients.testnet.local_network import RUN
@@ -296,4 +279,4 @@ def _report(played: NetworkSummary, audit: dict[str, Any], *, as_json: bool) -> 
 
 
 def _quiet(_: object) -> None:
-    """Say nothing."""
+    """Print nothing."""

@@ -1,6 +1,6 @@
-"""The process `cmfl` as a test network begins it: its worker can be told to misbehave.
+"""The process `cmfl` of a test network, whose worker can be made to misbehave.
 
-What an owner runs begins in `cli.main`, which reads no such variable.
+An owner's `cmfl` starts in `cli.main`, which reads no such variable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run() -> NoReturn:
-    """Run the command line with the faults that the environment asks for, and end the process."""
+    """Run the command line with the faults of the environment, and end the process."""
     from cli.console import complain
     from cli.exit_codes import WRONG
     from clients.testnet.worker_faults import FAULT_VARIABLE, faults_of

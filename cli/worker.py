@@ -137,7 +137,7 @@ def _run(
     from ledger.protocol.signing import KeySigner
 
     signers = [KeySigner(key) for key in keys]
-    with _told_to_end() as wait:
+    with _end_signals() as wait:
         starting = Startup(own, wait, time.time)
         chain = starting.retry_until_ready(open_chain)
         if chain is None:
@@ -146,38 +146,42 @@ def _run(
             run = starting.retry_until_ready(lambda: find_deployed_run(chain, places))
             if run is None:
                 return
-            asked = partial(finality_lag, run.ledger.chain, places.confirmations)
-            lag = starting.retry_until_ready(asked)
+            read_lag = partial(finality_lag, run.ledger.chain, places.confirmations)
+            lag = starting.retry_until_ready(read_lag)
             if lag is None:
                 return
             _warn_of_late_finality(lag, run.document.parameters)
             with (
-                open_worker(run, places, signers, own, manner) as found,
-                serve_metrics(WorkerMetrics(found.worker, found.counts, time.time), metrics_port),
+                open_worker(run, places, signers, own, manner) as running,
+                serve_metrics(
+                    WorkerMetrics(running.worker, running.counts, time.time), metrics_port
+                ),
             ):
-                loop = WorkerLoop(found, own, StatusFile(own.status), lambda: chain.sender, poll)
+                loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
                 loop.run(_moment, wait)
                 if json:
-                    print_json(worker_status(found.worker, found.counts, loop.stand, chain.sender))
+                    print_json(
+                        worker_status(running.worker, running.counts, loop.stand, chain.sender)
+                    )
 
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> AccountPoolChain:
-    """Return the node, on which the account that owns most pays for all of these keys."""
+    """Return the node; the richest account of the worker pays for all of its clients."""
     from ledger.chain.rpc.account_pool import AccountPoolChain
 
     chain = AccountPoolChain(url, keys, chain_id=chain_id, settings=settings)
     try:
-        owned = chain.balance()
+        balance = chain.balance()
     except ChainError:
         chain.close()
         raise
-    if not owned:
+    if not balance:
         _log.warning("no account of this worker owns anything: it can send no transaction")
     return chain
 
 
 def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
-    """Say where rounds or updates are seen late; the chain may come to name its blocks sooner."""
+    """Warn that rounds or updates will be seen late, at the chain's current pace."""
     if (never := lag.closed_too_early(parameters.commit_blocks)) is not None:
         _log.warning("no client of this worker will take part: %s", never)
     elif (late := lag.seen_too_late(parameters.view_seconds)) is not None:
@@ -191,16 +195,16 @@ def _moment() -> Moment:
 
 
 @contextmanager
-def _told_to_end() -> Iterator[Callable[[float], bool]]:
-    """Yield what waits for so many seconds, and says whether SIGTERM or Ctrl-C has come."""
-    told = threading.Event()
+def _end_signals() -> Iterator[Callable[[float], bool]]:
+    """Yield a function that waits, and returns whether SIGTERM or Ctrl-C has come."""
+    end = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
-    before = {one: signal.signal(one, lambda *_: told.set()) for one in signals}
+    before = {number: signal.signal(number, lambda *_: end.set()) for number in signals}
     try:
-        yield told.wait
+        yield end.wait
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -216,28 +220,28 @@ def _logged(style: str) -> Iterator[None]:
 
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:
-    """Print what a worker has said of itself last, and whether it runs.
+    """Print the status that a worker wrote last, and whether it runs.
 
     Raises:
-        ConfigurationError: it has said nothing and does not run, or the file was damaged since.
+        ConfigurationError: there is none and no worker runs, or the file is damaged.
     """
-    found, is_running = _said(own)
+    status, is_running = _status_of(own)
     if json:
-        print_json({**found, "is_running": is_running})
+        print_json({**status, "is_running": is_running})
         return
     try:
-        lines = list(_lines(found, is_running=is_running))
+        lines = list(_lines(status, is_running=is_running))
     except (AttributeError, KeyError, TypeError) as error:
         raise ConfigurationError(f"{own.status}: a field of a status is wrong: {error}") from error
     for line in lines:
         print_line(line)
 
 
-def _said(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
-    """Return what the worker of a folder says of itself, and whether it runs.
+def _status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
+    """Return the status of a folder's worker, and whether it runs.
 
     Raises:
-        ConfigurationError: it has said nothing and does not run, or the file was damaged since.
+        ConfigurationError: there is none and no worker runs, or the file is damaged.
     """
     from clients.worker.process.startup import status_before
     from clients.worker.process.worker_status import WorkerState, read_status
@@ -245,33 +249,33 @@ def _said(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
     holder = own.holder()
     if holder is not None and not own.status.exists():
         return status_before(WorkerState.STARTING, holder), True
-    found = read_status(own.status)
-    if holder is not None and found.get("pid") != holder:
+    status = read_status(own.status)
+    if holder is not None and status.get("pid") != holder:
         # Of the process before, whose round and roles are not those of the one that starts.
         return status_before(WorkerState.STARTING, holder), True
-    return found, own.is_held()
+    return status, own.is_held()
 
 
-def _lines(found: dict[str, Any], *, is_running: bool) -> Iterator[str]:
+def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
     from clients.worker.process.worker_status import WorkerState
 
-    where = "no round is known yet"
-    if found["round"] is not None:
-        where = f"round {found['round']}, block {found['block']}"
-    over = ", the run is finished" if found.get("is_finished") is True else ""
-    stand = found["stand"]
+    position = "no round is known yet"
+    if status["round"] is not None:
+        position = f"round {status['round']}, block {status['block']}"
+    finished = ", the run is finished" if status.get("is_finished") is True else ""
+    state = status["stand"]
     if is_running:
-        runs = f"runs as process {found['pid']}, {stand}"
-    elif stand == WorkerState.ENDED:
+        runs = f"runs as process {status['pid']}, {state}"
+    elif state == WorkerState.ENDED:
         runs = "does not run, ended"
     else:
-        runs = f"does not run, was killed while {stand}"
-    yield f"{runs}; {where}{over}"
-    for client, role in found["roles"].items():
+        runs = f"does not run, was killed while {state}"
+    yield f"{runs}; {position}{finished}"
+    for client, role in status["roles"].items():
         done = [word for word in ("committed", "published") if role[word]]
         yield f"  client {client}: {role['role']}{''.join(f', {word}' for word in done)}"
-    if found["view"] is not None:
-        phase, view = found["view"]["phase"], found["view"]["view"]
+    if status["view"] is not None:
+        phase, view = status["view"]["phase"], status["view"]["view"]
         yield f"  phase {phase}, " + ("before its views" if view is None else f"view {view}")
-    for part, trouble in found["troubles"].items():
-        yield f"  {part}: {trouble['says']} ({trouble['times']} times)"
+    for part, failure in status["troubles"].items():
+        yield f"  {part}: {failure['says']} ({failure['times']} times)"

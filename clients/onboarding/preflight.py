@@ -68,7 +68,7 @@ class CheckState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class PreflightResult:
     """Result of one check.
 
     Attributes:
@@ -154,7 +154,7 @@ class PreflightChecks:
         """Indices of the keys, ascending; empty until they are known."""
         return tuple(sorted(self._signers or ()))
 
-    def checks(self) -> Iterator[CheckResult]:
+    def checks(self) -> Iterator[PreflightResult]:
         """Yield the result of each check."""
         try:
             for name, look in (
@@ -369,18 +369,18 @@ def funds(balance: int, price: int, most: int, rounds: int) -> tuple[CheckState,
     return (CheckState.OK if lasts >= rounds else CheckState.WARNING), sentence
 
 
-def _carried_out(name: str, look: Callable[[], tuple[CheckState, str]]) -> CheckResult:
+def _carried_out(name: str, look: Callable[[], tuple[CheckState, str]]) -> PreflightResult:
     try:
         state, sentence = look()
     except _MissingError as error:
-        return CheckResult(name, CheckState.NOT_LOOKED_AT, str(error))
+        return PreflightResult(name, CheckState.NOT_LOOKED_AT, str(error))
     except CmflError as error:
-        return CheckResult(name, CheckState.MISSING, str(error))
+        return PreflightResult(name, CheckState.MISSING, str(error))
     except OSError as error:
         reason = str(error.strerror or error)
         prefix = f"{error.filename}: " if error.filename else ""
-        return CheckResult(name, CheckState.MISSING, f"{prefix}{reason}")
-    return CheckResult(name, state, sentence)
+        return PreflightResult(name, CheckState.MISSING, f"{prefix}{reason}")
+    return PreflightResult(name, state, sentence)
 
 
 def _needed(value: T | None) -> T:
