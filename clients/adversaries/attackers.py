@@ -30,7 +30,7 @@ class AttackRound:
     Attributes:
         seed: of the round; each attacker's stream follows from it.
         starts: the model that each client has trained from, shape (d,): the same array for all,
-            unless every client has a model of its own.
+            unless models differ by client.
         members: of the committee.
         parameters: of the protocol; None without a committee.
         travel: recent displacement of the model, as an update points, shape (d,); None if no rule
@@ -84,7 +84,7 @@ class Attackers:
         attack = attack_named(self.attack)
         starts = context.starts
         is_on_weights = self.parameters.on == "weights"
-        # What overflows, or was not finite before, is an update that nobody counts.
+        # An update that overflows, or was not finite before, does not count.
         with np.errstate(over="ignore", invalid="ignore"):
             honest = {
                 client: starts[client] - updates[client] if is_on_weights else updates[client]

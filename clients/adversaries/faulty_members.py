@@ -78,7 +78,7 @@ class FaultyMember:
         return [action]
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:  # noqa: ARG002
-        """Return what is said instead of a message."""
+        """Return the messages sent in place of one."""
         return [body]
 
     def signed_vote(self, view: RoundView, vote: Vote) -> SignedVote:
@@ -210,7 +210,7 @@ class GrindingMember(FaultyMember):
 
 
 class ViewJumper(FaultyMember):
-    """Sends the request of a later view of its own before anybody has entered it."""
+    """Sends the request of a later view, whose primary it is, before any member enters it."""
 
     def step(self, view: RoundView, now: float) -> list[Action]:
         """Add a request from the future as soon as there are scores for one."""
@@ -234,7 +234,7 @@ class WhitewashingMember(FaultyMember):
         return super().changed(view, action)
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
-        """Propose a record that refuses nobody."""
+        """Propose a record without refusals."""
         if not isinstance(body, Proposal) or body.record is None or body.opening is None:
             return [body]
         record = replace(decode_record(body.record), refused=())

@@ -55,7 +55,7 @@ class LateTrainer(Trainer):
 
 
 class StrayClient(Trainer):
-    """Commits in rounds in which nobody has asked it to."""
+    """Commits in rounds in which it is not active."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         """Commit whatever, if it is not active."""
@@ -80,10 +80,10 @@ class CopyingTrainer(Trainer):
 
 
 class SelfBanningTrainer(Trainer):
-    """Does its work, then proves an equivocation of its own while the committee votes."""
+    """Does its work, then proves its own equivocation while the committee votes."""
 
     def act_while_voting(self, view: RoundView) -> list[Action]:
-        """Bring two votes of its own to the contract."""
+        """Send two conflicting votes of this client to the contract."""
         inputs = view.inputs
         if self._payload is None or inputs.registry[self.client].banned_in:
             return []

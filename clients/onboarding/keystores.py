@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PASSWORD_FILE = "password.txt"  # noqa: S105 - its name
-PUBLIC_PASSWORD = "public"  # noqa: S105 - of test keys that anybody can derive
+PUBLIC_PASSWORD = "public"  # noqa: S105 - of public test keys
 
 
 class ScryptCost(IntEnum):

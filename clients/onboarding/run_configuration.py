@@ -80,7 +80,7 @@ def _protocol(parameters: Parameters) -> dict[str, Any]:
 
 
 def _without_paths(options: Mapping[str, Any]) -> dict[str, Any]:
-    # What stands there is a file's digest; a path could be any file of this machine.
+    # Its value is a file's digest; a path could be any file of this machine.
     return {key: value for key, value in options.items() if key not in PATH_OPTIONS}
 
 

@@ -1,4 +1,4 @@
-"""Policy on seeds: a run of several owners needs seeds that nobody can choose.
+"""Policy on seeds: a run of several owners needs seeds that no participant can choose.
 
 With `beacon = none` a seed follows from the revealed updates alone. k trainers that come late and
 the primary that names the usable updates choose among 2^k seeds, and so the next committee and its

@@ -1,4 +1,4 @@
-"""A test network, from nothing to running workers: each part is a process of its own.
+"""A test network, from nothing to running workers: each part is a separate process.
 
 No process directs the rounds: there are a chain, a contract, a store, and workers that know their
 own keys and the contract's address. Everything ends with the context, and also when this process is

@@ -93,7 +93,7 @@ class Relay:
         try:
             await self._served(reader, writer)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            pass  # either end may go away at any time, and a cut path lets go of both
+            pass  # either end may disconnect at any time, and a cut path drops both
         finally:
             self._connections.discard(task)
             writer.transport.abort()

@@ -91,7 +91,7 @@ class RoundWatch:
     def ended(self) -> WatchedRound | None:
         """Return the next ended round; None if it is still open or the node does not answer."""
         try:
-            # Asked many times a second: all else is read once there is something to be told.
+            # Polled many times a second: all else is read once a round has ended.
             now_open = self.ledger.state()
             if now_open.round <= self._next and now_open.stage is LedgerStage.OPEN:
                 return None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 _FILLER = ".filler"  # what fills a worker's disk in trials
-_FAULT_FILE = "fault"  # what a worker that may be told to misbehave is told
+_FAULT_FILE = "fault"  # read by a worker whose faults change
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class WorkerSlot:
 
     def restore(self, backup: Path) -> None:
         """Replace its files by a backup; the worker must not be running."""
-        # Not the folder itself, which may be a disk of its own.
+        # Not the folder itself, which may be a mount point.
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)

@@ -54,7 +54,7 @@ class HonestBehaviour:
 
     def trainers(
         self,
-        hosted: Sequence[ClientId],  # noqa: ARG002 - nobody acts uninvited
+        hosted: Sequence[ClientId],  # noqa: ARG002 - none acts uninvited
         active: Sequence[ClientId],
     ) -> Sequence[ClientId]:
         """Return the active clients."""
@@ -72,7 +72,7 @@ class HonestBehaviour:
         self,
         honest: Member,
         signer: Signer,  # noqa: ARG002 - it has the key already
-        hosted: frozenset[ClientId],  # noqa: ARG002 - it favours nobody
+        hosted: frozenset[ClientId],  # noqa: ARG002 - it favours none
     ) -> MemberActor:
         """Return the honest member."""
         return honest

@@ -31,8 +31,8 @@ class Moment:
     """One moment by this machine's clocks.
 
     Attributes:
-        wall: Unix seconds, as somebody may have set them.
-        steady: seconds that nobody can set back.
+        wall: Unix seconds, as the machine's clock was set.
+        steady: monotonic seconds.
     """
 
     wall: float
@@ -49,8 +49,8 @@ class ChainClock:
     def __init__(self) -> None:
         self._newest: Block | None = None
         self._latest = LatestBlock()
-        # How far the chain's seconds are ahead of the steady ones: as the block has it that was
-        # there when we came, of which nobody knows how old it was; and as the later ones have it.
+        # Offsets of the chain's seconds to the steady ones: by the first block seen, whose age is
+        # unknown, and by later ones.
         self._at_first = float("-inf")
         self._ahead: deque[float] = deque(maxlen=COUNTED_BLOCKS)
         self._last = float("-inf")

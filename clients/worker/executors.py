@@ -83,7 +83,7 @@ class SingleThreadExecutor(Executor):
 def _carry_out(future: Future[T], task: Callable[[], T]) -> None:
     try:
         result = task()
-    except BaseException as error:  # noqa: BLE001 - whoever asks for the result has it raised
+    except BaseException as error:  # noqa: BLE001 - raised by the future's result
         future.set_exception(error)
     else:
         future.set_result(result)

@@ -1,4 +1,4 @@
-"""Durable local store of trained updates, written before anybody hears of them.
+"""Durable local store of trained updates, written before their commitments are sent.
 
 Between its commitment and the closing block only the client has its update: a process that is
 killed must not lose it. Each file name has the update's origin and digest, so that a damaged update

@@ -1,9 +1,8 @@
-"""A worker: the clients of one owner, in one process, on a chain that it shares with all others.
+"""A worker: the clients of one owner, in one process, on a shared chain.
 
-A step looks at everything and does what there is to do; it waits for nothing and sleeps never. All
-that it knows follows from the chain's final blocks, the mailbox, the blobs, and what its own disk
-keeps: the journal of what its keys have signed, and the updates that it has trained. So it may be
-killed anywhere and begun again anywhere.
+A step polls everything and does what is due, without waiting. All state follows from the chain's
+final blocks, the mailbox, the blobs, and the worker's own disk: the journal of what its keys have
+signed, and the updates that it has trained. So it can be killed and restarted at any point.
 """
 
 from __future__ import annotations
@@ -191,7 +190,7 @@ class Worker:
         self.seats = RoundParticipants(chain, self.hosting)
         if self._in_course is None:
             self._in_course = 0 if chain.inputs() is None else chain.round
-            with suppress(JournalError):  # who has a seat is told before it speaks
+            with suppress(JournalError):  # reported again before a member votes
                 self._take_up(chain)
         _log.info(
             "round %d: %d of %d clients are active, %d on the committee",
@@ -240,7 +239,7 @@ class Worker:
             )
             if model is None:
                 return None
-            # Once the window is closed, an update that nobody has committed to is of no use.
+            # After the window, only updates with a commitment are useful.
             committed = {mined.client for mined in chain.commitments}
             useful = [c for c in seats.active if chain.takes_commitments or c in committed]
             inputs = (chain.domain, chain.round, chain.seed, model, tuple(useful))
@@ -268,7 +267,7 @@ class Worker:
             view = self._observer.opened(inputs, model, chain.final_block)
             seats.start_voting(view, self._judge, self._context.journal, self._observer)
         elif view.inputs != inputs:
-            # Somebody was banned since: nobody reports it again.
+            # A client was banned since, and must not be reported again.
             view = replace(view, inputs=inputs)
         has_effect = False
         for _ in range(MAX_VOTING_PASSES):

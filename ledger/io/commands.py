@@ -142,7 +142,7 @@ class CommandProcess:
 
 
 class CommandRunner:
-    """Starts commands by name, each with log files of its own. Safe to share between threads."""
+    """Starts commands by name, each with its own log files. Safe to share between threads."""
 
     def __init__(self, entry: str, logs: Path, modules: Sequence[str] = ()) -> None:
         """Start the server, which imports while this process prepares.
@@ -267,7 +267,7 @@ def _start(command: _Command) -> ForkServerProcess:
         CommandError: the server could not be started.
     """
     ready, writer = _FORKSERVER.Pipe(duplex=False)
-    # Not a daemon, which may have no children of its own.
+    # Not a daemon, which may have no children.
     process = _FORKSERVER.Process(target=_become, args=(command, writer))
     with ready:
         with writer:

@@ -146,14 +146,14 @@ class Disk:
         folders = {path.parent.resolve() for path in paths}
         for folder in sorted(folders):
             self.sync_folder(folder)
-        # Not only those that were made here: whoever made the others may have been killed since.
+        # Not only those made here: the creator of the others may have been killed.
         unnamed = {above for folder in folders - self._named for above in _within_device(folder)}
         unnamed -= self._named
         for parent in sorted({folder.parent for folder in unnamed} - folders):
-            with contextlib.suppress(PermissionError):  # then nobody here has made a name in it
+            with contextlib.suppress(PermissionError):  # then no name in it was created here
                 self.sync_folder(parent)
         if len(self._named) + len(unnamed) > _MOST_NAMED:
-            self._named.clear()  # mail has folders of its own in each round
+            self._named.clear()  # each round adds folders of mail
         self._named |= unnamed
 
 
@@ -404,12 +404,7 @@ def _sync_descriptor(descriptor: int) -> None:
 
 
 def index_place(home: Home, named: str | None) -> Path | str:
-    """Return where the index of a home is: a file, or the URL of a server's database.
-
-    Args:
-        home: the home.
-        named: by whoever asks; None or nothing for the home's own.
-    """
+    """Return a home's index: its own file, or the named file or database URL."""
     if not named:
         return home.index
     return named if "://" in named else Path(named)

@@ -1,13 +1,12 @@
-"""HTTP to servers that are not trusted: one request, one answer, bounded in time and in size.
+"""HTTP to untrusted servers: one request, one response, bounded in time and size.
 
-httpx speaks HTTP; its own time-outs are for one wait each and serve to notice a server that has
-fallen silent; so that waits cannot add up, requests run on an event loop, where one deadline covers
-the look-up of the host's name, a proxy, TLS, sending, the headers and the last byte: a server that
-drips a byte a second holds nobody. (The system's look-up cannot be broken off; one that hangs goes
-on by itself, and the program's end waits for it.) Sizes are counted as they come in, and what comes
-packed is refused. Redirects are not followed, so that a token goes nowhere else, and cookies are
-not kept. A server's address is shown without user, password, path and query, since any of them may
-be a key.
+Time-outs of httpx apply to single waits; they only detect a silent server. So that waits cannot add
+up, requests run on an event loop, where one deadline covers name resolution, proxy, TLS, sending,
+headers and the last byte: a server that drips a byte a second blocks no caller. (The system's name
+resolution cannot be cancelled; if it hangs, the end of the program waits for it.) Bytes are counted
+as they arrive, and compressed responses are refused. Redirects are not followed, so that a token
+goes nowhere else, and cookies are dropped. A server's address is shown without user, password, path
+and query, since any of them may be a key.
 """
 
 from __future__ import annotations
@@ -366,7 +365,7 @@ async def _closing(client: httpx.AsyncClient) -> None:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return this process's event loop; it runs on a thread of its own until the process ends."""
+    """Return this process's event loop, which runs on a thread until the process ends."""
     running = _LOOPS.get(os.getpid())
     if running is not None:
         return running

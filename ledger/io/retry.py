@@ -28,7 +28,7 @@ class Backoff:
     longest_seconds: float = math.inf
 
     def pause(self, failures: int) -> float:
-        """Return the pause after so many failures in a row, 1 at least, in seconds."""
+        """Return the pause in seconds after a number of failures in a row, at least 1."""
         # Beyond that every bound is reached, and a float would overflow.
         return min(self.longest_seconds, self.first_seconds * self.factor ** min(failures - 1, 64))
 

@@ -1,8 +1,8 @@
-"""TOML that others may have written, read in a time that its size bounds.
+"""TOML from untrusted sources, parsed in a time bounded by its size.
 
-The time that `tomllib` takes grows with the square of the number of parts of a dotted key. So the
-dots of a line are counted before it is parsed; a dot in a string or a comment counts as well,
-because a line without too many of them can be told without parsing.
+The time of `tomllib` grows with the square of the number of parts of a dotted key. So the dots of a
+line are counted before parsing; those in strings and comments count too, since recognising them
+needs a parser.
 """
 
 from __future__ import annotations

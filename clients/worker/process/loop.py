@@ -72,7 +72,7 @@ class WorkerLoop:
             _log.info("ends, as it was told to")
         self.stand = WorkerState.ENDED
         self._write(moment())
-        # Also what was asked while it ended: whoever begins it again has not asked it to leave.
+        # Also a request made while it ended: the next process has not been asked to leave.
         self._folder.leave.unlink(missing_ok=True)
 
     def _is_over(self) -> bool:

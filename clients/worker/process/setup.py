@@ -180,7 +180,7 @@ def _has_opened(ledger: LedgerWriter, block: int) -> bool:
     try:
         return ledger.state(block).round > 0
     except ChainError:
-        return False  # it is not there by then, or nobody can say
+        return False  # it is not there by then, or the node cannot tell
 
 
 def _not_final_yet(places: WorkerTarget, newest: int, final: int) -> str:
