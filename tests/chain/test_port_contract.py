@@ -20,10 +20,10 @@ from ledger.chain.ports import (
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.chain.rpc.server.provider import web3_over
 from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
+from tests.chain.web3_provider import web3_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

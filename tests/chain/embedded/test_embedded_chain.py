@@ -25,10 +25,10 @@ from ledger.chain.ports import (
     WrongChainIdError,
     WrongGenesisError,
 )
-from ledger.chain.rpc.server.provider import web3_over
 from ledger.protocol.errors import ChainError
 from ledger.protocol.signing import GROUP_ORDER
 from tests.chain.probe import TOPIC, deploy, word, words
+from tests.chain.web3_provider import web3_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
