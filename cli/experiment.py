@@ -46,7 +46,7 @@ NameOrAll = Annotated[
     str, typer.Argument(help="An experiment, the path of a TOML file, or all; see experiment list.")
 ]
 Out = Annotated[
-    Path, typer.Option("--out", help="Folder of the rows: NAME.jsonl, and NAME/ beside it.")
+    Path, typer.Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")
 ]
 Data = Annotated[
     Path | None,
@@ -140,7 +140,9 @@ def run(
                 results.append(_run(plan, store, processes, place, quiet=json))
     except KeyboardInterrupt as error:
         again = command_line("experiment", "run", name, *_options(seeds, jobs, quick, out, data))
-        raise InterruptedCommand(f"interrupted; all rows are kept, go on with: {again}") from error
+        raise InterruptedCommand(
+            f"interrupted; all rows are saved; continue with: {again}"
+        ) from error
     if json:
         print_json(results)
     raise typer.Exit(_code(results))
@@ -174,7 +176,7 @@ def report(
     quick: Quick = False,
 ) -> None:
     """Write the tables, figures and audited points of all rows as one Markdown file."""
-    from clients.experiments.report import report as told
+    from clients.experiments.report import report as make_report
     from ledger.io.home import DISK
 
     if figures is not None and not figures.is_dir():
@@ -182,7 +184,7 @@ def report(
     shown = [] if figures is None else sorted(figures.glob("*.svg"))
     folder = Path() if to is None else to.parent
     links = [Path(os.path.relpath(path, folder)).as_posix() for path in shown]
-    text = told(_rows(ALL, out, is_quick=quick), links)
+    text = make_report(_rows(ALL, out, is_quick=quick), links)
     if to is None:
         print_line(text)
     else:

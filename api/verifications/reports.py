@@ -66,7 +66,7 @@ class ReportFolder:
             self._folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise ReportsError(f"reports cannot be kept: {error.strerror}") from error
+            raise ReportsError(f"reports cannot be stored: {error.strerror}") from error
         if not _locked(descriptor):
             os.close(descriptor)
             raise ReportsError("another service keeps its reports in this folder")
@@ -106,7 +106,7 @@ class ReportFolder:
         except OSError:
             return None
         if f"0x{sha256(data).hex()}" != entry.report.sha256:
-            raise ReportsError(f"the report of {entry.verification} is not the one that was kept")
+            raise ReportsError(f"the report of {entry.verification} is not the stored one")
         return data
 
     def read(self) -> tuple[list[Verification], int]:

@@ -53,7 +53,7 @@ def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
     if listing.unfinished:
         sentence += f"; {listing.unfinished} unfinished files, which the next writer removes"
     if listing.others:
-        sentence += f"; {listing.others} files that are no blobs, which nobody reads"
+        sentence += f"; {listing.others} other files, which are ignored"
     return sentence
 
 

@@ -111,7 +111,7 @@ def _run(where: Target, run: RunPaths) -> str:
         if was_in_memory(run):
             return "was on the memory ledger: no chain has it, and it cannot be taken up again"
         require_unplayed(run)
-        return "has no contract yet: cmfl run --resume deploys it, or finds the one it has begun"
+        return "has no contract yet: cmfl run --resume deploys it, or finds the one that it started"
     manifest = read_run_manifest(run)
     if where.rpc_url is None and not where.chain_file.exists():
         _require_none_noted(where)

@@ -56,7 +56,7 @@ def _address(keystore: Path | None) -> tuple[str | None, str]:
     """Return the sender's address and where it is from, or None and why it is not known."""
     if keystore is not None:
         address = keystore_address(read_keystore(keystore))
-        unnamed = f"{keystore} does not name its account; its password would tell"
+        unnamed = f"{keystore} does not name its account; only its password shows it"
         return address, unnamed if address is None else str(keystore)
     address = environment_address()
     missing = f"none: to write there, give --keystore or set {KEY_VARIABLE}"

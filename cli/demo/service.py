@@ -65,7 +65,7 @@ def free_port(port: int) -> int:
     free = next((number for number in looked_at if not is_port_taken(number)), None)
     if free is None:
         raise ConfigurationError(
-            f"--port {port}: somebody listens there and on the {len(looked_at) - 1} ports after it"
+            f"--port {port}: it is taken, and so are the {len(looked_at) - 1} ports after it"
         )
     return free
 

@@ -85,8 +85,8 @@ def show_table(rows: list[CellRow]) -> None:
     print_prose(
         "Strategy I accepts the updates nearest to the committee, II the farthest, III all within "
         "a threshold that the committee certifies. II is the paper's for clients that are all "
-        "honest: it learns from those that differ most, and so lets in whoever attacks; do not "
-        "use it else."
+        "honest: it learns from those that differ most, and so accepts attackers; do not "
+        "use it otherwise."
     )
 
 

@@ -68,7 +68,7 @@ def _require_once(name: str, what: str, given: Iterable[object]) -> None:
     times = Counter(given)
     twice = next((repeated for repeated, count in times.items() if count > 1), None)
     if twice is not None:
-        raise ConfigurationError(f"experiment {name}: {what} {twice!r} stands twice")
+        raise ConfigurationError(f"experiment {name}: {what} {twice!r} is repeated")
 
 
 def _require_known(name: str, what: str, used: Iterable[str], known: Iterable[str]) -> None:

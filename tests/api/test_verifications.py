@@ -307,7 +307,7 @@ def test_a_replaced_report_is_not_served(tmp_path: Path, verified: dict[str, Any
     reports.own()
     assert reports.report(entry) is None
     reports.write_report(entry.verification, b'{"outcome": "passed"}')
-    with pytest.raises(ReportsError, match="not the one that was kept"):
+    with pytest.raises(ReportsError, match="not the stored one"):
         reports.report(entry)
     reports.write(entry)
     (tmp_path / "20260101T000000000Z-5c5c5c5c.json").write_text("[" * 10_000)
@@ -319,7 +319,7 @@ def test_a_replaced_report_is_not_served(tmp_path: Path, verified: dict[str, Any
 def test_reports_that_cannot_be_kept_begin_no_audit(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("a file")
     verifications = Verifications(tmp_path / "reports", VerificationBounds(), verifying.sleep)
-    with pytest.raises(ReportsError, match="cannot be kept"):
+    with pytest.raises(ReportsError, match="cannot be stored"):
         verifications.begin(
             VerificationOrder(DeploymentPath(CHAIN, ADDRESSES[0]), "x", None, task(tmp_path))
         )

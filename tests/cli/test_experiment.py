@@ -140,7 +140,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     assert result.code == 130
     assert result.out == ""
     again = f"experiment run {path} --jobs 1 --out {tmp_path} --quick"
-    assert "interrupted; all rows are kept, go on with:" in result.err
+    assert "interrupted; all rows are saved; continue with:" in result.err
     assert again in result.err
     assert len(seen) == 1
     assert "1 new rows" in succeeds(*command).out
@@ -175,7 +175,7 @@ def test_a_changed_experiment_is_refused_and_its_rows_stay(out: Path, tmp_path: 
     changed.write_text(TEXT.replace("protocol.rounds=1", "protocol.rounds=2"))
     data = (out / "quick" / "mini.jsonl").read_bytes()
     said = refusal("experiment", "run", changed, "--quick", "--out", out)
-    assert f"has changed since {out}/quick/mini.jsonl was begun: {CELL} (0x" in said
+    assert f"has changed since {out}/quick/mini.jsonl was started: {CELL} (0x" in said
     assert (out / "quick" / "mini.jsonl").read_bytes() == data
 
 

@@ -140,7 +140,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         assert port < found < port + MOST_PORTS
         with (
             patch("cli.demo.service.is_port_taken", lambda _: True),
-            pytest.raises(ConfigurationError, match=f"--port {port}: somebody listens there"),
+            pytest.raises(ConfigurationError, match=f"--port {port}: it is taken"),
         ):
             free_port(port)
     assert free_port(port) == port

@@ -122,6 +122,6 @@ class RowStore:
     def _refuse(self, what: str) -> None:
         """Refuse to add to rows of another experiment."""
         raise ConfigurationError(
-            f"experiment {self.experiment} has changed since {self.path} was begun: {what}; put "
+            f"experiment {self.experiment} has changed since {self.path} was started: {what}; put "
             f"its TOML, preset or data back, take that row away, or name another folder with --out"
         )

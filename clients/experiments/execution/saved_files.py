@@ -83,11 +83,11 @@ def _parsed(
         data = read_stored(out, name, MAX_SAVED_BYTES)
         value = parse(data.decode()) if len(data) <= MAX_SAVED_BYTES else None
     except (OSError, ValueError, RecursionError) as error:
-        differences.append(f"{file_name} beside the row cannot be read: {type(error).__name__}")
+        differences.append(f"{file_name} of the row cannot be read: {type(error).__name__}")
         return None
     if not isinstance(value, dict):
         differences.append(
-            f"{file_name} beside the row is no document of at most {MAX_SAVED_BYTES} bytes"
+            f"{file_name} of the row is not a document of at most {MAX_SAVED_BYTES} bytes"
         )
         return None
     return value

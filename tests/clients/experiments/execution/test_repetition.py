@@ -102,7 +102,7 @@ def _alter_what_is_kept(store: RowStore, found: RepeatedCell, evidence: ChainEvi
         path.write_text(before, "utf-8")
         assert [said in line for line in said_now] == [True] if said else said_now == []
     moved = kept_json.rename(f"{kept_json}.away")
-    assert told() == ["report.json beside the row cannot be read: FileNotFoundError"]
+    assert told() == ["report.json of the row cannot be read: FileNotFoundError"]
     moved.rename(kept_json)
     assert RepeatedCell(found.row, found.again, found.report, ("x",)).outcome is AuditOutcome.FAILED
 
