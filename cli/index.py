@@ -80,13 +80,13 @@ def status(
     """Show how far each deployment is indexed, and whether nothing is missing up to there."""
     from ledger.index.index import Index
 
-    found = Index(index_place(Home(home), index))
-    with found.reading() as reading:
+    opened = Index(index_place(Home(home), index))
+    with opened.reading() as reading:
         covered = reading.coverage()
-    found.close()
+    opened.close()
     with Target(home, rpc_url=rpc_url, chain_id=chain_id).reader() as chain:
         genesis, head = chain.genesis_hash, chain.head().number
-    rows = [_row(one, head if one.path.chain.genesis == genesis else None) for one in covered]
+    rows = [_row(each, head if each.path.chain.genesis == genesis else None) for each in covered]
     if json:
         print_json({"deployments": rows})
         return
@@ -142,10 +142,10 @@ def _ledgers(where: Target, chain: ChainReader) -> list[CommitteeLedger]:
 
     if where.address is not None or where.run is not None:
         return [where.ledger(chain)]
-    found = Home(where.home).deployed()
-    if not found:
-        return [where.ledger(chain)]  # which says that there is none, and what to do
-    return [connect(chain, read_run_manifest(paths)) for paths in found]
+    deployed = Home(where.home).deployed()
+    if not deployed:
+        return [where.ledger(chain)]  # it explains that there is none
+    return [connect(chain, read_run_manifest(paths)) for paths in deployed]
 
 
 def _follow(indexers: list[Any]) -> None:

@@ -247,7 +247,7 @@ class Simulation:
             honest = Member(client, signer, context.journal, self._judge)
             fault = population.member_faults.get(client)
             members.append(member_with(fault, honest, signer, population.favoured))
-            honest.recall(context.domain, self._observer.said(view, client))
+            honest.recall(context.domain, self._observer.envelopes_of(view, client))
         return members
 
     def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:

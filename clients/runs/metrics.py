@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, client_set
-from ledger.history.folding import Past
+from ledger.history.folding import RoundReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -171,7 +171,7 @@ class Measure:
         Raises:
             ValueError: the round has not ended.
         """
-        round_ = Past(ledger, self.parameters, None, ledger.registry).one(round_number)
+        round_ = RoundReader(ledger, self.parameters, None, ledger.registry).one(round_number)
         if round_ is None or round_.end is None:
             raise ValueError(f"round {round_number} has not ended")
         decided = round_.decided

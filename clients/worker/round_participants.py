@@ -93,7 +93,7 @@ class RoundParticipants:
         behaviour, hosted = self._behaviour_now(), frozenset(self._hosting.signers)
         seated = [client for client in self.serving if client not in self.abstaining]
         # Once for all of them: each takes its own, and passes over what it has not signed.
-        mail = observer.mail(view) if seated else []
+        mail = observer.envelopes(view) if seated else []
         for client in seated:
             signer = self._hosting.signers[client]
             honest = Member(client, signer, journal, judge)

@@ -217,7 +217,7 @@ class Worker:
         journal, first_rounds = self._context.journal, {}
         for client in self.hosting.clients:
             place = first_round_key(chain.domain, client)
-            first_rounds[client] = int.from_bytes(journal.say(place, u64(self._in_course)))
+            first_rounds[client] = int.from_bytes(journal.record(place, u64(self._in_course)))
         journal.sync()
         self._taken_up = first_rounds
 
@@ -295,7 +295,7 @@ class Worker:
         if not actions or self.chain is None:
             return False
         self.hosting.finality.act_on(self.chain.final_block)
-        said = self._driver.say(actions)
+        said = self._driver.publish(actions)
         if said.transactions:
             what = f"{_told(said.transactions)} of round {self.chain.round}"
             task = partial(self._driver.send, said.transactions)

@@ -107,10 +107,10 @@ class Driver:
             ChainError: the chain is unreachable.
             BlobError: a blob cannot be stored or made durable; nothing has left.
         """
-        sent = self.say(actions)
+        sent = self.publish(actions)
         return self.send(sent.transactions) or sent.has_new_mail
 
-    def say(self, actions: Iterable[Action]) -> SentActions:
+    def publish(self, actions: Iterable[Action]) -> SentActions:
         """Carry out all that is no transaction, and return what is left.
 
         Raises:
@@ -134,7 +134,7 @@ class Driver:
         It touches the contract alone, so another thread may do it than the one that says things.
 
         Args:
-            transactions: as `say` has left them.
+            transactions: as `publish` has left them.
 
         Raises:
             ChainError: the chain is unreachable.

@@ -30,7 +30,7 @@ BUSY_SECONDS = 30.0
 class VoteJournal(Protocol):
     """One statement for each place."""
 
-    def say(self, place: bytes, statement: bytes) -> bytes:
+    def record(self, place: bytes, statement: bytes) -> bytes:
         """Return the statement of a place: this one if it had none, else the earlier one.
 
         Nothing may leave before `sync`.
@@ -48,11 +48,11 @@ class MemoryJournal:
     """A journal that dies with its process: for tests of what is worse than a crash."""
 
     def __init__(self) -> None:
-        self.said: dict[bytes, bytes] = {}
+        self.statements: dict[bytes, bytes] = {}
 
-    def say(self, place: bytes, statement: bytes) -> bytes:
+    def record(self, place: bytes, statement: bytes) -> bytes:
         """Return the statement of a place."""
-        return self.said.setdefault(place, statement)
+        return self.statements.setdefault(place, statement)
 
     def sync(self) -> None:
         """Nothing is durable here."""
@@ -89,7 +89,7 @@ class FileJournal:
         except sqlite3.Error as error:
             raise JournalError(f"vote journal {path}: {error}") from error
 
-    def say(self, place: bytes, statement: bytes) -> bytes:
+    def record(self, place: bytes, statement: bytes) -> bytes:
         """Return the statement of a place.
 
         Raises:
@@ -160,7 +160,7 @@ def begin_run(journal: VoteJournal, domain: Domain) -> None:
     Raises:
         JournalError: it cannot be written.
     """
-    journal.say(_run_place(domain), b"")
+    journal.record(_run_place(domain), b"")
     journal.sync()
 
 

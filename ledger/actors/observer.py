@@ -164,16 +164,16 @@ class Observer:
         self._listed = listed
         return view
 
-    def said(self, view: RoundView, client: ClientId) -> list[Envelope]:
+    def envelopes_of(self, view: RoundView, client: ClientId) -> list[Envelope]:
         """Return a client's envelopes of a round in the mailbox.
 
         Args:
             view: the round.
             client: who.
         """
-        return [envelope for envelope in self.mail(view) if envelope.client == client]
+        return [envelope for envelope in self.envelopes(view) if envelope.client == client]
 
-    def mail(self, view: RoundView) -> list[Envelope]:
+    def envelopes(self, view: RoundView) -> list[Envelope]:
         """Return all envelopes of a round in the mailbox, read from its beginning.
 
         Args:

@@ -72,7 +72,7 @@ class ProtectedSigner:
         """Return when this client first saw a certificate of phase 1: now, if it never has."""
         base = inputs.closing.base
         place = first_certificate_key(inputs.domain, self.client, inputs.round, base)
-        (moment,) = struct.unpack(">d", self._journal.say(place, struct.pack(">d", now)))
+        (moment,) = struct.unpack(">d", self._journal.record(place, struct.pack(">d", now)))
         return float(moment)
 
     def _has_signed(self, domain: Domain, message: Scores | Vote, signature: bytes) -> bool:
@@ -82,7 +82,7 @@ class ProtectedSigner:
     def _say_vote(self, domain: Domain, vote: Vote) -> bool:
         statement = vote.set_digest + vote.result
         place = vote_key(domain, self.client, vote)
-        return self._journal.say(place, statement) == statement
+        return self._journal.record(place, statement) == statement
 
     def _say_scores(self, domain: Domain, scores: Scores) -> bool:
-        return self._journal.say(scores_key(domain, scores), scores.digest) == scores.digest
+        return self._journal.record(scores_key(domain, scores), scores.digest) == scores.digest

@@ -16,7 +16,7 @@ from ledger.history.digests import (
     in_order,
 )
 from ledger.history.documents import Documents, read_documents
-from ledger.history.folding import Past
+from ledger.history.folding import RoundReader
 from ledger.history.pages import read_page
 from ledger.history.participation import Tally, lacks_record, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
@@ -104,15 +104,15 @@ class ChainHistory:
 
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
-        return self._past.newest()
+        return self._reader.newest()
 
     def round(self, number: int) -> Round | None:
         """Return a round with all that came in, None if it has not opened."""
-        return self._past.one(number)
+        return self._reader.one(number)
 
     def rounds(self, first: int, last: int) -> list[Round]:
         """Return the rounds of a range by their openings and ends, ascending."""
-        return self._past.some(first, last)
+        return self._reader.some(first, last)
 
     def some(self, numbers: Iterable[int]) -> list[Round]:
         """Return some rounds by their openings and ends, ascending."""
@@ -269,8 +269,8 @@ class ChainHistory:
         return None if call is None else call.report
 
     @property
-    def _past(self) -> Past:
-        return Past(
+    def _reader(self) -> RoundReader:
+        return RoundReader(
             self.ledger,
             self.fixed,
             self.to_block,

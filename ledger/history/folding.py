@@ -1,7 +1,7 @@
-"""Events folded into rounds: the one place that does it.
+"""Rounds from the contract's logs.
 
-A reader takes no list of logs for whole only because it was given one: a round that is said to
-have opened must have an opening, and every round before it an end.
+A list of logs is not complete because a node gave it: a round that has opened must have a start,
+and every round before it an end.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What all rounds of a deployment are told with.
+class RoundReader:
+    """Reads a deployment's rounds.
 
     Attributes:
-        ledger: where they are recorded.
+        ledger: the contract.
         sizes: of the deployment.
         to_block: the last block that is read.
         registered: returns all clients as they were registered.
-        banned: returns the bans up to `to_block`, where somebody has read them; else they are read.
+        banned: returns the bans up to `to_block`; None to read them.
     """
 
     ledger: RoundHistory
@@ -52,7 +52,7 @@ class Past:
         return registry_with_bans(self.registered(), bans)
 
     def has_begun(self, opening: RoundStart | None) -> bool:
-        """Say whether an opening opens a round: without a full committee none does."""
+        """Return whether a start opens a round: without a full committee none does."""
         return (
             opening is not None
             and opening.round <= self.sizes.rounds
@@ -61,35 +61,28 @@ class Past:
 
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
-        found = self.ledger.outcomes(1, descending=True, to_block=self.to_block)
-        if not found:
+        ends = self.ledger.outcomes(1, descending=True, to_block=self.to_block)
+        if not ends:
             return int(self.has_begun(self.ledger.opening(1, self.to_block)))
-        following = RoundStart.of(found[0].event, found[0].block_number)
+        following = RoundStart.of(ends[0].event, ends[0].block_number)
         if following is None:
             return 0
         return following.round if self.has_begun(following) else following.round - 1
 
     def one(self, number: int) -> Round | None:
-        """Return a round with all that came in, None if it has not opened.
-
-        Args:
-            number: t.
-
-        Raises:
-            NotServedError: the logs hold what the contract cannot have recorded.
-        """
+        """Return a round with all that came in, None if it has not opened."""
         opening = self.ledger.opening(number, self.to_block)
         if opening is None or not self.has_begun(opening):
             return None
-        course, ended = folded(self.ledger.round_events(number, self.to_block))
-        return Round(opening, self.sizes, self.registry(), ended, course)
+        activity, ended = activity_of(self.ledger.round_events(number, self.to_block))
+        return Round(opening, self.sizes, self.registry(), ended, activity)
 
     def some(self, first: int, last: int) -> list[Round]:
-        """Return the rounds of a range by their openings and ends, ascending.
+        """Return the rounds of a range by their starts and ends, ascending.
 
         Args:
-            first: its first round, at least 1.
-            last: its last round, one that has opened.
+            first: at least 1.
+            last: a round that has opened.
 
         Raises:
             IncompleteLogsError: the logs do not hold all of them.
@@ -102,10 +95,10 @@ class Past:
             )
         ends = self._ends(first, last)
         registry = self.registry()
-        found: list[Round] = []
+        rounds: list[Round] = []
         for number in range(first, last + 1):
             ended = ends.get(number)
-            found.append(Round(opening, self.sizes, registry, ended))
+            rounds.append(Round(opening, self.sizes, registry, ended))
             following = None if ended is None else RoundStart.of(ended.event, ended.block_number)
             if following is None:
                 if number < last:
@@ -116,7 +109,7 @@ class Past:
                     )
                 break
             opening = following
-        return found
+        return rounds
 
     def _ends(self, first: int, last: int) -> dict[int, RecordedEvent]:
         """Return how each round of a range ended, by its number; nothing for the open one."""
@@ -126,21 +119,21 @@ class Past:
         for recorded in self.ledger.outcomes(last - first + 1, descending=True, to_block=until):
             if isinstance(recorded.event, RoundDecided | RoundAbandoned):
                 ends[recorded.event.round] = recorded
-        # Later rounds may have ended in the same block and taken places in the answer above.
+        # Ends of later rounds in the same block may have filled the answer above.
         for number in range(first, last):
             if number not in ends and (missing := self._end(number)) is not None:
                 ends[number] = missing
         return ends if newest is None else ends | {last: newest}
 
     def _end(self, number: int) -> RecordedEvent | None:
-        return folded(self.ledger.round_events(number, self.to_block))[1]
+        return activity_of(self.ledger.round_events(number, self.to_block))[1]
 
 
-def folded(events: Iterable[RecordedEvent]) -> tuple[RoundActivity, RecordedEvent | None]:
-    """Return what came in during a round, and its end.
+def activity_of(events: Iterable[RecordedEvent]) -> tuple[RoundActivity, RecordedEvent | None]:
+    """Return a round's commitments and bans, and its end.
 
     Args:
-        events: of one round, in the chain's order; those of no round are passed over.
+        events: of the round, in the chain's order.
     """
     commitments: list[MinedCommitment] = []
     bans: list[RecordedEvent] = []

@@ -65,7 +65,7 @@ class RoundStart:
 
 @dataclass(frozen=True, slots=True)
 class DecisionLink:
-    """What a decision adds to the head.
+    """The part of a head that a decision adds.
 
     Attributes:
         round: t.
@@ -94,7 +94,7 @@ class DecisionLink:
 
 @dataclass(frozen=True, slots=True)
 class AbandonmentLink:
-    """What a round without a decision adds to the head; `committee` is the drawn one's digest."""
+    """The part of a head that an abandoned round adds; `committee` is the drawn one's digest."""
 
     round: int
     seed: Digest
@@ -109,7 +109,7 @@ class AbandonmentLink:
 
 @dataclass(frozen=True, slots=True)
 class BanLink:
-    """What a ban adds to the head."""
+    """The part of a head that a ban adds."""
 
     round: int
     client: ClientId
@@ -167,7 +167,7 @@ class LedgerView:
 
     @property
     def before(self) -> encoding.HeadContext:
-        """What the next head extends."""
+        """The context that the next head extends."""
         return encoding.HeadContext(self.head, self.round, self.seed, self.commitments)
 
     def after(self, event: Event, block_number: int) -> LedgerView:
@@ -309,12 +309,7 @@ def head_after(before: encoding.HeadContext, event: HeadEvent) -> Digest:
 
 
 def links_of(view: LedgerView, events: Iterable[Event]) -> Iterator[Link]:
-    """Yield what events add to the head.
-
-    Args:
-        view: the state before them.
-        events: of the contract, in the chain's order.
-    """
+    """Yield the links that events add to the head, given the state before them."""
     for event in events:
         if isinstance(event, HeadEvent):
             yield link_of(view.before, event)

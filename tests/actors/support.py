@@ -137,7 +137,7 @@ class PowerCutJournal:
         self.is_full = False
         self._pending: dict[bytes, bytes] = {}
 
-    def say(self, place: bytes, statement: bytes) -> bytes:
+    def record(self, place: bytes, statement: bytes) -> bytes:
         if place in self.durable:
             return self.durable[place]
         if self.is_full:

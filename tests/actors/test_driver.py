@@ -34,7 +34,7 @@ class Log:
     happened: list[str] = field(default_factory=list)
     is_broken: bool = False
 
-    def say(self, _place: bytes, statement: bytes) -> bytes:
+    def record(self, _place: bytes, statement: bytes) -> bytes:
         return statement
 
     def sync(self) -> None:

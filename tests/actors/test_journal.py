@@ -49,7 +49,7 @@ for word in sys.argv[2:]:
         sys.stdout.flush()
         sys.stdin.readline()
     else:
-        journal.say(b"place", word.encode())
+        journal.record(b"place", word.encode())
 """
 
 
@@ -77,11 +77,11 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VoteJournal
 
 
 def test_keeps_and_returns_the_first_statement_of_a_slot(kept: VoteJournal) -> None:
-    assert kept.say(b"place", b"first") == b"first"
-    assert kept.say(b"place", b"second") == b"first"
+    assert kept.record(b"place", b"first") == b"first"
+    assert kept.record(b"place", b"second") == b"first"
     kept.sync()
-    assert kept.say(b"place", b"second") == b"first"
-    assert kept.say(b"elsewhere", b"second") == b"second"
+    assert kept.record(b"place", b"second") == b"first"
+    assert kept.record(b"elsewhere", b"second") == b"second"
     kept.sync()
     kept.sync()
 
@@ -90,22 +90,22 @@ def test_what_was_synced_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     speak(path, "first", "sync", "kill")
     with opened(path) as found:
-        assert found.say(b"place", b"second") == b"first"
+        assert found.record(b"place", b"second") == b"first"
 
 
 def test_what_was_not_synced_has_not_been_said(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     speak(path, "first", "kill")
     with opened(path) as found:
-        assert found.say(b"place", b"second") == b"second"
+        assert found.record(b"place", b"second") == b"second"
 
 
 def test_what_was_not_synced_is_not_said_by_closing_either(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with opened(path) as found:
-        found.say(b"place", b"first")
+        found.record(b"place", b"first")
     with opened(path) as found:
-        assert found.say(b"place", b"second") == b"second"
+        assert found.record(b"place", b"second") == b"second"
 
 
 @pytest.mark.parametrize(("end", "stands"), [("sync", b"first"), ("kill", b"second")])
@@ -128,7 +128,7 @@ def test_second_process_waits_and_finds_the_statement_of_the_first(
             speaker.stdin.flush()
             assert follower.wait(20) == 0
     with opened(path) as found:
-        assert found.say(b"place", b"third") == stands
+        assert found.record(b"place", b"third") == stands
 
 
 def test_journal_locked_by_another_process_for_too_long_is_error(
@@ -137,11 +137,11 @@ def test_journal_locked_by_another_process_for_too_long_is_error(
     monkeypatch.setattr(journal, "BUSY_SECONDS", 0.05)
     path = tmp_path / "journal.sqlite"
     with opened(path) as holder, opened(path) as other:
-        holder.say(b"place", b"first")
+        holder.record(b"place", b"first")
         with pytest.raises(JournalError, match="locked"):
-            other.say(b"place", b"second")
+            other.record(b"place", b"second")
         holder.sync()
-        assert other.say(b"place", b"second") == b"first"
+        assert other.record(b"place", b"second") == b"first"
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "overwritten"])
@@ -156,7 +156,7 @@ def test_damaged_file_is_an_error_and_not_an_empty_journal(tmp_path: Path, damag
     }
     path.write_bytes(broken[damage])
     with pytest.raises(JournalError, match=r"journal\.sqlite"), opened(path) as found:
-        found.say(b"place", b"second")
+        found.record(b"place", b"second")
 
 
 @pytest.mark.parametrize("left", [0, 1])
@@ -164,9 +164,9 @@ def test_a_file_with_missing_statements_is_an_error(tmp_path: Path, left: int) -
     path = tmp_path / "journal.sqlite"
     with opened(path) as found:
         for place in (b"place", b"elsewhere"):
-            found.say(place, b"first")
+            found.record(place, b"first")
             found.sync()
-        found.say(b"place", b"second")
+        found.record(b"place", b"second")
         found.sync()
     assert count_statements(path) == 2
     base = sqlite3.connect(path)
@@ -181,10 +181,10 @@ def test_a_file_with_missing_statements_is_an_error(tmp_path: Path, left: int) -
 def test_what_was_taken_back_is_not_missed(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with opened(path) as found:
-        found.say(b"place", b"first")
+        found.record(b"place", b"first")
     speak(path, "first", "kill")
     with opened(path) as found:
-        found.say(b"place", b"first")
+        found.record(b"place", b"first")
         found.sync()
     assert count_statements(path) == 1
 
@@ -194,7 +194,7 @@ def test_two_processes_on_one_journal_miss_nothing_of_each_other(tmp_path: Path)
     with opened(path) as one, opened(path) as other:
         for number, journal in enumerate((one, other, one, other)):
             for place in (b"%d" % number, b"both"):
-                journal.say(place, b"said")
+                journal.record(place, b"said")
             journal.sync()
     assert count_statements(path) == 5
 
@@ -210,13 +210,13 @@ def test_another_database_is_no_journal(tmp_path: Path) -> None:
     base.execute("CREATE TABLE statements (something INTEGER)")
     base.close()
     with opened(path) as found, pytest.raises(JournalError, match="no such column"):
-        found.say(b"place", b"first")
+        found.record(b"place", b"first")
 
 
 def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with opened(path) as found:
-        found.say(b"place", b"first")
+        found.record(b"place", b"first")
         # A reader that has begun keeps the writer from its commit.
         found._base.execute("PRAGMA busy_timeout = 50")
         reader = sqlite3.connect(path, isolation_level=None)
@@ -233,13 +233,13 @@ def test_a_full_disk_is_an_error_and_nothing_is_signed(tmp_path: Path) -> None:
 
     def say_too_much() -> None:
         with opened(path) as kept, full_disk(path.stat().st_size):
-            kept.say(b"place", bytes(100_000))
+            kept.record(b"place", bytes(100_000))
             kept.sync()
 
     with pytest.raises(JournalError, match=f"vote journal {path}: "):
         say_too_much()
     with opened(path) as kept:
-        assert kept.say(b"place", b"another") == b"another"
+        assert kept.record(b"place", b"another") == b"another"
 
 
 def test_a_commit_is_safe_from_a_power_cut_too(tmp_path: Path) -> None:

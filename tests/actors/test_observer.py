@@ -218,8 +218,8 @@ def test_returns_what_one_client_has_said(deployed: Deployed) -> None:
     view = deployed.closed()
     one, other = view.inputs.participants.trainers[:2]
     deployed.publish(one, other)
-    assert [envelope.client for envelope in deployed.observer.said(view, one)] == [one]
-    assert deployed.observer.said(view, ClientId(99)) == []
+    assert [envelope.client for envelope in deployed.observer.envelopes_of(view, one)] == [one]
+    assert deployed.observer.envelopes_of(view, ClientId(99)) == []
 
 
 def test_the_envelopes_of_a_client_are_found_behind_other_mail(
@@ -236,7 +236,7 @@ def test_the_envelopes_of_a_client_are_found_behind_other_mail(
 
     monkeypatch.setattr(deployed.context.mailbox, "listed", a_little)
     for client in view.inputs.participants.active:
-        assert len(deployed.observer.said(view, client)) == 1
+        assert len(deployed.observer.envelopes_of(view, client)) == 1
 
 
 def test_round_is_open_until_decided_and_none_after_the_last(

@@ -101,7 +101,7 @@ def test_nobody_can_put_words_into_its_journal(foreign: Envelope) -> None:
     # Else whoever can write to the mailbox could fill all slots of a member before it restarts.
     journal = MemoryJournal()
     ProtectedSigner(ME, signers()[ME], journal).adopt(DOMAIN, [foreign])
-    assert journal.said == {}
+    assert journal.statements == {}
 
 
 def test_keeps_when_it_first_saw_a_certificate() -> None:

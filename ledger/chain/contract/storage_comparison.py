@@ -72,17 +72,7 @@ def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
 def require_complete(
     view: LedgerView, storage: LedgerSnapshot, block_number: int, node: str | None
 ) -> None:
-    """Accept the events so far as all that there are.
-
-    Args:
-        view: the state that they lead to.
-        storage: as the contract answers after the last block that they are of.
-        block_number: that block.
-        node: where both were read; None for a file.
-
-    Raises:
-        IncompleteLogsError: they do not lead to that storage.
-    """
+    """Raise an IncompleteLogsError unless the events so far lead to the storage after a block."""
     difference = storage_difference(view, storage)
     if difference is not None:
         raise IncompleteLogsError(node, f"up to block {block_number} {difference}")

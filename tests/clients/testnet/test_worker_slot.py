@@ -33,9 +33,9 @@ def test_a_backup_holds_what_was_durable_and_comes_back_whole(
     seat: WorkerSlot, tmp_path: Path
 ) -> None:
     journal = FileJournal(seat.folder / "votes.sqlite")
-    journal.say(b"place", b"said")
+    journal.record(b"place", b"said")
     journal.sync()
-    journal.say(b"later", b"not yet durable")
+    journal.record(b"later", b"not yet durable")
     (seat.folder / "payloads" / "one").write_bytes(b"update")
     (seat.folder / ".writing-1").write_bytes(b"half")
     seat.backup(tmp_path / "copy")
@@ -49,8 +49,8 @@ def test_a_backup_holds_what_was_durable_and_comes_back_whole(
         "votes.sqlite",
     ]
     restored = FileJournal(seat.folder / "votes.sqlite")
-    assert restored.say(b"place", b"another") == b"said"
-    assert restored.say(b"later", b"another") == b"another", "this is what makes it dangerous"
+    assert restored.record(b"place", b"another") == b"said"
+    assert restored.record(b"later", b"another") == b"another", "this is what makes it dangerous"
     restored.close()
 
 
