@@ -16,7 +16,7 @@ from ledger.history.status import Order
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-app = typer.Typer(help="Who is registered, and what each client did.", no_args_is_help=True)
+app = typer.Typer(help="The registered clients and their part in the rounds.", no_args_is_help=True)
 
 Client = Annotated[int, typer.Argument(min=0, help="Index of the client.")]
 _COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
@@ -33,9 +33,9 @@ def list_clients(
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """List the registered clients with their samples, and what they did so far.
+    """List the registered clients with their samples and their counts so far.
 
-    A ban counts from the round after the one in which it was recorded.
+    A ban takes effect in the round after the one that records it.
     """
     target = source.target()
     with open_history(target) as history:
@@ -51,8 +51,8 @@ def list_clients(
     print_table("clients", (*_COLUMNS[:-1], "banned in"), shown)
     if page["records_missing"]:
         print_line(
-            f"The records of {page['records_missing']} rounds are missing: whose scores counted "
-            "in them is not known."
+            f"The records of {page['records_missing']} rounds are missing: the outcomes of their "
+            "scores are unknown."
         )
     if page["next_cursor"] is not None:
         print_line(f"More: --cursor {page['next_cursor']}")
@@ -65,7 +65,7 @@ def show(
     client: Client,
     json: AsJson = False,
 ) -> None:
-    """Show one client: its address and samples, and what it did so far."""
+    """Show one client: its address, samples and counts so far."""
     target = source.target()
     with open_history(target) as history:
         response = history.client(client)
@@ -88,7 +88,7 @@ def rounds(
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Show one client's rounds: where it ranked, when it was accepted, when it served and voted."""
+    """Show one client's rounds: rank, outcome, scores and votes."""
     target = source.target()
     order = Order.OLDEST if oldest else Order.NEWEST
     with open_history(target) as history:

@@ -52,9 +52,9 @@ def find(
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Say as what, in which round and for which client a digest stands in a run.
+    """Find the places of a digest in a run: kind, round and client.
 
-    A long run takes an index, which `cmfl index build` makes.
+    A long run needs an index, which `cmfl index build` makes.
     """
     from ledger.protocol.types import Digest
 
@@ -71,11 +71,11 @@ def find(
         print_csv(_COLUMNS, page["items"])
     elif page["items"]:
         rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
-        print_table(f"where {page['digest'][:18]}… stands", _COLUMNS, rows)
+        print_table(f"places of {page['digest'][:18]}…", _COLUMNS, rows)
         if page["next_cursor"] is not None:
             print_line(f"More: --cursor {page['next_cursor']}")
     else:
-        print_line(f"{page['digest']} stands nowhere in this run.")
+        print_line(f"{page['digest']} is not in this run.")
 
 
 def _find_at_home(

@@ -18,7 +18,7 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from ledger.history.responses.rounds import FullRound, RoundNumbers, RoundSummary
 
-app = typer.Typer(help="What is recorded of rounds.", no_args_is_help=True)
+app = typer.Typer(help="The recorded rounds.", no_args_is_help=True)
 
 Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
 _COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
@@ -30,11 +30,11 @@ def list_rounds(
     source: HistoryOptions,
     limit: Limit = 20,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
-    status: Annotated[RoundStatus | None, typer.Option(help="Only rounds that stand so.")] = None,
-    client: Annotated[int | None, typer.Option(min=0, help="Only rounds with this client.")] = None,
-    role: Annotated[
-        AskedRole | None, typer.Option(help="What the client was or did in them.")
+    status: Annotated[
+        RoundStatus | None, typer.Option(help="Only rounds with this status.")
     ] = None,
+    client: Annotated[int | None, typer.Option(min=0, help="Only rounds with this client.")] = None,
+    role: Annotated[AskedRole | None, typer.Option(help="The part of the client in them.")] = None,
     view_min: Annotated[
         int, typer.Option(min=0, help="Only rounds decided in this view, from 0, or later.")
     ] = 0,
@@ -90,7 +90,7 @@ def show(
     round_number: Round,
     json: AsJson = False,
 ) -> None:
-    """Show one round: its ranking, its sets, its model. Nothing is verified; cmfl audit does."""
+    """Show one round: its ranking, its sets, its model. cmfl audit verifies them."""
     from ledger.history.local import LocalHistory
 
     target = source.target()
@@ -126,9 +126,9 @@ def explain(
     round_number: Round,
     json: AsJson = False,
 ) -> None:
-    """Say in plain words who was accepted or refused and why, who voted, who was elected.
+    """Explain one round in plain words: accepted and refused updates, votes and election.
 
-    The words say what chain and record say; whether that is true, cmfl audit tells.
+    The words report chain and record; cmfl audit verifies these.
     """
     target = source.target()
     with open_history(target) as history:

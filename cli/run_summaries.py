@@ -234,8 +234,8 @@ class ServiceRuns:
             return f"{name}: the service cannot read the run's own files: no accuracy"
         if is_sparse(series):
             return (
-                f"{name}: the service tells every so many-th of {series['round'][-1]} rounds, so "
-                f"the share of accepted attackers is not known"
+                f"{name}: the service shows only some of {series['round'][-1]} rounds, so the "
+                f"share of accepted attackers is unknown"
             )
         return ""
 

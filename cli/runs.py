@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cli.run_summaries import RunSummaries, RunSummary
 
 app = typer.Typer(
-    help="Runs of a home or a service: what they came to, side by side.", no_args_is_help=True
+    help="Summaries of the runs of a home or a service, side by side.", no_args_is_help=True
 )
 
 COLUMNS = (
@@ -44,12 +44,12 @@ COLUMNS = (
     *("head", "configuration"),
 )
 CLAIMED = (
-    "Accuracy and accepted attackers are what the runs say of themselves: claimed, not proven. "
-    "What was decided, cmfl audit proves."
+    "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
+    "cmfl audit proves the decisions."
 )
 NOT_SERVED = (
-    "A service tells heads, too, and proves none of it. It knows of no run on the memory ledger, "
-    "and no digest of a run's own settings file."
+    "The heads are claims of the service, too. It knows no run on the memory ledger, and no digest "
+    "of a run's own settings file."
 )
 Name = Annotated[
     str, typer.Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)
@@ -103,10 +103,10 @@ def show(
     api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show what one run came to, and the settings that it was begun with.
+    """Show one run: its summary and its settings.
 
-    The head that its files claim is looked up on the chain; where that has another one, it is said
-    loudly, with exit code 1. What a service tells is looked up nowhere.
+    The head that its files claim is compared with the chain; a difference is reported with a
+    warning and exit code 1. The claims of a service are not compared.
     """
     from cli.claimed_head import head_message
 
@@ -147,7 +147,7 @@ def compare(
     api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
-    """Put two runs or more side by side: what they came to, and the settings that differ."""
+    """Compare two runs or more: their summaries, and the settings that differ."""
     if len(set(names)) < 2:
         raise ConfigurationError(f"runs compare {' '.join(names)}: name two different runs or more")
     with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
@@ -232,8 +232,8 @@ def _verdict(runs: RunSummaries, row: RunSummary) -> str:
             f"WARNING: {row['run']} ends below its floor: always answering the commonest class is "
             f"right more often"
         )
-    proves = f"; what was decided, {runs.audit_of(row['run'])} proves"
-    checked = proves if row["ledger"] == "chain" else ""
+    audit = f"; {runs.audit_of(row['run'])} proves the decisions"
+    checked = audit if row["ledger"] == "chain" else ""
     return f"{row['run']}: accuracy and accepted attackers are claimed, not proven{checked}"
 
 

@@ -50,12 +50,12 @@ def watch(
 ) -> None:
     """Follow the open round of a live federation: its stage, and who is late.
 
-    Asks a service that was begun with --mailbox, until the run is finished, Ctrl-C, or no answer
-    for a minute.
+    Polls a service with a mailbox (cmfl serve --mailbox), until the run is finished, Ctrl-C, or no
+    answer for a minute.
     """
     remote = RemoteService.of(api, api_token_file)
     if remote is None:
-        raise ConfigurationError("--api: name a service that was begun with --mailbox")
+        raise ConfigurationError("--api: name a service with a mailbox (cmfl serve --mailbox)")
     deployment = deployment_at(remote.service(), chain_id, address, run)
     before: FederationAnswer | None = None
     last_line, still = "", _Stillness()
@@ -96,7 +96,7 @@ def _poll(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
             now = time.monotonic()
             if since is None:
                 since = now
-                complain(f"{error}; it is asked again for {AWAY_SECONDS:g} s")
+                complain(f"{error}; retrying for {AWAY_SECONDS:g} s")
             elif now - since >= AWAY_SECONDS:
                 raise
         time.sleep(poll)
@@ -165,7 +165,7 @@ def _stage(open_round: OpenRound) -> str:
     if stage == "exhausted":
         return f"no view is left, may be abandoned from block {open_round['deadline_block']} on"
     if stage == "deciding":
-        return "both votes are certified, the decision is waited for"
+        return "both votes are certified, the decision is pending"
     published = sum(client["payload"] is not None for client in clients)
     return f"{stage}, {published} of {committed} payloads published"
 

@@ -61,8 +61,8 @@ def explain_missing_payloads(documents: Documents, gone: Sequence[ClientId]) -> 
     if not gone:
         return []
     return [
-        f"Of {len(documents.payloads)} payloads {len(gone)} are not kept here, those of clients "
-        f"{_listed(gone)}: what rests on them can be told, but not checked."
+        f"Of {len(documents.payloads)} payloads {len(gone)} are not stored here, those of clients "
+        f"{_listed(gone)}: what depends on them is reported, but cannot be checked."
     ]
 
 

@@ -68,7 +68,7 @@ def test_a_digest_is_found_at_a_service_as_at_home(
     assert succeeds("find", digest[2:].upper(), *api, "--json").json == own
     assert succeeds("find", digest, *api).out == succeeds("find", digest, "--home", home).out
     nowhere = "5c" * 32
-    assert "stands nowhere in this run" in succeeds("find", nowhere, *api).out
+    assert "is not in this run" in succeeds("find", nowhere, *api).out
     said = refusal("find", nowhere, *api, "--index", "x")
     assert said == "--index has no effect with --api: nothing of a home is read then"
     assert "--rpc-url and --api" in refusal("find", nowhere, *api, "--rpc-url", "http://y")
@@ -79,7 +79,7 @@ def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[s
     assert succeeds("runs", "list", *api, "--json").json == [own | {"configuration": None}]
     people = succeeds("runs", "list", *api).out
     assert f"runs of {api[1].rstrip('/')}" in people
-    assert "It knows of no run on the memory ledger" in people
+    assert "It knows no run on the memory ledger" in people
     shown = succeeds("runs", "show", "run", *api, "--json").json
     settings, chain = shown.pop("settings"), shown.pop("chain")
     assert shown == own | {"configuration": None}

@@ -22,8 +22,8 @@ def test_rounds_name_pruned_payloads_and_the_audit_is_incomplete(tmp_path: Path)
     active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
     gone = sorted(active - accepted)
     sentence = (
-        f"Of 10 payloads {len(gone)} are not kept here, those of clients "
-        f"{', '.join(map(str, gone))}: what rests on them can be told, but not checked."
+        f"Of 10 payloads {len(gone)} are not stored here, those of clients "
+        f"{', '.join(map(str, gone))}: what depends on them is reported, but cannot be checked."
     )
     assert sentence in succeeds("rounds", "show", 1, *home).out.splitlines()
     assert succeeds("rounds", "explain", 1, *home, "--json").json["sentences"][-1] == sentence
@@ -35,4 +35,4 @@ def test_rounds_name_pruned_payloads_and_the_audit_is_incomplete(tmp_path: Path)
 
 
 def test_rounds_say_nothing_of_payloads_that_are_there(home: Path) -> None:
-    assert "not kept here" not in succeeds("rounds", "explain", 1, "--home", home).out
+    assert "not stored here" not in succeeds("rounds", "explain", 1, "--home", home).out

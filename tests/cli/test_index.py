@@ -41,7 +41,7 @@ def test_a_digest_is_found_with_the_index_and_without(home: Path, tmp_path: Path
     indexed = succeeds("find", model.upper().replace("0X", ""), *where, "--json")
     assert (indexed.json, indexed.err) == (alone, "")
     assert "model" in succeeds("find", model, *where).out
-    assert "stands nowhere" in succeeds("find", "5c" * 32, *where).out
+    assert "is not in this run" in succeeds("find", "5c" * 32, *where).out
     assert "64 hex digits" in refusal("find", "5c", *where)
 
 

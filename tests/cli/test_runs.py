@@ -73,7 +73,7 @@ def test_a_run_is_shown_with_its_settings(home: Path) -> None:
     assert (settings["protocol.clients"], settings["malice.members.silent"]) == ("14", "2")
     assert settings["data.name"] == '"digits"'
     people = succeeds("runs", "show", "run", "--home", home).out
-    assert f"audit --home {home} --run run proves" in people
+    assert f"audit --home {home} --run run proves the decisions" in people
     assert "malice.members.silent" in people
 
 

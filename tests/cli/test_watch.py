@@ -55,7 +55,7 @@ def test_each_stage_has_its_line() -> None:
         ),
         (
             {"stage": "deciding"},
-            "round 2: both votes are certified, the decision is waited for",
+            "round 2: both votes are certified, the decision is pending",
         ),
         (
             {"stage": "exhausted"},
@@ -113,7 +113,7 @@ def wait_for(out: io.StringIO, text: str) -> None:
 
 
 def test_what_cannot_be_watched_is_refused(live: LiveFederation) -> None:
-    assert "name a service that was begun with --mailbox" in refusal("watch")
+    assert "name a service with a mailbox" in refusal("watch")
     with serving(Settings(home=live.home)) as client:
         told = refusal("watch", "--api", client.base_url)
     assert "this service reads no mailbox" in told
@@ -152,7 +152,7 @@ def test_an_offline_service_is_retried_for_a_minute_in_total(
 ) -> None:
     back = Away(first=2 + int(50 / poll))
     assert asked(monkeypatch, back, poll) == answer()
-    assert capsys.readouterr().err.count("it does not answer; it is asked again for 60 s") == 1
+    assert capsys.readouterr().err.count("it does not answer; retrying for 60 s") == 1
     gone = Away(first=10**9)
     with pytest.raises(ServiceError, match="it does not answer"):
         asked(monkeypatch, gone, poll)
