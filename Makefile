@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the two cores that this is reckoned for: many tests wait for processes of their own.
 TEST_PROCESSES ?= 3
 
-.PHONY: demo network test faults mutants deep fuzz coverage lint bench bench-peers serve clean
+.PHONY: demo network test quick faults mutants deep fuzz coverage lint bench bench-peers serve clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -29,6 +29,11 @@ serve: $(VENV)/.clients
 
 test: lint
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
+
+# The core, after every change: protocol, actors, history, and the contract on revm. Two minutes on two cores.
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup \
+	  tests/protocol tests/actors tests/history tests/contracts -m "not slow and not network"
 
 # The tests that provoke faults by chance, each of them many more times than `make test` does; then a
 # federation of processes in which every fault befalls every role. That part goes on where it was ended.

@@ -18,6 +18,7 @@ ARTEFACT: dict[str, Any] = json.loads(ARTIFACT.read_text("utf-8"))
 FUNCTIONS = [entry for entry in ARTEFACT["abi"] if entry["type"] == "function"]
 
 
+@pytest.mark.slow
 def test_recompiling_gives_the_committed_artefact() -> None:
     pytest.importorskip("vyper", reason="the compiler is in the dev extra")
     assert compiled() == ARTEFACT

@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol import encoding
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
@@ -118,6 +120,7 @@ def certified_by_all(twins: Twins, trainers: Iterable[ClientId]) -> Proposal:
     return Proposal(twins.state.round, decision, (first, second))
 
 
+@pytest.mark.slow
 def test_no_call_exceeds_its_ceiling_at_the_largest_sizes(
     embedded_chain: EmbeddedChain,
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -269,6 +270,7 @@ def settings_of(examples: int) -> settings:
     )
 
 
+@pytest.mark.slow
 def test_contract_and_specification_never_differ(tmp_path: Path) -> None:
     machine = type("Machine", (TwinsMachine,), {"folder": tmp_path})
     run_state_machine_as_test(machine, settings=settings_of(times(4, 200)))
