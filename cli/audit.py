@@ -73,7 +73,7 @@ def audit(
     where = source.target()
     where.require_chain_of_its_own()
     earlier = None if since is None else _earlier(since)
-    result = _audited(where, _Wish(head, strict, earlier, jobs))
+    result = _audited(where, _AuditRequest(head, strict, earlier, jobs))
     if json:
         print_json(result.as_dict())
     else:
@@ -89,14 +89,14 @@ def audit(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """What is asked of an audit.
+class _AuditRequest:
+    """Options of an audit.
 
     Attributes:
-        head: that was kept, 0x-hex; None for none.
-        strict: whether remarks leave it open.
-        earlier: the audit that it builds on; None for none.
-        jobs: processes; None for what the machine has.
+        head: a known earlier head, 0x-hex; None for none.
+        strict: whether remarks make it incomplete.
+        earlier: the audit that it continues; None for none.
+        jobs: number of processes; None for the machine's default.
     """
 
     head: str | None
@@ -105,12 +105,14 @@ class _Wish:
     jobs: int | None
 
 
-def _audited(where: Target, wish: _Wish) -> AuditReport:
+def _audited(where: Target, request: _AuditRequest) -> AuditReport:
     from ledger.audit.audit_options import AuditOptions, AuditProgress
     from ledger.audit.engine import audit as run_audit
     from ledger.protocol.types import Digest
 
-    kept = None if wish.head is None else Digest(bytes.fromhex(wish.head.removeprefix("0x")))
+    known_head = (
+        None if request.head is None else Digest(bytes.fromhex(request.head.removeprefix("0x")))
+    )
     with where.reader() as chain, progress() as bar:
         task = bar.add_task("audit", total=None)
 
@@ -120,10 +122,10 @@ def _audited(where: Target, wish: _Wish) -> AuditReport:
         return run_audit(
             where.ledger(chain),
             where.published(),
-            AuditOptions(progress=show, workers=_workers(where, wish.jobs)),
-            head=kept,
-            strict=wish.strict,
-            earlier=wish.earlier,
+            AuditOptions(progress=show, workers=_workers(where, request.jobs)),
+            head=known_head,
+            strict=request.strict,
+            earlier=request.earlier,
         )
 
 
@@ -170,7 +172,7 @@ def _require_writable(path: Path) -> None:
 
 
 def _written(path: Path, result: AuditReport) -> bool:
-    """Write the report; say so on standard error if that fails, because the verdict stands."""
+    """Write the report; a failure is only reported, because the verdict remains."""
     from ledger.audit.earlier_report import report_bytes
 
     try:

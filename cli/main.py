@@ -1,9 +1,8 @@
-"""The process `cmfl`: everything else is imported inside the guard that `run` puts up first.
+"""The process `cmfl`: everything else is imported under the guard that `run` installs first.
 
-Exit code 1 is a verdict, so no other end of the process may have it: what nobody has caught, an
-import that finds no memory or no file descriptor among it, is one sentence and another code.
-Not even `typing` comes before the guard: that alone takes longer than all that Python does until
-here.
+Exit code 1 is a verdict, so no other failure may use it: an unhandled error, such as an import
+without memory or file descriptors, gives one message and another code. Not even `typing` is
+imported before the guard: it alone takes longer than everything that Python does until here.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ WorkerFolderPath = Annotated[
 
 
 class SharedPlaces(NamedTuple):
-    """What all participants of a run share."""
+    """Locations shared by all participants of a run."""
 
     rpc_url: str
     chain_id: int

@@ -137,7 +137,7 @@ def _node_gone_explained(where: Target, name: str, sender: Sender) -> Iterator[N
 
 
 def _report(name: str, result: dict[str, Any], *, as_json: bool) -> None:
-    """Print what a run came to."""
+    """Print the result of a run."""
     from ledger.claims import is_below_floor
 
     if as_json:

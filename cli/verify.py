@@ -129,9 +129,9 @@ def bundle(
     where = source.target()
     try:
         with open_bundle(file) as parts:
-            found = read_manifest(parts.manifest, parts)
-            trusted = _trusted(where, found.basis.round, head)
-            result = verify_bundle(found, parts, trusted)
+            manifest = read_manifest(parts.manifest, parts)
+            trusted = _trusted(where, manifest.basis.round, head)
+            result = verify_bundle(manifest, parts, trusted)
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}") from error
     _show_round(result, json=json)
