@@ -10,8 +10,7 @@ from benchmarks.paper.scenarios import Results
 from benchmarks.paper.targets import AUTHORS, WEIGHTS, targets_of
 from benchmarks.paper.verdict import MAX_LISTED, ClaimAnswer
 from clients.experiments.report import learning_rates, overview, sections
-from clients.experiments.row_order import sorted_rows
-from clients.experiments.tables import markdown
+from clients.experiments.tables import markdown, sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,12 @@
-"""The experiments that there are: those of the package by name, and any TOML file by its path."""
+"""Experiments by name, or by the path of a TOML file: read, and checked beyond the types.
+
+A learning rate is never chosen on the seeds that it is judged by, so that a seed of the one kind is
+refused among the others.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +14,16 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from clients.configuration.errors import first_error
-from clients.experiments.definition import Definition
-from clients.experiments.definition_checks import require_consistent
+from clients.experiments.definition import ANY, Definition, Tuning
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from importlib.resources.abc import Traversable
+
+    from clients.experiments.definition import Method
 
 TOML = ".toml"
 
@@ -73,3 +80,90 @@ def _text(name: str) -> str:
             f"unknown experiment {name!r}; known are {listed}, and any path that ends in {TOML}"
         )
     return definitions[name].read_text("utf-8")
+
+
+def require_consistent(definition: Definition, name: str) -> None:
+    """Refuse repeated or unknown names, and seeds that are used both for tuning and for reports.
+
+    Args:
+        definition: of an experiment.
+        name: of it.
+
+    Raises:
+        ConfigurationError: names the first of them.
+    """
+    methods = [method.name for method in definition.methods]
+    conditions = [condition.name for condition in definition.conditions]
+    axes = {axis.name: [point.label for point in axis.values] for axis in definition.axes}
+    pairs = [*definition.exclude, *definition.only]
+    tuning, quick = definition.tuning or Tuning(), definition.quick
+    once: tuple[tuple[str, Iterable[object]], ...] = (
+        ("method", methods),
+        ("condition", conditions),
+        ("axis", [axis.name for axis in definition.axes]),
+        *((f"label of axis {axis!r}", labels) for axis, labels in axes.items()),
+        ("seed", definition.seeds),
+        ("seed of quick", quick.seeds or ()),
+        ("seed of tuning", tuning.seeds),
+        ("rate of tuning", tuning.rates),
+    )
+    for what, names in once:
+        _require_once(name, what, names)
+    for what, used, allowed in (
+        ("method", [pair[0] for pair in pairs], [*methods, ANY]),
+        ("condition", [pair[1] for pair in pairs], [*conditions, ANY]),
+        ("method of quick", quick.methods or [], methods),
+        ("condition of quick", quick.conditions or [], conditions),
+        ("condition of tuning", [tuning.condition] if tuning.condition else [], conditions),
+        ("axis of tuning", tuning.axes, axes),
+        ("axis of quick", quick.axes, axes),
+    ):
+        _require_known(name, what, used, allowed)
+    for axis, labels in axes.items():
+        _require_known(name, f"label of {axis!r}", [tuning.axes.get(axis, labels[0])], labels)
+        _require_known(name, f"label of {axis!r}", quick.axes.get(axis, labels), labels)
+    for method in definition.methods:
+        _require_its_own(name, method)
+    if definition.tuning is not None:
+        _require_unreported(name, tuning, [*definition.seeds, *(quick.seeds or [])])
+
+
+def _require_once(name: str, what: str, given: Iterable[object]) -> None:
+    times = Counter(given)
+    twice = next((repeated for repeated, count in times.items() if count > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"experiment {name}: {what} {twice!r} is repeated")
+
+
+def _require_known(name: str, what: str, used: Iterable[str], known: Iterable[str]) -> None:
+    unknown = next((used_name for used_name in used if used_name not in known), None)
+    if unknown is not None:
+        listed = ", ".join(known)
+        raise ConfigurationError(
+            f"experiment {name}: unknown {what} {unknown!r}; known are {listed}"
+        )
+
+
+def _require_its_own(name: str, method: Method) -> None:
+    """Refuse a setting that a method of its kind does not look at."""
+    allowed = {
+        "cmfl": {"rules"},
+        "theorem": {"rules", "options"},
+        "federated": {"aggregator", "options", "pre", "participants"},
+    }
+    set_fields = {"rules", "aggregator", "options", "pre", "participants"} & method.model_fields_set
+    unused = sorted(set_fields - allowed.get(method.kind, {"options"}))
+    if unused:
+        raise ConfigurationError(
+            f"experiment {name}: method {method.name!r} is of kind {method.kind}, which takes no "
+            f"{unused[0]}"
+        )
+
+
+def _require_unreported(name: str, tuning: Tuning, reported: Iterable[int]) -> None:
+    both = sorted(set(tuning.seeds).intersection(reported))
+    if both:
+        raise ConfigurationError(
+            f"experiment {name}: learning rates are tuned on seed {both[0]}, which is reported "
+            f"too: a rate is never chosen on the seeds that it is judged by"
+        )

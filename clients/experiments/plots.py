@@ -16,7 +16,7 @@ from clients.experiments.drawing import (
     normal,
     robustness,
 )
-from clients.experiments.row_order import sorted_rows
+from clients.experiments.tables import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

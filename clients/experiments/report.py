@@ -6,8 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from clients.experiments.catalogue import names
-from clients.experiments.row_order import sorted_rows
-from clients.experiments.tables import DASH, format_range, markdown, tables
+from clients.experiments.tables import DASH, format_range, markdown, sorted_rows, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

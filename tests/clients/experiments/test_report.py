@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from clients.experiments.report import report
-from clients.experiments.row_order import sorted_rows
 from clients.experiments.rows import ChoiceRow, ExperimentRows
-from clients.experiments.tables import tables
+from clients.experiments.tables import sorted_rows, tables
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 
 
