@@ -1,4 +1,4 @@
-"""How an audit is carried out, and who watches it: nothing here changes a byte of its report."""
+"""Options of an audit: progress, cancellation, processes; none changes a byte of its report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StepProgress:
 
 @dataclass(frozen=True, slots=True)
 class AuditProgress:
-    """How far an audit has come.
+    """Progress of an audit.
 
     Attributes:
         done: rounds that all steps have seen.
@@ -90,7 +90,7 @@ class AuditWorkers:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """How an audit is carried out, and who watches it.
+    """Options of an audit.
 
     Attributes:
         progress: called after each round; None for nobody.

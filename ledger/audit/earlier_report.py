@@ -83,14 +83,14 @@ class EarlierAudit:
             EarlierReportError: it is of another contract or chain, or leaves something open.
         """
         chain = ledger.chain
-        for name, told, found in (
+        for name, reported, found in (
             ("chain id", str(self.chain_id), str(chain.chain_id)),
             ("genesis block", to_hex(self.genesis_hash), to_hex(chain.genesis_hash)),
             ("contract", self.address, ledger.address),
         ):
-            if told != found:
+            if reported != found:
                 raise EarlierReportError(
-                    f"the earlier report is of {name} {told}, and what is audited has {found}"
+                    f"the earlier report is of {name} {reported}, and what is audited has {found}"
                 )
         if strict and self.remarks:
             raise EarlierReportError(
@@ -99,12 +99,7 @@ class EarlierAudit:
             )
 
     def built_on(self, rounds: int, *, found: bool) -> TrustedEarlierAudit:
-        """Return what a new report says of this one.
-
-        Args:
-            rounds: how many it takes from this one.
-            found: whether the run was found to stand where this one ended.
-        """
+        """Return what a new report says of this one."""
         report, head = to_hex(self.report), to_hex(self.head)
         block = self.block, to_hex(self.block_hash)
         return TrustedEarlierAudit(report, head, *block, rounds, self.audits, found)
@@ -112,7 +107,7 @@ class EarlierAudit:
 
 @dataclass(frozen=True, slots=True)
 class PriorKnowledge:
-    """What an auditor brings along from before.
+    """The auditor's knowledge from before this audit.
 
     Attributes:
         head: a head that was kept; None for none.
@@ -124,11 +119,7 @@ class PriorKnowledge:
 
 
 def report_bytes(report: AuditReport) -> bytes:
-    """Return a report as the file that an auditor keeps, and that a later audit builds on.
-
-    Args:
-        report: of an audit.
-    """
+    """Return a report as the file that an auditor keeps, and that a later audit builds on."""
     return (json.dumps(report.as_dict(), indent=1) + "\n").encode()
 
 
@@ -177,11 +168,7 @@ def read_report(data: bytes) -> EarlierAudit:
 
 
 def _require_passed(whole: _Fields) -> None:
-    """Refuse an audit that came to another verdict than passed, in words or by its steps.
-
-    Raises:
-        EarlierReportError: it did not pass all ten steps.
-    """
+    """Refuse an audit that came to another verdict than passed, in words or by its steps."""
     whole.require("outcome", expected=str(AuditOutcome.PASSED))
     if whole.value("kept_head") is not None:
         whole.fields("kept_head").require("found", expected=True)
@@ -189,19 +176,15 @@ def _require_passed(whole: _Fields) -> None:
     if not isinstance(steps, list) or len(steps) != len(AuditStep):
         raise EarlierReportError(f"the earlier report: steps must be a list of {len(AuditStep)}")
     for number, step in zip(AuditStep, steps, strict=True):
-        said = _Fields(step, f"step {int(number)}, ")
-        said.require("number", expected=int(number))
-        said.require("outcome", expected=str(StepOutcome.PASSED))
-        said.require("contradictions", expected=0)
-        said.require("missing_count", expected=0)
+        fields = _Fields(step, f"step {int(number)}, ")
+        fields.require("number", expected=int(number))
+        fields.require("outcome", expected=str(StepOutcome.PASSED))
+        fields.require("contradictions", expected=0)
+        fields.require("missing_count", expected=0)
 
 
 def _rounds(whole: _Fields) -> int:
-    """Return how many rounds had ended, if the report says so wherever it does.
-
-    Raises:
-        EarlierReportError: it says different things.
-    """
+    """Return how many rounds had ended, if the report says so wherever it does."""
     rounds, counts = whole.number("rounds"), whole.fields("counts")
     parts = [counts.number(name, 0) for name in ("rounds decided", "rounds abandoned")]
     if rounds != sum(parts):

@@ -1,4 +1,4 @@
-"""Up to where a chain has promised to stay as it is, and whether it kept the promise.
+"""The newest final block of a chain, and whether it was still there at the end of the audit.
 
 A chain file is read in one snapshot and takes nothing back. A node may answer from another branch
 at every call: what it has not called final when the audit begins proves nothing yet, and if even
@@ -61,19 +61,11 @@ class ChainAnchor:
         return -1 if self.final is None else self.final.number
 
     def is_final(self, block: int) -> bool:
-        """Say whether nothing up to a block can be taken back.
-
-        Args:
-            block: its number.
-        """
+        """Say whether nothing up to a block can be taken back."""
         return block <= self.final_number
 
     def changes(self, chain: ChainReader) -> Iterator[Unavailable]:
-        """Yield what keeps one from saying that the chain stayed as it was.
-
-        Args:
-            chain: what was read, at the end.
-        """
+        """Yield what keeps one from saying that the chain stayed as it was."""
         try:
             again = chain.block(self.head.number)
         except ChainDamagedError:
@@ -85,11 +77,7 @@ class ChainAnchor:
             yield Unavailable(self.head.number, REORGANISED)
 
     def holds(self, chain: ChainReader) -> bool:
-        """Say whether what was final still is there.
-
-        Args:
-            chain: what was read, at the end.
-        """
+        """Say whether what was final still is there."""
         if self.final is None:
             return False
         try:

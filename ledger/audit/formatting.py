@@ -45,7 +45,7 @@ def vote_slot_text(round_number: int, phase: int, view: int) -> str:
     if phase == 0:
         return f" in round {round_number}"
     # Two votes for a phase that does not exist are two votes as well.
-    phases = {int(known): name for known, name in PHASES.items()}
+    phases = {int(phase): name for phase, name in PHASES.items()}
     return f" in view {view + 1} of {phases.get(phase, f'phase {phase}')} of round {round_number}"
 
 

@@ -65,7 +65,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """What a run starts from.
+    """The start of a run: its contract, configuration and first model.
 
     Attributes:
         block: that created the contract.
@@ -210,7 +210,7 @@ class ReplayedRound:
 
     @property
     def is_in_range(self) -> bool:
-        """Whether a decision's numbers are in range; a believed event may hold anything."""
+        """Say whether a decision's numbers are in range; a believed event may hold anything."""
         event, sizes = self.decided, self.before.deployment
         if event is None:
             return True
@@ -219,7 +219,7 @@ class ReplayedRound:
         return (
             all(0 <= word < INFINITY_BITS << 32 for word in event.ranking)
             and all(client < sizes.clients for client in clients)
-            and all(one < other for one, other in pairwise(event.ranking))
+            and all(word < other for word, other in pairwise(event.ranking))
             and len(set(ranked)) == len(ranked)
             and sizes.members <= len(ranked) <= sizes.trainers
         )

@@ -15,14 +15,7 @@ _REMARKS = {INCIDENTS_MISSING.code, PAYLOAD_APPEARED.code}
 
 
 def readable(report: AuditReport) -> list[str]:
-    """Return a report as lines of text, without anything that could be markup.
-
-    Args:
-        report: of an audit.
-
-    Returns:
-        Deployment, steps, findings and the outcome, without trailing newlines.
-    """
+    """Return a report as lines of text, without anything that could be markup."""
     facts = report.deployment
     lines = [
         f"Audit of {facts['address']} on chain {facts['chain_id']}, {report.rounds} rounds",
@@ -47,11 +40,7 @@ def readable(report: AuditReport) -> list[str]:
 
 
 def step_lines(step: StepReport) -> list[str]:
-    """Return one of the ten steps as lines of text.
-
-    Args:
-        step: as it ended.
-    """
+    """Return one of the ten steps as lines of text."""
     lines = [f"{step.number:2d} {step.title:<36} {step.outcome}"]
     if step.contradiction is not None:
         lines.append(f"     {step.contradiction.sentence}")
@@ -83,11 +72,7 @@ def _finding_lines(report: AuditReport, title: str, *, remarks: bool) -> list[st
 
 
 def finding_line(finding: Finding) -> str:
-    """Return a finding as one line of text.
-
-    Args:
-        finding: who was caught at what.
-    """
+    """Return a finding as one line of text."""
     evidence = f" ({' '.join(finding.evidence)})"
     return (
         f"{subject_prefix(finding.round, finding.clients) or 'the run: '}{finding.kind}"
@@ -101,15 +86,19 @@ def _verdict(report: AuditReport) -> str:
         return _passed(report)
     failed = _numbers(report, StepOutcome.FAILED)
     if failed:
-        one = len(failed) == 1
-        steps = f"step {failed[0]} contradicts" if one else f"steps {', '.join(failed)} contradict"
+        is_single = len(failed) == 1
+        steps = (
+            f"step {failed[0]} contradicts"
+            if is_single
+            else f"steps {', '.join(failed)} contradict"
+        )
         return f"FAILED: {steps} the record"
     lacking = _numbers(report, StepOutcome.NOT_CHECKABLE)
     if not lacking:
         remarks = f"{report.remarks} remark{'s' * (report.remarks > 1)}"
         return f"INCOMPLETE: strictly, {remarks} can be told neither true nor false"
-    one = len(lacking) == 1
-    lack = f"step {lacking[0]} lacks" if one else f"steps {', '.join(lacking)} lack"
+    is_single = len(lacking) == 1
+    lack = f"step {lacking[0]} lacks" if is_single else f"steps {', '.join(lacking)} lack"
     return f"INCOMPLETE: nothing contradicts, but {lack} what to check by"
 
 

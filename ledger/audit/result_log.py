@@ -101,12 +101,7 @@ class AuditLog:
         self._contradiction_counts.clear()
 
     def progress(self, done: int, total: int) -> AuditProgress:
-        """Return the progress of the audit.
-
-        Args:
-            done: rounds that all checks have seen.
-            total: rounds that have ended.
-        """
+        """Return the progress of the audit."""
         return AuditProgress(done, total, tuple(map(self._step_progress, AuditStep)))
 
     def steps(self) -> tuple[StepReport, ...]:
@@ -195,20 +190,12 @@ class UnconfirmedResults:
         self._pending.append(result)
 
     def confirmed(self, complete_to: int) -> Iterator[PendingResult]:
-        """Yield, and forget, the results that a head has confirmed by now.
-
-        Args:
-            complete_to: the block up to which no log is missing.
-        """
+        """Yield, and forget, the results that a head has confirmed by now."""
         while self._pending and self._pending[0].block <= complete_to:
             yield self._pending.popleft()
 
     def rest(self, complete_to: int) -> Iterator[PendingResult]:
-        """Yield, and forget, all that is left; unconfirmed where a log may be missing.
-
-        Args:
-            complete_to: the block up to which no log is missing.
-        """
+        """Yield, and forget, all that is left; unconfirmed where a log may be missing."""
         while self._pending:
             pending = self._pending.popleft()
             yield pending if pending.block <= complete_to else pending.unconfirmed()

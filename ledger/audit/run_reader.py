@@ -189,17 +189,17 @@ class RunReader:
             yield Unavailable(0, HEAD_NOTE_UNREADABLE, detail=str(error))
             return
         if noted is not None:
-            found = chain.block(noted.number).hash if noted.number <= head else None
-            if found != noted.hash:
-                yield ChainRollback(0, head, noted.number, noted.hash, found)
+            block_hash = chain.block(noted.number).hash if noted.number <= head else None
+            if block_hash != noted.hash:
+                yield ChainRollback(0, head, noted.number, noted.hash, block_hash)
 
     def _run(self) -> Generator[ReadItem, None, bool]:
         """Yield the run from its deployment on; return whether it was read to its end."""
         start: RunStart | None = None
         self._stood_by = self._creation()
-        for seen in read_start(self._ledger, self._archive, self._models, self._stood_by):
-            yield seen
-            start = seen if isinstance(seen, RunStart) else None
+        for observation in read_start(self._ledger, self._archive, self._models, self._stood_by):
+            yield observation
+            start = observation if isinstance(observation, RunStart) else None
         if start is None:
             return False
         if not start.is_possible:
@@ -232,23 +232,23 @@ class RunReader:
         is_trusted = self._earlier is not None
         self._left_off = replay.state.head
         self._note(KeptHeadPosition(self._stood_by, replay.state.head, 0))
-        for seen in replay.observe(head):
+        for item in replay.observe(head):
             self.complete_to = max(self.complete_to, replay.complete_to)
-            if seen.block <= final:
+            if item.block <= final:
                 self._settled = replay.reached()
-            is_trusted = is_trusted and seen.block <= self._earlier_block
+            is_trusted = is_trusted and item.block <= self._earlier_block
             if is_trusted:
                 self._left_off = replay.state.head
-            if isinstance(seen, ReplayedRound):
-                yield from reader.observe(seen, is_trusted=is_trusted)
+            if isinstance(item, ReplayedRound):
+                yield from reader.observe(item, is_trusted=is_trusted)
                 self.rounds = reader.ended
                 self.trusted += is_trusted
                 yield Milestone(self.rounds, _ended(stands, self.rounds))
                 continue
-            if isinstance(seen, ReplayedEvent) and isinstance(seen.event, _MOVING_THE_HEAD):
-                event = seen.event
-                self._note(KeptHeadPosition(seen.block, event.head, event.round, type(event)))
-            yield seen
+            if isinstance(item, ReplayedEvent) and isinstance(item.event, _MOVING_THE_HEAD):
+                event = item.event
+                self._note(KeptHeadPosition(item.block, event.head, event.round, type(event)))
+            yield item
         if isinstance(stands, LedgerSnapshot):
             yield from self._held_against(head, stands, replay.reached())
         else:
@@ -267,17 +267,12 @@ class RunReader:
         if difference is None:
             self.complete_to = max(self.complete_to, number)
         else:
-            told = IncompleteLogsError(self._node, f"up to block {number} {difference}")
-            yield Unavailable(number, LOGS_INCOMPLETE, detail=str(told))
+            error = IncompleteLogsError(self._node, f"up to block {number} {difference}")
+            yield Unavailable(number, LOGS_INCOMPLETE, detail=str(error))
         yield StateComparison(number, stands, reached.state, reached.believes_registry)
 
     def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[Observation]:
-        """Yield how block and head differ from those that an earlier audit has ended with.
-
-        Raises:
-            EarlierReportError: its report counts other rounds up to that very head.
-            ChainUnreachableError: the node went away.
-        """
+        """Yield how block and head differ from those that an earlier audit has ended with."""
         number = earlier.block
         if number > self._anchor.head.number:
             yield KeptHeadPosition(self._anchor.head.number, earlier.head, None)
@@ -307,11 +302,7 @@ class RunReader:
             )
 
     def _creation(self) -> int:
-        """Return a block by which the contract stood; the newest where nobody knows an older one.
-
-        Raises:
-            ChainUnreachableError: the node went away.
-        """
+        """Return a block by which the contract stood; the newest if no older one is known."""
         if self._ledger.from_block > 0:
             return self._ledger.from_block
         head, final = self._anchor.head.number, self._anchor.final_number
@@ -319,11 +310,7 @@ class RunReader:
         return final if has_stood else head
 
     def _state(self, number: int) -> LedgerSnapshot | Unavailable | Disagreement:
-        """Return where the contract says that it stands, or why it does not.
-
-        Raises:
-            ChainUnreachableError: the node went away.
-        """
+        """Return where the contract says that it stands, or why it does not."""
         try:
             return self._ledger.state(number)
         except ChainUnreachableError:
@@ -349,11 +336,7 @@ class RunReader:
 
 
 def unreadable(error: ChainError) -> Iterator[Observation]:
-    """Yield what it comes to that the chain cannot be read any further.
-
-    Args:
-        error: why.
-    """
+    """Yield what it comes to that the chain cannot be read any further."""
     if isinstance(error, ChainDamagedError):
         yield Disagreement(0, CHAIN_UNREADABLE, true=str(error))
     yield Unavailable(0, CHAIN_UNAVAILABLE, detail=str(error))

@@ -1,4 +1,4 @@
-"""What a run starts from: the contract, its configuration and its first model."""
+"""The start of a run: the contract, its configuration and its first model."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where what is found of a round comes among the observations."""
+    """The position of a round's results among the observations."""
 
     batch: _Batch
     number: int
@@ -167,7 +167,7 @@ class _InOrder:
 
 
 class _Worker:
-    """What a process keeps between batches."""
+    """State of a worker process between batches."""
 
     blobs: ClassVar[BlobReader]
     distances: ClassVar[Distances]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EarlierDecision:
-    """What the result of an earlier round binds, its model above all."""
+    """The preimage of an earlier round's result, which names its model."""
 
     round: int
     opening: ResultPreimage
@@ -30,7 +30,7 @@ class EarlierDecision:
 
 @dataclass(frozen=True, slots=True)
 class RoundBundle:
-    """What a bundle says of a round that has ended; its blobs lie beside it.
+    """A round that has ended, as a bundle describes it; its blobs are separate parts.
 
     Attributes:
         basis: the run, the heads round it, and who could take part.
@@ -64,40 +64,25 @@ class RoundBundle:
             )
         if link is None:
             return self.basis.document.initial_model
-        for one in self.earlier:
-            if one.round == link.round:
-                return one.opening.model
+        for earlier in self.earlier:
+            if earlier.round == link.round:
+                return earlier.opening.model
         raise EncodingError(f"what the result of round {link.round} binds is not in the bundle")
 
     def needed(self) -> tuple[DecisionLink, ...]:
-        """Return the decisions whose models the round's rules need, newest first.
-
-        Raises:
-            EncodingError: there is no configuration.
-        """
-        found = (self.decided_before(number) for number in rounds_of_models(self.basis))
-        return tuple(dict.fromkeys(link for link in found if link is not None))
+        """Return the decisions whose models the round's rules need, newest first."""
+        links = (self.decided_before(number) for number in rounds_of_models(self.basis))
+        return tuple(dict.fromkeys(link for link in links if link is not None))
 
     def decided_before(self, round_number: int) -> DecisionLink | None:
-        """Return the newest decision before a round; None if the path has none.
-
-        Args:
-            round_number: t.
-        """
+        """Return the newest decision before a round; None if the path has none."""
         links = reversed(self.basis.path_to_end.links)
-        decided = (one for one in links if isinstance(one, DecisionLink))
-        return next((one for one in decided if one.round < round_number), None)
+        decided = (link for link in links if isinstance(link, DecisionLink))
+        return next((link for link in decided if link.round < round_number), None)
 
 
 def rounds_of_models(basis: RoundBasis) -> tuple[int, ...]:
-    """Return the rounds whose first models a round's rules need: its own, and the travel's.
-
-    Args:
-        basis: of the round.
-
-    Raises:
-        EncodingError: there is no configuration.
-    """
+    """Return the rounds whose first models a round's rules need: its own, and the travel's."""
     parameters, number = basis.document.parameters, basis.round
     if parameters.direction_weight is None or not needs_displacement(parameters, number):
         return (number,)
@@ -110,7 +95,7 @@ class BundleChain(OfflineChain):
     def __init__(self, bundle: RoundBundle) -> None:
         self._bundle = bundle
         self._blocks = {block.number: block for block in bundle.blocks}
-        self._transactions = {one.hash: one for one in bundle.transactions}
+        self._transactions = {transaction.hash: transaction for transaction in bundle.transactions}
 
     @property
     def chain_id(self) -> int:
@@ -127,11 +112,7 @@ class BundleChain(OfflineChain):
         return self._bundle.blocks[-1]
 
     def block(self, number: int) -> Block:
-        """Return one block of the round.
-
-        Raises:
-            NotServedError: it holds no event of the round.
-        """
+        """Return one block of the round."""
         if number not in self._blocks:
             raise NotServedError(f"block {number} is not in the bundle")
         return self._blocks[number]
@@ -151,21 +132,17 @@ class BundleChain(OfflineChain):
         descending: bool = False,
     ) -> list[Log]:
         """Return the logs that match, in the bundle's order."""
-        found = [
+        logs = [
             log
             for log in self._bundle.logs
             if from_block <= log.block_number <= to_block
             and address in {None, log.address}
             and matches_topics(log, topics)
         ]
-        return (found[::-1] if descending else found)[:limit]
+        return (logs[::-1] if descending else logs)[:limit]
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a transaction of the round.
-
-        Raises:
-            NotServedError: it made no event of the round.
-        """
+        """Return a transaction of the round."""
         if transaction_hash not in self._transactions:
             raise NotServedError(f"transaction 0x{transaction_hash.hex()} is not in the bundle")
         return self._transactions[transaction_hash]

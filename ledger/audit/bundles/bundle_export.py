@@ -100,14 +100,14 @@ def prepare_export(
     """
     noting = RecordingBlobs(blobs)
     bundle = make_bundle(ledger, noting, round_number, whole=whole)
-    found = verify_bundle(bundle, noting, read_trusted_contract(ledger, round_number))
-    for step in found.audit:
+    verification = verify_bundle(bundle, noting, read_trusted_contract(ledger, round_number))
+    for step in verification.audit:
         for lacking in step.missing:
             if lacking.need in _LACKING:
                 raise BlobMissingError(
                     f"round {round_number} cannot be exported: {lacking.sentence}"
                 )
-    return RoundExport(manifest_bytes(bundle), noting, found)
+    return RoundExport(manifest_bytes(bundle), noting, verification)
 
 
 def make_bundle(
@@ -148,7 +148,9 @@ def make_bundle(
         opened_block=opening.opened_block,
         earlier=tuple(EarlierDecision(event.round, event.opening()) for event in earlier),
         blocks=tuple(replace(chain.block(number), timestamp=0) for number in numbers),
-        transactions=tuple(replace(chain.transaction(one), sender="") for one in hashes),
+        transactions=tuple(
+            replace(chain.transaction(transaction_hash), sender="") for transaction_hash in hashes
+        ),
         logs=logs,
     )
 
@@ -163,19 +165,17 @@ def _decided_before(ledger: CommitteeLedger, number: int) -> RoundDecided | None
 
 
 def _logs(ledger: CommitteeLedger, number: int, opened_block: int) -> tuple[Log, ...]:
-    """Return the logs of a round's events up to its end, as the chain has them.
-
-    Raises:
-        ChainError: the chain is unreachable or damaged, or does not hold the round's end.
-    """
+    """Return the logs of a round's events up to its end, as the chain has them."""
     recorded = ledger.round_events(number)
-    ends = [one for one in recorded if isinstance(one.event, RoundDecided | RoundAbandoned)]
+    ends = [entry for entry in recorded if isinstance(entry.event, RoundDecided | RoundAbandoned)]
     last = ends[0] if ends else recorded[-1]
-    found: Sequence[Log] = ledger.chain.logs(ledger.address, [], opened_block, last.block_number)
+    chain_logs: Sequence[Log] = ledger.chain.logs(
+        ledger.address, [], opened_block, last.block_number
+    )
     end = (last.block_number, last.log_index)
     logs = tuple(
         log
-        for log in found
+        for log in chain_logs
         if (log.block_number, log.log_index) <= end and _is_of(decode_log(log).event, number)
     )
     if not logs:

@@ -205,7 +205,7 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
         opened_block=document.opened_block,
         earlier=tuple(earlier.decision() for earlier in document.earlier),
         blocks=tuple(block.block() for block in document.blocks),
-        transactions=tuple(one.transaction() for one in document.transactions),
+        transactions=tuple(transaction.transaction() for transaction in document.transactions),
         logs=tuple(Log(address=address, **dict(log)) for log in document.logs),
     )
     _require_linked(bundle)
@@ -213,32 +213,28 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
 
 
 def _require_linked(bundle: RoundBundle) -> None:
-    """Refuse blocks and transactions without an event, and events without theirs.
-
-    Raises:
-        EncodingError: names what is there in vain, or missing.
-    """
+    """Refuse blocks and transactions without an event, and events without theirs."""
     basis = bundle.basis
     if basis.path.ended(basis.round) is None or not bundle.logs:
         raise EncodingError(f"round {basis.round} does not end in the bundle")
     places = [(log.block_number, log.log_index) for log in bundle.logs]
-    if any(one >= other for one, other in pairwise(places)):
+    if any(earlier >= other for earlier, other in pairwise(places)):
         raise EncodingError("logs are not in the order of blocks and log indices")
     if bundle.opened_block > places[0][0]:
         raise EncodingError(f"a log of block {places[0][0]} is before block {bundle.opened_block}")
     named: tuple[tuple[str, Sequence[object], Sequence[object]], ...] = (
         (
             "blocks",
-            [one.number for one in bundle.blocks],
-            [one.block_number for one in bundle.logs],
+            [block.number for block in bundle.blocks],
+            [log.block_number for log in bundle.logs],
         ),
         (
             "transactions",
-            [one.hash for one in bundle.transactions],
-            [one.transaction_hash for one in bundle.logs],
+            [transaction.hash for transaction in bundle.transactions],
+            [log.transaction_hash for log in bundle.logs],
         ),
         ("earlier", [one.round for one in bundle.earlier], [one.round for one in bundle.needed()]),
     )
-    for name, given, due in named:
-        if list(given) != list(dict.fromkeys(due)):
+    for name, listed, due in named:
+        if list(listed) != list(dict.fromkeys(due)):
             raise EncodingError(f"{name} are not exactly those that the round's events need")

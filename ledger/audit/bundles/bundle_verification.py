@@ -61,7 +61,7 @@ _SENTENCES: dict[AuditOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RoundVerification:
-    """What checking one round came to.
+    """The result of checking one round.
 
     Attributes:
         round: t.
@@ -82,10 +82,12 @@ class RoundVerification:
     @property
     def outcome(self) -> AuditOutcome:
         """Failed if something contradicts, else incomplete if something could not be checked."""
-        found = {outcome_of(self.steps), *(_OUTCOMES[step.outcome] for step in self.audit)}
-        if AuditOutcome.FAILED in found:
+        outcomes = {outcome_of(self.steps), *(_OUTCOMES[step.outcome] for step in self.audit)}
+        if AuditOutcome.FAILED in outcomes:
             return AuditOutcome.FAILED
-        return AuditOutcome.INCOMPLETE if AuditOutcome.INCOMPLETE in found else AuditOutcome.PASSED
+        return (
+            AuditOutcome.INCOMPLETE if AuditOutcome.INCOMPLETE in outcomes else AuditOutcome.PASSED
+        )
 
     @property
     def sentence(self) -> str:
@@ -190,24 +192,24 @@ class _RoundAudit:
         replay = Replay(ledger, self._state)
         self._judge(self._start)
         try:
-            for seen in replay.observe(self._bundle.blocks[-1].number):
-                if isinstance(seen, ReplayedRound):
-                    self._check(seen)
+            for observation in replay.observe(self._bundle.blocks[-1].number):
+                if isinstance(observation, ReplayedRound):
+                    self._check(observation)
                 else:
-                    self._judge(seen)
+                    self._judge(observation)
         except ReadingEndedError as ended:
             self._judge(ended.observed)
         self.head = replay.state.head
 
     def _check(self, replayed: ReplayedRound) -> None:
-        for seen in self._reader.observe(replayed, is_trusted=False):
-            if not isinstance(seen, RoundTask):
-                self._judge(seen)
+        for item in self._reader.observe(replayed, is_trusted=False):
+            if not isinstance(item, RoundTask):
+                self._judge(item)
                 continue
-            task = replace(seen, origin=self._origin())
+            task = replace(item, origin=self._origin())
             checked = self._checker.check(task)
-            for step, said in checked.results:
-                self.log.take(step, said, is_final=self._is_final)
+            for step, result in checked.results:
+                self.log.take(step, result, is_final=self._is_final)
             self.log.counts["blobs"] += checked.blobs_read
             self.log.counts["bytes"] += checked.bytes_read
 
@@ -217,8 +219,8 @@ class _RoundAudit:
         return self._bundle.model_at(rounds[1]) if len(rounds) > 1 else None
 
     def _judge(self, seen: Observation) -> None:
-        for step, said in run_checks(seen):
-            self.log.take(step, said, is_final=self._is_final)
+        for step, result in run_checks(seen):
+            self.log.take(step, result, is_final=self._is_final)
 
 
 def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
@@ -245,11 +247,7 @@ def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
 
 
 def _state_of(bundle: RoundBundle) -> LedgerState:
-    """Return the contract's state as the round opened.
-
-    Raises:
-        EncodingError: the path does not reach back to the model that it began with.
-    """
+    """Return the contract's state as the round opened."""
     basis = bundle.basis
     place = basis.path_to_end.end_of(basis.round - 1)
     opening = 0 if place is None else place + 1
@@ -272,9 +270,9 @@ def _state_of(bundle: RoundBundle) -> LedgerState:
 
 def _of_earlier(bundle: RoundBundle) -> Iterator[VerificationStep]:
     """Yield whether the models that came before are those that were voted for."""
-    given = {one.round: one.opening for one in bundle.earlier}
+    preimages = {one.round: one.opening for one in bundle.earlier}
     for link in bundle.needed():
-        opened = aggregation_result(given[link.round])
+        opened = aggregation_result(preimages[link.round])
         yield compare(StepName.EARLIER_RESULT, shown(link.result), shown(opened))
 
 

@@ -41,7 +41,7 @@ _END = bytes(2 * BLOCK)
 
 @dataclass(frozen=True, slots=True)
 class BlobSpan:
-    """Where a blob lies in a bundle's file."""
+    """The location of a blob in a bundle's file."""
 
     start: int
     size: int
@@ -123,13 +123,13 @@ class BundleFile:
                 raise EncodingError("a bundle ends with two empty blocks, and nothing after them")
             return None
         name = block[:100].rstrip(b"\0").decode("ascii", "replace")
-        found = _BLOB.fullmatch(name)
-        if found is None:
+        match = _BLOB.fullmatch(name)
+        if match is None:
             raise EncodingError(f"{name!r:.120} is no name of a part: blobs/ and a sha256 is")
         if name <= previous:
             raise EncodingError(f"{name} comes after {previous}: names ascend, and come once")
         size = _size_of(block, name, MAX_BLOB_BYTES)
-        digest = Digest(bytes.fromhex(found[1]))
+        digest = Digest(bytes.fromhex(match[1]))
         self._parts[digest] = BlobSpan(self._file.tell(), size)
         if self._hash(size) != digest:
             raise EncodingError(f"{name} has another sha256 than its name")
@@ -141,13 +141,13 @@ class BundleFile:
         return _size_of(block, name, most)
 
     def _hash(self, size: int) -> bytes:
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         left = size
         while left:
             data = self._exactly(min(left, _AT_ONCE))
-            found.update(data)
+            digest.update(data)
             left -= len(data)
-        return found.digest()
+        return digest.digest()
 
     def _padding(self, size: int) -> None:
         length = -size % BLOCK

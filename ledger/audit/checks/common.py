@@ -97,12 +97,7 @@ class AuditCheck:
 def contradictions_of(
     evidence: RoundEvidence, facts: Mapping[ViolationCode, Fact]
 ) -> Iterator[Contradiction]:
-    """Yield the violations of a record that contradict one of these facts.
-
-    Args:
-        evidence: of the round.
-        facts: those of one check, by the code of their violation.
-    """
+    """Yield the violations of a record that contradict one of these facts."""
     for violation in evidence.violations:
         if violation.code in facts:
             yield Contradiction(facts[violation.code], evidence.event.round, violation.clients)

@@ -1,1 +1,1 @@
-"""What was published of a run: its blobs as an auditor reads them, round after round."""
+"""The published blobs of a run, as an auditor reads them, round after round."""

@@ -62,7 +62,7 @@ class UnavailableBlob:
 
     @property
     def is_bad(self) -> bool:
-        """Whether there is something under the name that cannot be what was named."""
+        """Say whether the blob of this name exists and is not what was named."""
         return self.loss in {BlobFailure.DAMAGED, BlobFailure.TOO_LARGE}
 
 
@@ -116,7 +116,7 @@ class Archive:
         """Return a blob that is counted elsewhere, as `read` does."""
         limit = _LIMITS[kind]
         try:
-            found = self._hashed(digest, limit)
+            payload = self._hashed(digest, limit)
         except BlobMissingError as error:
             return UnavailableBlob(BlobFailure.MISSING, kind, digest, at, clients, str(error))
         except BlobUnreachableError as error:
@@ -125,10 +125,10 @@ class Archive:
             # Whoever names a blob that is too large does not damage the store that holds it.
             loss = BlobFailure.TOO_LARGE if self._is_whole(digest, limit) else BlobFailure.DAMAGED
             return UnavailableBlob(loss, kind, digest, at, clients, str(error))
-        if found.size > limit or found.digest != digest:
+        if payload.size > limit or payload.digest != digest:
             detail = "the store gives other bytes"
             return UnavailableBlob(BlobFailure.DAMAGED, kind, digest, at, clients, detail)
-        return bytes(found.data)  # a copy only of what is no `bytes`
+        return bytes(payload.data)  # a copy only of what is no `bytes`
 
     def _hashed(self, digest: Digest, limit: int) -> Payload:
         """Return a blob, hashed once: by the store where it is one that does, else here."""
@@ -144,12 +144,7 @@ class Archive:
 
 
 def unnamed_blobs(blobs: BlobReader, named: Collection[Digest]) -> tuple[Digest, ...]:
-    """Return what a store holds besides some blobs; nothing where it cannot say.
-
-    Args:
-        blobs: the store.
-        named: digests that are passed over.
-    """
+    """Return what a store holds besides some blobs; nothing where it cannot say."""
     if not isinstance(blobs, ListableStore):
         return ()
     return tuple(digest for digest in blobs.digests() if digest not in named)

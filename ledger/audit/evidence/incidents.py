@@ -1,4 +1,4 @@
-"""What the incidents document accuses members of, as far as their own signatures prove it.
+"""Accusations of the incidents document, as far as the members' own signatures prove them.
 
 Nobody signs the document: one that is missing, or accuses without proof, changes no outcome.
 """
@@ -42,7 +42,7 @@ _WANTING = {ViolationCode.UPDATE_MISSING, ViolationCode.VECTOR_MISSING, Violatio
 
 @dataclass(frozen=True, slots=True)
 class Accusations:
-    """What the incidents document of a round says of members.
+    """The accusations of a round's incidents document.
 
     Attributes:
         holding: accusations that are proven, or that nobody could prove.
@@ -93,8 +93,8 @@ def read_incidents(
         document = decode_incidents(data)
     except EncodingError:
         return ()
-    about = document.round, document.base
-    return document.incidents if about == (evidence.event.round, evidence.event.base) else ()
+    position = document.round, document.base
+    return document.incidents if position == (evidence.event.round, evidence.event.base) else ()
 
 
 def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -> bool:
@@ -114,8 +114,8 @@ def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -
     ):
         return False
     if incident.kind is IncidentKind.EQUIVOCATION:
-        one, other = (signed.vote for signed in incident.votes)
-        return one.slot == other.slot and one != other
+        first, other = (signed.vote for signed in incident.votes)
+        return first.slot == other.slot and first != other
     return proposals.is_wrong(incident)
 
 
@@ -200,10 +200,10 @@ class _Proposals:
 
     def _evidence(self, record: RoundRecord) -> Evidence:
         """Return payloads and vectors of a record as far as they can be had."""
-        reader, held = self._reader, self._round.blobs
+        reader, blobs = self._reader, self._round.blobs
         payloads = {}
         for client, digest in named_payloads(record).items():
-            payload = held.payloads.get(client)
+            payload = blobs.payloads.get(client)
             if payload is None or payload.digest != digest:
                 data = reader.read(BlobKind.PAYLOAD, digest, client)
                 payload = None if data is None else Payload(data, digest)
@@ -211,8 +211,8 @@ class _Proposals:
                 payloads[client] = payload
         vectors = {}
         for digest, member in named_vectors(record).items():
-            data = held.vectors.get(digest) or reader.read(BlobKind.VECTOR, digest, member)
+            data = blobs.vectors.get(digest) or reader.read(BlobKind.VECTOR, digest, member)
             if data is not None:
                 vectors[digest] = data
-        model = held.model if self._model is None else self._model
-        return Evidence(model, payloads, vectors, displacement=held.displacement)
+        model = blobs.model if self._model is None else self._model
+        return Evidence(model, payloads, vectors, displacement=blobs.displacement)

@@ -57,13 +57,7 @@ class ModelChain:
         self._digest: Digest | None = None
 
     def begin(self, digest: Digest, dimension: int, archive: Archive) -> ModelStep:
-        """Return the first model as it was read.
-
-        Args:
-            digest: as it was deployed.
-            dimension: d.
-            archive: where it is.
-        """
+        """Return the first model as it was read."""
         lost, malformed = self._read(digest, dimension, None, archive)
         return ModelStep(digest, lost, malformed)
 
@@ -114,17 +108,19 @@ class ModelChain:
             evidence: of a decided round.
             archive: where the recorded one is.
         """
-        event, known = evidence.event, self.vector
+        event, before = evidence.event, self.vector
         lacking = tuple(client for client in event.accepted if client not in evidence.updates)
         computed = digest = None
-        if known is not None and event.accepted and not lacking:
-            computed = next_model(evidence.inputs, known, event.accepted, evidence.updates)
+        if before is not None and event.accepted and not lacking:
+            computed = next_model(evidence.inputs, before, event.accepted, evidence.updates)
             digest = sha256(vector_view(computed))
         if event.model != self._digest:
             self.vector = computed if digest == event.model else None
         dimension = evidence.inputs.parameters.dimension
         lost, malformed = self._read(event.model, dimension, event.round, archive)
-        return ModelStep(event.model, lost, malformed, known is not None, lacking, computed, digest)
+        return ModelStep(
+            event.model, lost, malformed, before is not None, lacking, computed, digest
+        )
 
     def _read(
         self, digest: Digest, dimension: int, at: int | None, archive: Archive
@@ -143,29 +139,20 @@ class ModelChain:
 
 
 class ModelDigests:
-    """Which model each round began with, as the chain has it, as far back as distances look."""
+    """Digests of the models that rounds began with, as far back as distances need them."""
 
     def __init__(self) -> None:
         self._began: dict[int, Digest] = {}
 
     def opened(self, round_number: int, digest: Digest) -> None:
-        """Take down which model a round began with.
-
-        Args:
-            round_number: t.
-            digest: of w_t.
-        """
+        """Take down which model a round began with."""
         self._began[round_number] = digest
 
     def before(self, inputs: Inputs) -> Digest | None:
-        """Return the digest of w_s, where a round's travel begins; None if it has none.
-
-        Args:
-            inputs: of a round that was opened here.
-        """
+        """Return the digest of w_s, where a round's travel begins; None if it has none."""
         rule = inputs.parameters.direction_weight
         first = inputs.round if rule is None else rule.window_start(inputs.round)
-        self._began = {at: one for at, one in self._began.items() if at >= first}
+        self._began = {at: digest for at, digest in self._began.items() if at >= first}
         return self._began.get(first) if inputs.needs_displacement else None
 
 

@@ -1,4 +1,4 @@
-"""What a decided round rests on: inputs that the chain has closed, the record, and its blobs."""
+"""Evidence of a decided round: inputs that the chain has closed, the record, and its blobs."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class RoundEvidence:
     def updates(self) -> Mapping[ClientId, NDArray[np.float32]]:
         """Δ of each client whose update the record counts, as far as it is there and is one."""
         counted = self.record.clients if self.record is not None else ()
-        found = {client: self.blobs.updates.get(client) for client in counted}
-        return {client: update for client, update in found.items() if update is not None}
+        updates = {client: self.blobs.updates.get(client) for client in counted}
+        return {client: update for client, update in updates.items() if update is not None}
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether every update is there that the record counts."""
+        """Say whether every update is available that the record counts."""
         return self.record is not None and self.updates.keys() == set(self.record.clients)
 
     @cached_property
@@ -92,12 +92,12 @@ class RoundEvidence:
 
     @property
     def lacks_displacement(self) -> bool:
-        """Whether distances stand on the way that the model went, and it is not known."""
+        """Say whether the distances need the model's recent displacement, and it is not known."""
         return self.inputs.needs_displacement and self.blobs.displacement is None
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:
-        """What members would object to the record, as far as its blobs are there."""
+        """Violations in the record, as far as its blobs are available."""
         if self.record is None:
             return ()
         claims = validate_claims(self.inputs, self.record)
@@ -105,7 +105,7 @@ class RoundEvidence:
 
     @cached_property
     def score_violations(self) -> tuple[Violation, ...]:
-        """What members would object to the scores, those that count and those that do not."""
+        """Violations in the scores, counted and refused."""
         if self.record is None:
             return ()
         table = self.table
@@ -117,7 +117,7 @@ class RoundEvidence:
 
     @cached_property
     def ranking(self) -> Ranking | None:
-        """What the counted vectors make; None if they cannot be put together."""
+        """Ranking of the counted vectors; None if they cannot be combined."""
         if self.record is None:
             return None
         counted = {signed.scores.member for signed in self.record.scores}
@@ -128,12 +128,7 @@ class RoundEvidence:
 
 
 def _prevents_ranking(doubt: Violation, counted: Collection[ClientId]) -> bool:
-    """Say whether vectors with such a doubt cannot be put together; false ones still can.
-
-    Args:
-        doubt: about the scores.
-        counted: the members whose vectors count; no refused vector enters a ranking.
-    """
+    """Say whether vectors with such a doubt cannot be put together; false ones still can."""
     if doubt.code in _UNREAD:
         return doubt.clients[0] in counted
     if doubt.code is ViolationCode.SCORES_DO_NOT_COUNT:
@@ -208,20 +203,12 @@ def read_round_evidence(
 
 
 def named_payloads(record: RoundRecord) -> dict[ClientId, Digest]:
-    """Return the payloads that a record names: those it counts, and malformed ones.
-
-    Args:
-        record: of a round.
-    """
+    """Return the payloads that a record names: those it counts, and malformed ones."""
     malformed = {d.client: d.payload for d in record.dropouts if d.payload is not None}
     return malformed | record.payloads()
 
 
 def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:
-    """Return the score vectors that a record names and their members, counted or not.
-
-    Args:
-        record: of a round.
-    """
+    """Return the score vectors that a record names and their members, counted or not."""
     claims = (*record.scores, *(entry.signed for entry in record.refused))
     return {signed.scores.digest: signed.scores.member for signed in claims}

@@ -1,1 +1,1 @@
-"""What became of one client in one round, as a document that anybody can check."""
+"""Proofs about one client in one round, as documents that anyone can check."""

@@ -81,7 +81,7 @@ class PathDocument(StrictDocument):
 
 
 class BasisDocument(StrictDocument):
-    """What a round rests on; the configuration is a field of each kind of document."""
+    """The basis of a round; the configuration is a field of each kind of document."""
 
     chain_id: U64
     genesis_hash: JsonDigest

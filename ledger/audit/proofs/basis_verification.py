@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 
 def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
-    """Return what is trusted, as far as it can contradict: not a chain that lags behind.
-
-    Args:
-        basis: what a round stands on.
-        trusted: what the caller takes for true.
-    """
+    """Return what is trusted, as far as it can contradict: not a chain that lags behind."""
     if not isinstance(trusted, TrustedContract) or trusted.ended is not None:
         return trusted
     has_ended = basis.path.ended(basis.round) is not None
@@ -140,8 +135,8 @@ def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
     """Return whether no ban was added, and none is hidden, from before the round opened."""
     computed = tuple((ban.round, ban.client) for ban in basis.bans)
     if isinstance(trusted, TrustedContract):
-        known = tuple((ban.round, ban.client) for ban in trusted.bans)
-        return compare_with_chain(StepName.BANS, known, computed, trusted)
+        recorded = tuple((ban.round, ban.client) for ban in trusted.bans)
+        return compare_with_chain(StepName.BANS, recorded, computed, trusted)
     links = basis.path_to_end.bans()
     linked = tuple((link.round, link.client) for link in links if link.round < basis.round)
     if basis.is_whole or not set(linked) <= set(computed):

@@ -242,50 +242,28 @@ class VerificationStep:
 
 
 def outcome_of(steps: Iterable[VerificationStep]) -> AuditOutcome:
-    """Return what steps come to: passed, failed, or incomplete where one could not be taken.
-
-    Args:
-        steps: all of them.
-    """
-    found = {step.is_ok for step in steps}
-    if False in found:
+    """Return what steps come to: passed, failed, or incomplete where one could not be taken."""
+    results = {step.is_ok for step in steps}
+    if False in results:
         return AuditOutcome.FAILED
-    return AuditOutcome.INCOMPLETE if None in found else AuditOutcome.PASSED
+    return AuditOutcome.INCOMPLETE if None in results else AuditOutcome.PASSED
 
 
 def compare(name: StepName, expected: Value, computed: Value) -> VerificationStep:
-    """Return a comparison that can be made.
-
-    Args:
-        name: what is compared.
-        expected: the value that it must have.
-        computed: the value that follows.
-    """
+    """Return a comparison that can be made."""
     return VerificationStep(name, expected, computed, expected == computed)
 
 
 def compare_with_chain(
     name: StepName, expected: Value, computed: Value, facts: TrustedContract
 ) -> VerificationStep:
-    """Return a comparison with a chain: what may be taken back contradicts nothing yet.
-
-    Args:
-        name: what is compared.
-        expected: what the chain has.
-        computed: the value that follows.
-        facts: what the chain says.
-    """
+    """Return a comparison with a chain: what may be taken back contradicts nothing yet."""
     is_ok = True if expected == computed else (False if facts.is_final else None)
     return VerificationStep(name, expected, computed, is_ok)
 
 
 def not_comparable(name: StepName, computed: Value = None) -> VerificationStep:
-    """Return a comparison for which nothing is here that could be expected.
-
-    Args:
-        name: what is compared.
-        computed: the value that follows, if there is one.
-    """
+    """Return a comparison for which nothing is here that could be expected."""
     return VerificationStep(name, None, computed, None)
 
 

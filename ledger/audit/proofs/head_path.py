@@ -32,10 +32,10 @@ class HeadPath:
     @cached_property
     def heads(self) -> tuple[Digest, ...]:
         """Every head on the way: the first one, and the one after each link."""
-        found = [self.start]
+        heads = [self.start]
         for link in self.links:
-            found.append(link.head_after(found[-1]))
-        return tuple(found)
+            heads.append(link.head_after(heads[-1]))
+        return tuple(heads)
 
     def end_of(self, round_number: int) -> int | None:
         """Return the place of the link that ended a round; None if there is none."""
@@ -51,11 +51,7 @@ class HeadPath:
         return None if isinstance(link, BanLink) else link
 
     def before_end_of(self, round_number: int) -> HeadPath:
-        """Return the way up to where a round ends: a head after it says nothing of what follows.
-
-        Args:
-            round_number: t; if it has not ended, the whole way is returned.
-        """
+        """Return the way up to where a round ends: a head after it says nothing of what follows."""
         return HeadPath(self.start, self.links[: self.end_of(round_number)])
 
     def bans(self) -> tuple[BanLink, ...]:

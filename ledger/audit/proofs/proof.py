@@ -42,7 +42,7 @@ MAX_PROOF_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class EventLocation:
-    """Where a chain holds an event; `log_index` counts from 0 within the block."""
+    """The location of an event on a chain; `log_index` counts from 0 within the block."""
 
     block_number: int
     block_hash: bytes
@@ -52,7 +52,7 @@ class EventLocation:
 
 @dataclass(frozen=True, slots=True)
 class CommittedDecision:
-    """What a decision says that its head commits to.
+    """The parts of a decision that its head commits to.
 
     Attributes:
         ranking: ranking words, best first.
@@ -110,7 +110,7 @@ class RecordedCommitment:
 
 @dataclass(frozen=True)
 class RoundBasis:
-    """What a round stands on: the run, the heads round it, and who could take part.
+    """The basis of a round: the run, the heads before and after it, and its participants.
 
     Attributes:
         chain_id: EIP-155.
@@ -139,11 +139,7 @@ class RoundBasis:
 
     @cached_property
     def domain(self) -> Domain:
-        """What was signed for: the contract on its chain, in this run.
-
-        Raises:
-            EncodingError: there is no configuration.
-        """
+        """Signature domain: the contract on its chain, in this run."""
         return domain_of(self.deployment, self.chain_id, self.contract, self.deployment_parent_hash)
 
     @cached_property
@@ -153,45 +149,29 @@ class RoundBasis:
 
     @property
     def document(self) -> RunDocument:
-        """The configuration.
-
-        Raises:
-            EncodingError: the bytes are none.
-        """
+        """The configuration."""
         return _document(self.configuration)
 
     @property
     def deployment(self) -> Deployment:
-        """What the configuration demands of the contract.
-
-        Raises:
-            EncodingError: there is no configuration.
-        """
+        """Deployment that the configuration demands."""
         return _deployment(self.configuration)
 
     @cached_property
     def registry(self) -> tuple[RegisteredClient, ...]:
-        """All clients, with the bans that were recorded before the round opened.
-
-        Raises:
-            EncodingError: there is no configuration.
-        """
+        """All clients, with the bans that were recorded before the round opened."""
         bans = (ClientBanned(ban.round, ban.client, NO_DIGEST) for ban in self.bans)
         return registry_with_bans(self.document.registry, bans)
 
     @cached_property
     def participants(self) -> Participants:
-        """Who takes part in the round, as seed, committee and bans have it.
-
-        Raises:
-            EncodingError: there is no configuration.
-        """
+        """Participants of the round, from seed, committee and bans."""
         sizes = self.deployment
         return participants_of(sizes, self.registry, self.round, self.seed, self.committee)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the path begins with the run, so that no ban before the round can be hidden."""
+        """Say whether the path begins with the run, so that no earlier ban can be hidden."""
         return self.path.start == self.config
 
     @property
@@ -202,7 +182,7 @@ class RoundBasis:
 
 @dataclass(frozen=True)
 class ClientProof(RoundBasis):
-    """What became of one client in one round, with all that it follows from.
+    """A statement about one client in one round, with all that it follows from.
 
     Attributes:
         client: who.
@@ -230,29 +210,21 @@ class ClientProof(RoundBasis):
 
     @cached_property
     def sets(self) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
-        """S_a and the next committee, as they follow from the ranking; nobody without one.
-
-        Raises:
-            EncodingError: there is no configuration.
-        """
+        """S_a and the next committee, as they follow from the ranking; nobody without one."""
         if self.decision is None:
             return (), ()
         return sets_of(self.deployment, self.decision.ranking, self.decision.threshold_bits)
 
     @cached_property
     def recorded(self) -> RoundRecord | None:
-        """The round's record, if its bytes are here.
-
-        Raises:
-            EncodingError: the bytes are none.
-        """
+        """The round's record, if its bytes are here."""
         return None if self.record is None else decode_record(self.record)
 
     @cached_property
     def commitment(self) -> Digest | None:
-        """What the client committed; None if the contract took nothing of it."""
-        mine = (one.commitment for one in self.commitments if one.client == self.client)
-        return next(mine, None)
+        """Commitment of the client; None if the contract took none."""
+        own = (one.commitment for one in self.commitments if one.client == self.client)
+        return next(own, None)
 
 
 def derive_statement(proof: ClientProof) -> ClientStatement:
@@ -341,7 +313,7 @@ def _scores(
         return ScoresTaken.UNKNOWN, None
     if any(signed.scores.member == proof.client for signed in record.scores):
         return ScoresTaken.COUNTED, None
-    refused = (one for one in record.refused if one.signed.scores.member == proof.client)
+    refused = (item for item in record.refused if item.signed.scores.member == proof.client)
     entry = next(refused, None)
     if entry is not None:
         return ScoresTaken.REFUSED, entry.reason

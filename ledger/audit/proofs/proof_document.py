@@ -202,7 +202,7 @@ def as_dict(proof: ClientProof) -> dict[str, Any]:
         "seed": to_hex(proof.seed),
         "committee": list(proof.committee),
         "bans": [[ban.round, ban.client] for ban in proof.bans],
-        "commitments": [[one.client, to_hex(one.commitment)] for one in proof.commitments],
+        "commitments": [[entry.client, to_hex(entry.commitment)] for entry in proof.commitments],
         "committed_at": _location(proof.committed_at),
         "signature": _hex_or_none(proof.signature),
         "payload": _hex_or_none(proof.payload),
@@ -221,11 +221,7 @@ def proof_bytes(proof: ClientProof) -> bytes:
 
 
 def read_proof(data: bytes) -> ClientProof:
-    """Return the proof that a file holds.
-
-    Raises:
-        EncodingError: it is none, too large, or of no possible round.
-    """
+    """Return the proof that a file holds."""
     return proof_of(parse_document(data, MAX_PROOF_BYTES))
 
 
@@ -283,7 +279,7 @@ def _require_possible(proof: ClientProof) -> None:
     require_possible_basis(proof)
     sizes = proof.deployment
     require_clients("client", [proof.client], sizes)
-    require_clients("commitments", [one.client for one in proof.commitments], sizes)
+    require_clients("commitments", [entry.client for entry in proof.commitments], sizes)
     if proof.decision is not None:
         _require_possible_decision(proof.decision, sizes)
     is_decided, has_ended = proof.decision is not None, proof.path.ended(proof.round) is not None

@@ -49,19 +49,21 @@ _UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_com
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What the chain holds of a round that has opened."""
+    """The events of a round that has opened."""
 
     opening: RoundStart
     recorded: list[RecordedEvent]
 
     @property
     def events(self) -> tuple[Event, ...]:
-        return tuple(one.event for one in self.recorded)
+        return tuple(recorded.event for recorded in self.recorded)
 
     @property
     def end(self) -> RecordedEvent | None:
         ends = (RoundDecided, RoundAbandoned)
-        return next((one for one in self.recorded if isinstance(one.event, ends)), None)
+        return next(
+            (recorded for recorded in self.recorded if isinstance(recorded.event, ends)), None
+        )
 
     def until_its_end(self) -> tuple[Event, ...]:
         """Return its events up to decision or abandonment, all while it is open."""
@@ -122,15 +124,15 @@ def make_proof(
     clients = basis.deployment.clients
     if client >= clients:
         raise ConfigurationError(f"there is no client {client}: the run has {clients}")
-    found = rounds.find(round_number)
-    assert found is not None, "there is no basis of a round that has not opened"
-    recorded_at = _commitment_of(found, client)
-    end = found.end
+    round_ = rounds.find(round_number)
+    assert round_ is not None, "there is no basis of a round that has not opened"
+    recorded_at = _commitment_of(round_, client)
+    end = round_.end
     decided = end.event if end is not None and isinstance(end.event, RoundDecided) else None
     proof = ClientProof(
-        **{one.name: getattr(basis, one.name) for one in fields(RoundBasis)},
+        **{field.name: getattr(basis, field.name) for field in fields(RoundBasis)},
         client=client,
-        commitments=_commitments(found.until_its_end()),
+        commitments=_commitments(round_.until_its_end()),
         decision=None if decided is None else decision_of(decided),
         record=None,
         payload=None,
@@ -168,14 +170,10 @@ def make_basis(
 def _basis(
     ledger: CommitteeLedger, rounds: _Rounds, blobs: BlobReader, round_number: int, *, whole: bool
 ) -> RoundBasis:
-    """Return what a round stands on; see `make_ground`.
-
-    Raises:
-        ConfigurationError: the round has not opened.
-    """
+    """Return what a round stands on; see `make_ground`."""
     sizes = rounds.deployment
-    found = rounds.find(round_number) if 0 < round_number <= sizes.rounds else None
-    if found is None or len(found.opening.committee) < sizes.members:
+    round_ = rounds.find(round_number) if 0 < round_number <= sizes.rounds else None
+    if round_ is None or len(round_.opening.committee) < sizes.members:
         raise ConfigurationError(f"round {round_number} has not opened (T = {sizes.rounds})")
     configuration = blobs.get(sizes.config, MAX_DOCUMENT_BYTES)
     decode_run(configuration)
@@ -189,8 +187,8 @@ def _basis(
         round=round_number,
         configuration=configuration,
         path=path,
-        seed=found.opening.seed,
-        committee=found.opening.committee,
+        seed=round_.opening.seed,
+        committee=round_.opening.committee,
         bans=bans_before(ledger, round_number),
     )
 
@@ -215,19 +213,15 @@ def _path_between(rounds: _Rounds, first: int, last: int) -> HeadPath:
         event = before.end.event
         assert isinstance(event, RoundDecided | RoundAbandoned), "no other event ends a round"
         start = event.head
-    found = map(rounds.find, range(first, last + 1))
-    opened = [one for one in found if one is not None]
-    events = [event for one in opened for event in one.until_its_end()]
+    candidates = map(rounds.find, range(first, last + 1))
+    opened = [round_ for round_ in candidates if round_ is not None]
+    events = [event for round_ in opened for event in round_.until_its_end()]
     view = replace(LedgerView.at_deployment(rounds.deployment), head=start)
     return HeadPath(start, tuple(links_of(view.started(opened[0].opening), events)))
 
 
 def decision_of(event: RoundDecided) -> CommittedDecision:
-    """Return what of a decision its head commits to.
-
-    Args:
-        event: as the contract logged it.
-    """
+    """Return what of a decision its head commits to."""
     return CommittedDecision(
         ranking=event.ranking,
         model=event.model,
@@ -243,14 +237,7 @@ def decision_of(event: RoundDecided) -> CommittedDecision:
 
 
 def whole_path(ledger: CommitteeLedger) -> HeadPath:
-    """Return the way of a run's heads from its configuration to the newest.
-
-    Args:
-        ledger: the contract.
-
-    Raises:
-        ChainError: the chain is unreachable or damaged.
-    """
+    """Return the way of a run's heads from its configuration to the newest."""
     return _whole_path(ledger, ledger.deployment())
 
 
@@ -268,7 +255,7 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
         leaf = leaves[ranked.index(proof.client)]
         siblings = merkle.proof(merkle.UPDATE_LEAF, leaves, leaf)
         return replace(proof, payload=payloads[proof.client], siblings=siblings)
-    malformed = {one.client: one.payload for one in record.dropouts}
+    malformed = {dropout.client: dropout.payload for dropout in record.dropouts}
     payload = payloads.get(proof.client) or malformed.get(proof.client)
     if proof.client not in proof.participants.active:
         return proof
@@ -298,9 +285,9 @@ def _commitments(events: Sequence[Event]) -> tuple[RecordedCommitment, ...]:
 
 def _commitment_of(found: _Round, client: ClientId) -> RecordedEvent | None:
     """Return the event with a client's commitment; None if the contract took none."""
-    for one in found.recorded:
-        if isinstance(one.event, UpdatesCommitted) and client in one.event.clients:
-            return one
+    for recorded in found.recorded:
+        if isinstance(recorded.event, UpdatesCommitted) and client in recorded.event.clients:
+            return recorded
     return None
 
 

@@ -56,7 +56,7 @@ _OUTCOMES: dict[AuditOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What checking a proof came to.
+    """The result of checking a proof.
 
     Attributes:
         round: t.
@@ -74,7 +74,7 @@ class Verification:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Whether the statement is proven, contradicted, or neither."""
+        """Passed if the statement is proven, failed if it is contradicted, else incomplete."""
         return outcome_of(self.steps)
 
     @property
@@ -111,9 +111,9 @@ def verify_proof(
     Raises:
         EncodingError: the record in it is none.
     """
-    asked, given = (round_number, client), (proof.round, proof.client)
+    question, given = (round_number, client), (proof.round, proof.client)
     statement, trusted = derive_statement(proof), final_trust(proof, trusted)
-    steps = [compare(StepName.QUESTION, asked, given), *verify_basis(proof, trusted)]
+    steps = [compare(StepName.QUESTION, question, given), *verify_basis(proof, trusted)]
     steps += _of_round(proof, trusted)
     steps += _of_update(proof)
     if proof.decision is not None and proof.recorded is not None:
@@ -132,16 +132,22 @@ def verify_proof(
 
 def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[VerificationStep]:
     """Yield what was decided, who committed, and where the chain holds it."""
-    link, decision, taken = proof.path.ended(proof.round), proof.decision, _taken(proof.commitments)
+    link, decision, commitments = (
+        proof.path.ended(proof.round),
+        proof.decision,
+        _taken(proof.commitments),
+    )
     if link is not None:
         yield _of_decision(proof, link, decision)
     if isinstance(trusted, TrustedContract):
-        yield compare_with_chain(StepName.COMMITMENTS, _taken(trusted.commitments), taken, trusted)
+        yield compare_with_chain(
+            StepName.COMMITMENTS, _taken(trusted.commitments), commitments, trusted
+        )
         yield from _of_places(proof, trusted)
     elif link is not None:
-        yield compare(StepName.COMMITMENTS, shown(link.commitments), taken)
+        yield compare(StepName.COMMITMENTS, shown(link.commitments), commitments)
     else:
-        yield not_comparable(StepName.COMMITMENTS, taken)
+        yield not_comparable(StepName.COMMITMENTS, commitments)
     if decision is not None:
         ranked = {word_client(word) for word in decision.ranking}
         foreign = ranked.difference(proof.participants.trainers)
@@ -151,8 +157,8 @@ def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[Verificat
 def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[VerificationStep]:
     """Yield whether the chain holds the round's end and the commitment where it is said to."""
     if facts.ended_at is not None or proof.ended_at is not None:
-        expected, told = location_value(facts.ended_at), location_value(proof.ended_at)
-        yield compare_with_chain(StepName.OUTCOME_PLACE, expected, told, facts)
+        expected, claimed = location_value(facts.ended_at), location_value(proof.ended_at)
+        yield compare_with_chain(StepName.OUTCOME_PLACE, expected, claimed, facts)
     if proof.commitment is not None:
         expected = location_value(facts.commitment_places.get(proof.client))
         yield compare_with_chain(
@@ -218,7 +224,7 @@ def _of_record(
     yield compare(StepName.REVEAL, shown(decision.reveal), reveal)
     root = merkle.root(merkle.SCORES_LEAF, score_leaves(record))
     yield compare(StepName.SCORES_ROOT, shown(decision.scores_root), shown(root))
-    dropouts = {one.client: one.reason for one in record.dropouts}
+    dropouts = {dropout.client: dropout.reason for dropout in record.dropouts}
     if counted is not None and proof.client in dropouts:
         has_committed = dropouts[proof.client] is not DropoutReason.NO_COMMITMENT
         yield compare(StepName.DROPOUT, int(proof.client in counted), int(has_committed))
@@ -230,8 +236,8 @@ def _of_closing(
     """Return whether the record is of the commitments that the chain's blocks make count."""
     places, window = facts.commitment_places, proof.deployment.commit_blocks
     mined = [
-        MinedCommitment(places[one.client].block_number, one.client, one.commitment)
-        for one in facts.commitments
+        MinedCommitment(places[entry.client].block_number, entry.client, entry.commitment)
+        for entry in facts.commitments
     ]
     opened, expected = opening.opened_block, proof.participants.expected
     closing = round_closing(opened, window, expected, opened + window, mined)
@@ -244,16 +250,16 @@ def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
     digest, clients = NO_DIGEST, set[ClientId]()
     if digest == base:
         return frozenset()
-    for one in proof.commitments:
-        digest = encoding.commitments_digest(digest, one.client, one.commitment)
-        clients.add(one.client)
+    for entry in proof.commitments:
+        digest = encoding.commitments_digest(digest, entry.client, entry.commitment)
+        clients.add(entry.client)
         if digest == base:
             return frozenset(clients)
     return None
 
 
 def _taken(promises: tuple[RecordedCommitment, ...]) -> Value:
-    return shown(encoding.commitments_chain((one.client, one.commitment) for one in promises))
+    return shown(encoding.commitments_chain((entry.client, entry.commitment) for entry in promises))
 
 
 _OF_DROPOUT = {
@@ -265,13 +271,7 @@ _OF_DROPOUT = {
 def caveats_of(
     proof: ClientProof, statement: ClientStatement, trusted: Trusted | None
 ) -> tuple[Caveat, ...]:
-    """Return what is not proven of a statement.
-
-    Args:
-        proof: what it follows from.
-        statement: what became of the client.
-        trusted: what the caller takes for true.
-    """
+    """Return what is not proven of a statement."""
     return (*_of_trust(proof, trusted), *_of_statement(proof, statement))
 
 

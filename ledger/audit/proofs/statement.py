@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ProvenRole(StrEnum):
-    """What a client was in a round, as seed, registry and bans have it."""
+    """The role of a client in a round, from seed, registry and bans."""
 
     TRAINER = "trainer"
     MEMBER = "member"
@@ -24,7 +24,7 @@ class ProvenRole(StrEnum):
 
 
 class ClientVerdict(StrEnum):
-    """What became of a client in a round."""
+    """The verdict on a client in a round."""
 
     USED = "used"
     NOT_USED = "not used"
@@ -37,7 +37,7 @@ class ClientVerdict(StrEnum):
 
 
 class ScoresTaken(StrEnum):
-    """What became of a member's scores, as the record has it."""
+    """The fate of a member's scores, from the record."""
 
     COUNTED = "counted"
     REFUSED = "refused"
@@ -65,7 +65,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """Where S_a ends.
+    """The end of the accepted set.
 
     Attributes:
         form: how S_a follows from the ranking.
@@ -90,7 +90,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatement:
-    """What became of one client in one round.
+    """The statement about one client in one round.
 
     Attributes:
         verdict: in one word.
@@ -163,7 +163,7 @@ _ROLES: dict[ProvenRole, str] = {
 
 _SCORES: dict[ScoresTaken, str] = {
     ScoresTaken.COUNTED: "its scores counted",
-    ScoresTaken.REFUSED: "its scores were refused: {reason_text}",
+    ScoresTaken.REFUSED: "its scores were refused: {reason}",
     ScoresTaken.NONE: "the record has no scores of it",
     ScoresTaken.EMPTY_SEAT: "its seat was empty, because it was banned when the round opened",
     ScoresTaken.UNKNOWN: "what became of its scores is not known without the record",
@@ -171,13 +171,7 @@ _SCORES: dict[ScoresTaken, str] = {
 
 
 def stated(round_number: int, client: ClientId, statement: ClientStatement) -> str:
-    """Return what became of a client, in words; ranks count from 1.
-
-    Args:
-        round_number: t.
-        client: who.
-        statement: what became of it.
-    """
+    """Return what became of a client, in words; ranks count from 1."""
     who, at = f"client {client}", f"in round {round_number}"
     match statement.verdict:
         case ClientVerdict.USED | ClientVerdict.NOT_USED:
@@ -186,14 +180,13 @@ def stated(round_number: int, client: ClientId, statement: ClientStatement) -> s
             reason = reason_text(statement.dropout) or "why is not known without the record"
             return f"{at} {who} was sampled to train and dropped out: {reason}."
         case ClientVerdict.MEMBER:
-            taken = _SCORES[statement.scores or ScoresTaken.UNKNOWN].format(
-                reason_text=reason_text(statement.refusal)
+            scores = _SCORES[statement.scores or ScoresTaken.UNKNOWN].format(
+                reason=reason_text(statement.refusal)
             )
             out = f"; of its own update the record says that {reason_text(statement.dropout)}"
             dropped = out if statement.dropout is not None else ""
-            return (
-                f"{at} {who} was a member of the committee, and so did not train; {taken}{dropped}."
-            )
+            member = "was a member of the committee, and so did not train"
+            return f"{at} {who} {member}; {scores}{dropped}."
         case ClientVerdict.NOT_SAMPLED:
             return f"{at} {who} was not sampled: neither trainer nor member."
         case ClientVerdict.BANNED:

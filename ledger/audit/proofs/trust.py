@@ -1,4 +1,4 @@
-"""What whoever checks takes for true: a head that it kept, or a contract on a chain of its own."""
+"""The verifier's trust anchor: a kept head, or a contract on a chain that it trusts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TrustedHead:
 
 @dataclass(frozen=True, slots=True)
 class TrustedContract:
-    """What a contract on a chain that one trusts says of a round.
+    """A round as told by a contract on a trusted chain.
 
     Attributes:
         domain: the contract on its chain.
@@ -107,31 +107,23 @@ def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBan
     Raises:
         ChainError: the chain is unreachable or damaged.
     """
-    found = (RecordedBan(event.round, event.client) for event in ledger.bans())
-    return tuple(ban for ban in found if ban.round < round_number)
+    bans = (RecordedBan(event.round, event.client) for event in ledger.bans())
+    return tuple(ban for ban in bans if ban.round < round_number)
 
 
 def location_of(recorded: RecordedEvent) -> EventLocation:
-    """Return where a chain holds an event.
-
-    Args:
-        recorded: the event.
-    """
+    """Return where a chain holds an event."""
     where = recorded.block_number, recorded.block_hash, recorded.transaction_hash
     return EventLocation(*where, recorded.log_index)
 
 
 def log_location(log: Log) -> EventLocation:
-    """Return where a chain holds a log.
-
-    Args:
-        log: as it was read.
-    """
+    """Return where a chain holds a log."""
     return EventLocation(log.block_number, log.block_hash, log.transaction_hash, log.log_index)
 
 
 def _ended(recorded: Iterable[RecordedEvent]) -> RecordedEvent | None:
-    ends = (one for one in recorded if isinstance(one.event, RoundDecided | RoundAbandoned))
+    ends = (entry for entry in recorded if isinstance(entry.event, RoundDecided | RoundAbandoned))
     return next(ends, None)
 
 
@@ -147,11 +139,11 @@ def _head_of(recorded: RecordedEvent) -> Digest | None:
 def _commitments(
     recorded: Iterable[RecordedEvent],
 ) -> tuple[tuple[RecordedCommitment, ...], dict[ClientId, EventLocation]]:
-    taken: list[RecordedCommitment] = []
+    commitments: list[RecordedCommitment] = []
     places: dict[ClientId, EventLocation] = {}
-    for one in recorded:
-        if isinstance(one.event, UpdatesCommitted):
-            pairs = zip(one.event.clients, one.event.commitments, strict=True)
-            taken += [RecordedCommitment(*pair) for pair in pairs]
-            places |= dict.fromkeys(one.event.clients, location_of(one))
-    return tuple(taken), places
+    for entry in recorded:
+        if isinstance(entry.event, UpdatesCommitted):
+            pairs = zip(entry.event.clients, entry.event.commitments, strict=True)
+            commitments += [RecordedCommitment(*pair) for pair in pairs]
+            places |= dict.fromkeys(entry.event.clients, location_of(entry))
+    return tuple(commitments), places

@@ -93,16 +93,7 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> Adopted:
 
 
 def mismatches(state: LedgerState, event: Event, block: BlockContext) -> Iterator[Mismatch]:
-    """Yield the fields of an event that do not follow from the state and the event's others.
-
-    Args:
-        state: before it.
-        event: as logged.
-        block: the block that holds it.
-
-    Yields:
-        One mismatch for each such field.
-    """
+    """Yield the fields of an event that do not follow from the state and the event's others."""
     for name, true in _expected(state, event, block):
         recorded = getattr(event, name)
         if recorded != true:

@@ -94,11 +94,7 @@ class ReplayPosition:
     is_confirmed: bool
 
     def difference(self, snapshot: LedgerSnapshot) -> str | None:
-        """Return the sign that a log is missing; None where it is certain that none is.
-
-        Args:
-            snapshot: as the contract answers after the last of these blocks.
-        """
+        """Return the sign that a log is missing; None where it is certain that none is."""
         if self.is_from_calls and LedgerSnapshot.of(self.state) == snapshot:
             return None
         return storage_difference(self.view, snapshot)
@@ -146,7 +142,7 @@ class Replay:
             if isinstance(transaction, Disagreement | Unavailable):
                 yield transaction
                 continue
-            yield from transaction.found
+            yield from transaction.inconsistencies
             yield from self._replay(transaction)
 
     def reached(self) -> ReplayPosition:
@@ -229,11 +225,7 @@ class Replay:
         return heads
 
     def _receipt_difference(self, transaction: RecordedTransaction) -> str:
-        """Return how a transaction's logs differ from its receipt; empty if they agree.
-
-        Raises:
-            ChainUnreachableError: the node went away.
-        """
+        """Return how a transaction's logs differ from its receipt; empty if they agree."""
         ledger = self._ledger
         if not self._is_of_node:
             return ""

@@ -52,7 +52,7 @@ class RecordedTransaction:
         call: what it asked of the contract; None if that cannot be read.
         unserved: why the chain does not serve the transaction; empty if it does.
         block: what it saw of its block; None if that cannot be read.
-        found: what disagrees about it, or could not be had.
+        inconsistencies: what disagrees about it, or could not be had.
     """
 
     hash: bytes
@@ -61,7 +61,7 @@ class RecordedTransaction:
     call: Call | None
     unserved: str
     block: BlockContext | None
-    found: tuple[Inconsistency, ...]
+    inconsistencies: tuple[Inconsistency, ...]
 
 
 class ReadingEndedError(Exception):
@@ -130,18 +130,14 @@ class TransactionReader:
                 yield Disagreement(log.block_number, LOG_ADDRESS, true=log.address)
 
     def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
-        found: list[Inconsistency] = []
-        call, unserved = self._call(logs[0], found)
-        block = self._context(logs, found)
+        inconsistencies: list[Inconsistency] = []
+        call, unserved = self._call(logs[0], inconsistencies)
+        block = self._context(logs, inconsistencies)
         identity = logs[0].transaction_hash, logs[0].block_number
-        return RecordedTransaction(*identity, logs, call, unserved, block, tuple(found))
+        return RecordedTransaction(*identity, logs, call, unserved, block, tuple(inconsistencies))
 
     def _call(self, log: Log, found: list[Inconsistency]) -> tuple[Call | None, str]:
-        """Return what the log's transaction asks of the contract, and why it cannot be had.
-
-        Raises:
-            ChainUnreachableError: the node went away.
-        """
+        """Return what the log's transaction asks of the contract, and why it cannot be had."""
         number, subject = log.block_number, to_hex(log.transaction_hash)
         try:
             transaction = self._chain.transaction(log.transaction_hash)
@@ -163,11 +159,7 @@ class TransactionReader:
             return None, ""
 
     def _context(self, logs: tuple[Log, ...], found: list[Inconsistency]) -> BlockContext | None:
-        """Return the block of a transaction, checked against its neighbour and the logs.
-
-        Raises:
-            ChainUnreachableError: the node went away.
-        """
+        """Return the block of a transaction, checked against its neighbour and the logs."""
         number, last = logs[0].block_number, self._block
         subject = str(number)
         try:
