@@ -76,7 +76,7 @@ def join(
     else:
         _print(results)
     if is_ready and not json:
-        print_next("begin with", command)
+        print_next("start with", command)
     raise typer.Exit(0 if is_ready else FAILED)
 
 

@@ -49,8 +49,8 @@ def leave(
         raise InterruptedCommand("interrupted: the worker ends all the same") from None
     if has_ended and worker.leave.exists():
         complain(
-            f"{folder}: the worker was killed before it could leave: what begins it again, such as "
-            f"a service, has it go on, and it has to be asked again"
+            f"{folder}: the worker was killed before it could leave: once it is restarted, ask it "
+            f"again"
         )
     if json:
         print_json({"round": round_number, "has_ended": has_ended})

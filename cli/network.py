@@ -35,7 +35,7 @@ AUDIT_SECONDS = 1800.0
 
 def network(
     home: Annotated[
-        Path, typer.Option("--home", help="Folder of everything; one of its own.")
+        Path, typer.Option("--home", help="Folder of the whole network; new or empty.")
     ] = DEFAULT_NETWORK,
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=256, help="Processes that host the clients.")
@@ -54,9 +54,7 @@ def network(
     setting: Settings = None,
     chaos: Annotated[
         bool,
-        typer.Option(
-            "--chaos", help="Kill a worker in every round, and begin it again; one other lies."
-        ),
+        typer.Option("--chaos", help="Kill and restart a worker in every round; another one lies."),
     ] = False,
     malicious: Annotated[
         str | None,
@@ -65,9 +63,7 @@ def network(
     chaos_seed: Annotated[
         int, typer.Option("--chaos-seed", min=0, help="Of whom --chaos kills, and when.")
     ] = 0,
-    api: Annotated[
-        bool, typer.Option("--api/--no-api", help="Run the audit service beside it.")
-    ] = True,
+    api: Annotated[bool, typer.Option("--api/--no-api", help="Run the audit service, too.")] = True,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:
@@ -143,7 +139,7 @@ def _settings(
             "one worker with --malicious"
         )
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
-        raise ConfigurationError(f"--home {home}: is there already; a federation begins in none")
+        raise ConfigurationError(f"--home {home}: exists and is not empty; name a new folder")
     return NetworkSettings(
         home=home.absolute(),
         configuration=configuration,

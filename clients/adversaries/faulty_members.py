@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 JUMPED_VIEWS = 8
-"""How many views ahead a jumper looks for one of its own."""
+"""Views ahead in which a jumper may be primary."""
 
 
 class FaultyMember:

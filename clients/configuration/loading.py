@@ -77,5 +77,5 @@ def _require_malice(malice: MaliceSection) -> None:
     if "malicious_rate" not in malice.model_fields_set:
         raise ConfigurationError(
             f"malice.attack = {malice.attack} needs malice.malicious_rate, the share of the "
-            "clients that attack; without it nobody would"
+            "clients that attack; without it none would"
         )

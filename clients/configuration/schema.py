@@ -90,7 +90,7 @@ class ProtocolSection(Section):
     scoring: str = "mean"
     """How the distances to the members become one score."""
     distance: str = "squared"
-    """How a member measures how far an update lies."""
+    """How a member measures the distance of an update."""
     reference: str = "own"
     """What a member holds updates against."""
     threshold: str | None = None

@@ -60,7 +60,7 @@ class FinalityLag:
         return (
             f"the newest final block is {self.seconds} s older than the newest one, and the first "
             f"view begins {view_seconds} s after a window has closed: unless no block has come for "
-            "a while, what is committed last is left out of it, and it may pass before anybody acts"
+            "a while, the last commitments miss that view, and it may end before any member acts"
         )
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEPT_PAYLOADS = 3
-"""Updates of one client that lie on its disk at a time, at most."""
+"""Most updates of one client on disk at a time."""
 SENDING_GAS = 1_712_000
 """The limit of a commitment's transaction, which an account must be able to pay to send it."""
 ROUND_GAS = 450_000
@@ -191,7 +191,7 @@ class PreflightChecks:
         self._state, self._ledger = ledger.state(), ledger
         match self._state.stage:
             case LedgerStage.REGISTERING:
-                sentence = "not all clients are registered yet: whoever deploys it has to go on"
+                sentence = "not all clients are registered yet: its deployment has to continue"
                 return CheckState.WARNING, f"{address}: {sentence}"
             case LedgerStage.FINISHED:
                 raise ConfigurationError(f"{address}: its run is finished, there is no round left")
@@ -266,7 +266,7 @@ class PreflightChecks:
             for client, signer in sorted(signers.items())
         )
         if len(banned) == len(signers):
-            raise ConfigurationError(f"{sentence}: there is nobody to take part for")
+            raise ConfigurationError(f"{sentence}: no client can take part")
         self._signers = signers
         return CheckState.WARNING if banned else CheckState.OK, sentence
 

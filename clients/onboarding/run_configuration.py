@@ -66,7 +66,7 @@ def configuration_from_document(
     _require_files_of_options(values["model"]["options"])
     configuration = parse(values)
     if configuration.parameters(document.parameters.dimension) != document.parameters:
-        raise ConfigurationError("the run document has parameters that no configuration comes to")
+        raise ConfigurationError("no configuration has the parameters of the run document")
     return configuration
 
 

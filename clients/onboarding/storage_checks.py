@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.storage.uploads import UploadSigner
 
 SPARE_BYTES = 100_000_000
-"""Free beside what a worker writes: a full disk stops its journal, and so its votes."""
+"""Reserve on the disk: a full one stops the journal, and so the votes."""
 
 
 def check_blob_store(place: Location, uploads: UploadSigner, document: bytes, probe: bytes) -> str:

@@ -43,7 +43,7 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
     if configuration.machine.ledger == "memory":
         raise ConfigurationError(
             f"run {name!r} was on the memory ledger (machine.ledger in {path}), which ended with "
-            f"its process: begin it anew under another name"
+            f"its process: start a new run under another name"
         )
     return configuration
 

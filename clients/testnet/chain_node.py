@@ -60,7 +60,7 @@ class ChainNode:
             CommandError: it has not been started.
         """
         if self._process is None:
-            raise CommandError("the node has not been begun")
+            raise CommandError("the node has not been started")
         return self._process
 
     def start(self) -> int:

@@ -111,7 +111,7 @@ class RoundWatch:
     def _told(self, round_: Round, seconds: float) -> WatchedRound:
         active = round_.participants.expected
         end, decided = round_.end, round_.decided
-        assert end is not None, "only rounds that are over are told"
+        assert end is not None, "only ended rounds are returned"
         documents = read_documents(self._blobs, round_)
         record = documents.record
         usable = set() if record is None else {update.client for update in record.updates}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FAULT_VARIABLE = "CMFL_WORKER_FAULT"
 FROM_FILE = "told"
-"""Asks for what a file says of each round, when the round begins."""
+"""Value that reads the faults of each round from a file."""
 
 _MOST_BYTES = 1000
 

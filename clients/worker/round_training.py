@@ -32,7 +32,7 @@ TrainingResult = tuple[list[TrainedUpdate], TrainingError | None]
 """The updates that there are, and why there are no more of them."""
 
 MOST_FAILURES = 4
-"""After so many clients for whom it fails, the others are not tried before the next time."""
+"""Failed clients in one attempt after which the others wait for the next one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_VOTING_PASSES = 8
-"""How often one step looks at what came of its own words; the next step goes on."""
+"""Passes of one step over the results of its own actions; the next step continues."""
 
 
 @dataclass(frozen=True, slots=True)

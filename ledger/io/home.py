@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 WRITING = ".writing-"
-"""What the name of a file begins with until it is whole."""
+"""Prefix of the name of an unfinished file."""
 
 MANIFEST = "deployment.json"
 JOURNAL = "votes.sqlite"

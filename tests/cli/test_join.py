@@ -185,7 +185,7 @@ def test_a_client_that_has_everything_is_told_how_to_begin(
     assert f"--contract {federation.deployed['address']}" in result.json["command"]
     before = sorted(path for path in federation.blobs.rglob("*") if path.is_file())
     people = succeeds(*arguments).out
-    assert "begin with: cmfl worker --chain-id" in people
+    assert "start with: cmfl worker --chain-id" in people
     # What was put to try is gone.
     assert before == sorted(path for path in federation.blobs.rglob("*") if path.is_file())
     assert not [*(federation.folder / "mail").iterdir()]
@@ -287,9 +287,7 @@ def test_invalid_folders_urls_and_servers_are_named(federation: Federation, tmp_
     ]
     result = cmfl(*arguments)
     assert result.code == 1
-    assert found(result, "folder").startswith(
-        f"--folder {file}: it, or what it would lie in, is no"
-    )
+    assert found(result, "folder").startswith(f"--folder {file}: it or one of its parents is no")
     assert found(result, "mailbox").startswith("http://127.0.0.1:1: unreachable")
     # No block is so deep yet: what is final is as old as the chain.
     assert states(result)["finality"] == "warning"
@@ -527,7 +525,7 @@ def test_owners_play_their_run_by_the_commands_that_are_printed(
     join = next_command(federation.printed[-1], "each owner goes on with")
     joined = succeeds(*join, *federation.key(*range(OWNERS))).out
     # Of its accounts two own something: one of these pays for all.
-    played = cmfl(*next_command(joined, "begin with"), "--poll", 0.05, "--json")
+    played = cmfl(*next_command(joined, "start with"), "--poll", 0.05, "--json")
     assert played.code == 0, played
     told = json.loads(played.out)
     assert told["is_finished"]

@@ -96,7 +96,7 @@ def test_a_configuration_without_its_protocol_is_refused(tmp_path: Path, text: s
 def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     said = refusal("network", "--home", tmp_path, "--preset", "smoke")
-    assert "is there already; a federation begins in none" in said
+    assert "exists and is not empty; name a new folder" in said
     assert [path.name for path in tmp_path.iterdir()] == ["something"]
 
 

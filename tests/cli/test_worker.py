@@ -170,7 +170,10 @@ class Late(RpcChain):
 
 @pytest.mark.parametrize(
     ("confirmations", "says"),
-    [(None, r"with block \d+ at its head; .* is enough: --confirmations N"), (1000, "1000 conf")],
+    [
+        (None, r"with block \d+ at its head; .* or never, give --confirmations N"),
+        (1000, "1000 conf"),
+    ],
 )
 def test_an_unconfirmed_contract_is_awaited_with_a_hint(
     served: Served, confirmations: int | None, says: str
@@ -235,7 +238,7 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
         result = cmfl(*served.worker(tmp_path, 0), "--metrics-port", 0, "--log-format", "json")
     assert result.code == 0
     events = [json.loads(line)["event"] for line in result.err.splitlines()]
-    assert "ends, as it was told to" in events
+    assert "ends on request" in events
     assert any(event.startswith("answers Prometheus on port ") for event in events), "which one"
     found = json.loads((tmp_path / "status.json").read_text())
     assert found["stand"] == "ended"

@@ -69,7 +69,7 @@ class WorkerLoop:
             pause = self._poll_seconds if later is None else min(later, self._poll_seconds)
             is_told = wait(max(SHORTEST_PAUSE_SECONDS, pause))
         if is_told:
-            _log.info("ends, as it was told to")
+            _log.info("ends on request")
         self.stand = WorkerState.ENDED
         self._write(moment())
         # Also a request made while it ended: the next process has not been asked to leave.

@@ -37,7 +37,7 @@ class WorkerMetrics:
 
         counts, worker = self._counts, self._worker
         for name, about, value in (
-            ("rounds", "Rounds that were seen to begin.", counts.rounds),
+            ("rounds", "Rounds seen to open.", counts.rounds),
             (
                 "commitments",
                 "Commitments of the worker's clients on the chain.",

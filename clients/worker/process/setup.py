@@ -169,8 +169,8 @@ def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
             raise IncompleteLogsError(chain.node, f"no log up to block {final} opens round 1")
         raise NotServedError(_not_final_yet(places, newest.number, final))
     _log.warning(
-        "the node does not keep old states, so that nobody can tell when the contract was made: "
-        "its events are looked for from block 0"
+        "the node has no old states, so that the contract's creation block is unknown: its events "
+        "are searched from block 0"
     )
     return ledger
 
@@ -189,8 +189,8 @@ def _not_final_yet(places: WorkerTarget, newest: int, final: int) -> str:
     )
     if places.confirmations is None:
         return (
-            f"{subject} one as the node has it, with block {newest} at its head; a node that calls "
-            f"blocks final late or never is told how deep is enough: --confirmations N"
+            f"{subject} one as the node has it, with block {newest} at its head; if the node "
+            f"names final blocks late or never, give --confirmations N"
         )
     return f"{subject} one, {places.confirmations} confirmations below block {newest}"
 

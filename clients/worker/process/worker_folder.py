@@ -67,8 +67,8 @@ class WorkerFolder:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError) as error:
             raise ConfigurationError(
-                f"--folder {self.path}: it, or what it would lie in, is no folder; a worker keeps "
-                f"its journal in one of its own"
+                f"--folder {self.path}: it or one of its parents is no folder; a worker keeps its "
+                f"journal in a separate one"
             ) from error
 
     @contextmanager
