@@ -11,15 +11,19 @@ import json
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
+from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
 from clients.experiments.archive import read_stored
-from clients.experiments.measurements import (  # noqa: TC001 - pydantic reads them
-    ExtraValues,
-    TrafficValues,
-)
 from ledger.audit.report import AuditOutcome  # noqa: TC001 - pydantic reads the types of rows
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
@@ -47,6 +51,76 @@ _EACH_ROUND = (
 )  # fmt: skip
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+@with_config(_STRICT)
+class Traffic(TypedDict, total=False):
+    """Bytes of a run; see `recorded_traffic`, which says what each is."""
+
+    model: int
+    busiest: int
+    phases: dict[str, int]
+    sent: int
+    received: int
+    requests: int
+    by_round: list[int]
+    clients: list[int]
+    client_sent: list[int]
+    client_received: list[int]
+
+
+@with_config(_STRICT)
+class StepSizes(TypedDict):
+    """Error and bound of Theorem 1 under one rule for the step sizes."""
+
+    error: list[float | None]
+    bound: list[float | None] | None
+    constants: dict[str, float | None]
+    terms: dict[str, float] | None
+
+
+@with_config(_STRICT)
+class Theorem(TypedDict):
+    """Theorem 1 on the path of a run; see `theorem_row`."""
+
+    mu: float
+    smoothness: float
+    gamma: float
+    optimal_value: float
+    optimal_accuracy: float
+    heterogeneity: float
+    local_steps: int
+    best_committee: list[int]
+    step_sizes: dict[str, StepSizes]
+
+
+@with_config(_STRICT)
+class Extra(TypedDict, total=False):
+    """Sizes of a cell's rounds, and what its kind alone has."""
+
+    committee: int
+    trainers: int
+    participants: int
+    beside_accuracy: list[float | None]
+    beside_loss: list[float | None]
+    theorem: Theorem
+
+
+_TRAFFIC, _EXTRA = TypeAdapter(Traffic), TypeAdapter(Extra)
+
+
+def _traffic(values: dict[str, Any]) -> dict[str, Any]:
+    _TRAFFIC.validate_python(values)
+    return values
+
+
+def _extra(values: dict[str, Any]) -> dict[str, Any]:
+    _EXTRA.validate_python(values)
+    return values
+
+
+TrafficValues = Annotated[dict[str, Any], AfterValidator(_traffic)]
+ExtraValues = Annotated[dict[str, Any], AfterValidator(_extra)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from clients.experiments import catalogue
 from clients.experiments.catalogue import definition_named, names
 from clients.experiments.plan import plan_experiment
+from ledger.protocol.errors import ConfigurationError
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 QUICK_CELLS = 6
@@ -45,3 +47,10 @@ def test_an_experiment_says_what_it_costs_and_is_calm_first(name: str) -> None:
 def test_no_seed_of_earlier_choices_is_reported() -> None:
     # The direction rule was chosen on seeds from 0, rates are on 100 and 101.
     assert all(min(definition_named(name).seeds) >= 200 for name in names())
+
+
+def test_the_theorem_needs_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "benchmarks.paper.theorem.method_kind", raising=False)
+    monkeypatch.setitem(sys.modules, "benchmarks.paper.theorem", None)
+    with pytest.raises(ConfigurationError, match="kind 'theorem' needs"):
+        plan_experiment("theorem", definition_named("theorem"))
