@@ -36,12 +36,7 @@ class RequestView:
     """
 
     def __init__(self, histories: HistoryService, chain: str | None = None) -> None:
-        """Prepare to read.
-
-        Args:
-            histories: of the service.
-            chain: its name in the request's path; None for any.
-        """
+        """Prepare to read the chain of a name, or any chain."""
         self._histories = histories
         self._name = chain
 

@@ -69,12 +69,7 @@ class Connection:
         self.shown_url = self._server.shown_url
 
     def read(self, kind: type[T], path: str, query: Parameters | None = None) -> T:
-        """Return an answer in JSON.
-
-        Args:
-            kind: type of the response.
-            path: below the URL.
-            query: parameters.
+        """Return the response of a type at a path below the URL.
 
         Raises:
             ServiceProblemError: the service rejects the request.
@@ -84,11 +79,6 @@ class Connection:
 
     def begin(self, kind: type[T], path: str, request: BaseModel) -> T:
         """Request work that continues after the answer (202).
-
-        Args:
-            kind: type of the response.
-            path: below the URL.
-            request: the body.
 
         Raises:
             ServiceProblemError: the service rejects the request.
@@ -104,10 +94,6 @@ class Connection:
 
     def end(self, kind: type[T], path: str) -> T:
         """Cancel work (202).
-
-        Args:
-            kind: type of the response.
-            path: of the work, below the URL.
 
         Raises:
             ServiceProblemError: the service rejects the request.

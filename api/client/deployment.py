@@ -153,22 +153,13 @@ class RemoteDeployment:
     def proof(self, number: int, client: int, *, whole: bool = False) -> bytes:
         """Return the proof of a client's part in a round, for `ledger.audit.proofs`.
 
-        Args:
-            number: t.
-            client: its index.
-            whole: whether all links are in it, so that a head alone suffices to check it.
+        A whole one has all links, so that a head alone suffices to check it.
         """
         path = f"{self.path}/rounds/{number}/proof/{client}"
         return self._connection.fetch(path, JSON, MAX_PROOF_BYTES, {"whole": whole or None})
 
     def save_bundle(self, number: int, file: IO[bytes], *, whole: bool = False) -> None:
-        """Write a whole round into a file, for `ledger.audit.bundles`.
-
-        Args:
-            number: t.
-            file: opened for writing; incomplete if this raises.
-            whole: whether all links are in it, so that a head alone suffices to check it.
-        """
+        """Write a round into a file, for `ledger.audit.bundles`; see `proof` for whole ones."""
         path, query = f"{self.path}/rounds/{number}/bundle", {"whole": whole or None}
         self._connection.save(path, TAR, MAX_BUNDLE_BYTES, file, query)
 

@@ -94,13 +94,7 @@ def window_of(
 
 
 def page_width(query: RoundQuery, limit: int, clients: int) -> int:
-    """Return how many rounds one page examines.
-
-    Args:
-        query: which rounds.
-        limit: how many the page may hold.
-        clients: K; to know the sampled ones costs a draw for each of them.
-    """
+    """Return how many rounds a page of `limit` entries examines, with K clients to draw from."""
     if query.client is not None and query.role in _NEEDS_DRAW:
         return max(1, min(MAX_SCANNED, _MAX_DRAWN // clients))
     return limit if query.matches_all else MAX_SCANNED

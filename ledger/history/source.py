@@ -78,12 +78,7 @@ class HistorySource(Protocol):
         """
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
-        """Return the places of a digest: the deployment, then rounds ascending.
-
-        Args:
-            digest: any 32 bytes.
-            first: how many places to skip.
-            limit: how many to return at most.
+        """Return the places of a digest from the `first` on: the deployment, then rounds ascending.
 
         Raises:
             TooLongError: the search needs an index.
@@ -153,13 +148,7 @@ class HistoryIndex(Protocol):
     ) -> AbstractContextManager[HistorySource | None]:
         """Open the history of a deployment as of one block.
 
-        Args:
-            ledger: the contract, for what only the chain has.
-            blobs: of the documents.
-            block: by number and hash.
-
-        Returns:
-            None where the index is at another block, or is not used.
+        It is None where the index is at another block, or is not used.
 
         Raises:
             SourceUnusableError: the index cannot be read; also within the context.

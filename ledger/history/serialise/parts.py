@@ -286,11 +286,7 @@ def _distances(
 
 
 def votes(view: DocumentedRound) -> responses.RoundVotes:
-    """Return both certificates of a round and its incidents.
-
-    Returns:
-        `certificates` is None where the decision's call data cannot be had: an account with code
-        of its own called the contract from within another transaction.
+    """Return both certificates, None if another contract sent the decision, and the incidents.
 
     Raises:
         ChainError: the chain cannot be read, or has another transaction in its place.
