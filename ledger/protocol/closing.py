@@ -54,13 +54,6 @@ def round_closing(
 
     It follows from the chain alone: the block with the commitment of the last expected client, or
     the end of the window, whichever is first. A stray's commitment moves neither.
-
-    Args:
-        opened_block: block in which the round opened.
-        commit_blocks: the window's length.
-        expected: the active clients that were not banned when the round opened.
-        final_block: the newest final block.
-        commitments: all of the round, in chain order.
     """
     last = closing_block(opened_block + commit_blocks, expected, commitments)
     if last > final_block:

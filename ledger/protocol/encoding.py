@@ -260,10 +260,7 @@ def registered_client(word: int) -> RegisteredClient:
 
 
 def registry_digest(batch: Sequence[int], rest: Digest) -> Digest:
-    """Return the digest that one batch of registry words must match.
-
-    `rest` is the digest of the batches after it, 32 zero bytes after the last.
-    """
+    """Return the digest of a batch of words and of the batches after it, zeros after the last."""
     return keccak256(word(64) + rest + array_words(batch))
 
 

@@ -122,10 +122,7 @@ class Judgement:
 def sets_of(
     sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
-    """Return S_a and the next committee, as the contract derives them from a ranking.
-
-    The ranking has at least C words; the threshold's bits are 0 without one.
-    """
+    """Return S_a and the next committee, as the contract derives them from C words or more."""
     rule = next(rule for rule in SELECTIONS.values() if rule.form is sizes.form)
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
     return rule.select(ranking, size, threshold_bits), elect(ranking, sizes.members)

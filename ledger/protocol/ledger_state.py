@@ -336,10 +336,7 @@ Step = tuple[LedgerState, tuple[Event, ...]]
 def domain_of(
     deployment: Deployment, chain_id: int, contract: Address, parent_hash: Digest
 ) -> Domain:
-    """Return the EIP-712 domain that the constructor fixes.
-
-    `parent_hash` is of the deploying block's parent; meaningless where `beacon = none`.
-    """
+    """Return the EIP-712 domain that the constructor fixes in a block with this parent."""
     beacon = parent_hash if deployment.beacon is Beacon.BLOCK else NO_DIGEST
     salt = encoding.domain_salt(deployment.config, deployment.registry, beacon)
     return Domain(chain_id, contract, salt)
@@ -366,17 +363,7 @@ def deployment_of(
     registry: Sequence[RegisteredClient],
     model: Digest,
 ) -> tuple[Deployment, tuple[tuple[tuple[int, ...], Digest], ...]]:
-    """Return the constructor's arguments and the batches of clients to register.
-
-    Args:
-        parameters: of the run.
-        config: digest of its configuration.
-        registry: all clients.
-        model: digest of w_1.
-
-    Returns:
-        The deployment, and (words, rest) of each `register_clients` transaction in order.
-    """
+    """Return the constructor's arguments, and (words, rest) of each registration in order."""
     first, batches = registry_batches([encoding.registry_word(client) for client in registry])
     digests = {"config", "registry", "model"}
     names = [field.name for field in fields(Deployment) if field.name not in digests]

@@ -80,11 +80,7 @@ def data_salt(signer: Signer) -> bytes:
 
 
 def is_registered_by_owner(registration: Registration, signature: bytes) -> bool:
-    """Say whether a registration carries a signature of the client that it names.
-
-    Raises:
-        SignatureError: it is not canonical, or nothing recovers from it.
-    """
+    """Say whether a registration is signed by its client; SignatureError if it is malformed."""
     return recover(registration_digest(registration), signature) == registration.client
 
 

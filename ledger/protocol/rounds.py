@@ -137,7 +137,7 @@ def commit_updates(
 ) -> Step:
     """Accept signed commitments to updates; anyone may submit them.
 
-    An entry whose client has committed already is skipped, so that nobody can spoil a batch by
+    An entry whose client has committed already is skipped, so that no one can spoil a batch by
     sending one of its commitments ahead.
 
     Args:

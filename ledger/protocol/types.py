@@ -98,10 +98,7 @@ class RegisteredClient:
     banned_in: int = 0
 
     def is_banned_in(self, round_number: int) -> bool:
-        """Say whether the client was banned before this round opened.
-
-        A ban counts from the next round on: no self-ban can void what is certified.
-        """
+        """Say whether the client was banned before this round: a ban counts from the next."""
         return 0 < self.banned_in < round_number
 
 

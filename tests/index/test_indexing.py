@@ -264,7 +264,7 @@ def test_a_fork_takes_back_rounds_and_nothing_final(database: Database) -> None:
     index.close()
 
 
-def test_bans_after_an_early_end_are_folded_again_after_a_fork(database: Database) -> None:
+def test_bans_after_an_early_end_are_refolded_after_forks(database: Database) -> None:
     """They are of a round that never began, so no round's events hold them."""
     chain = generated(2)
     chain.final = 1

@@ -113,7 +113,7 @@ def test_a_child_talks_over_its_connection_until_it_is_closed() -> None:
     child.close(5)
 
 
-def test_the_end_of_a_child_is_seen_with_its_exit_code() -> None:
+def test_the_end_of_a_child_has_its_exit_code() -> None:
     child = start_child(answering, "a", environment={"CMFL_CHILD": "c"})
     os.kill(child.pid, signal.SIGKILL)
     with pytest.raises((EOFError, OSError)):

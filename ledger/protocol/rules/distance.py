@@ -133,12 +133,6 @@ def plain_distances(
 ) -> NDArray[np.float64]:
     """Return the distance of every update from every member's, pair by pair.
 
-    Args:
-        rule: the distance.
-        context: of the round.
-        updates: all usable updates of a round, each of shape (d,).
-        members: those of the clients that score.
-
     Returns:
         Shape (members, updates), members in the order given, clients ascending.
 

@@ -73,13 +73,8 @@ class ReferenceRule:
 def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return w_s − w_t, which points as the updates do that made it.
 
-    Args:
-        before: w_s, shape (d,).
-        now: w_t, shape (d,).
-
-    Returns:
-        Shape (d,), each number one subtraction in float32. All zeros, which have no direction,
-        where one of them is not finite.
+    Each number is one subtraction in float32; all zeros, which have no direction, where one of
+    them is not finite.
 
     Raises:
         ValueError: the models differ in length.

@@ -34,9 +34,6 @@ def mean(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     The paper ranks by P_k = C / Σ_c D_k^c. Ranking by P, best first, is ranking by the mean
     distance, nearest first; distances are used here because they exist for D = 0 too.
 
-    Args:
-        distances: D_k^c, shape (members, trainers), members in ascending client order.
-
     Raises:
         ValueError: there is no member.
     """
