@@ -57,12 +57,7 @@ class ContractFollower:
     """
 
     def __init__(self, ledger: RoundHistory, ancestry: AncestryCheck) -> None:
-        """Follow a contract; nothing is read yet.
-
-        Args:
-            ledger: the contract.
-            ancestry: of its chain's blocks.
-        """
+        """Follow a contract; nothing is read yet."""
         self._ledger = ledger
         self._ancestry = ancestry
         self.newest: FollowedContract | None = None

@@ -133,9 +133,6 @@ class Driver:
 
         It touches the contract alone, so another thread may do it than the one that says things.
 
-        Args:
-            transactions: as `publish` has left them.
-
         Raises:
             ChainError: the chain is unreachable.
         """
@@ -153,11 +150,7 @@ class Driver:
         self._stored.clear()
 
     def mine_to(self, block_number: int) -> None:
-        """Make empty blocks up to this one, where blocks come only with transactions.
-
-        Args:
-            block_number: the head that is wanted; nothing is done if it is not ahead.
-        """
+        """Make empty blocks up to this one, where blocks come only with transactions."""
         ledger = self._context.ledger
         ledger.mine(max(0, block_number - ledger.newest_block().number))
 

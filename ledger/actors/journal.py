@@ -68,9 +68,6 @@ class FileJournal:
     def __init__(self, path: Path) -> None:
         """Open or make the journal.
 
-        Args:
-            path: of its file.
-
         Raises:
             JournalError: the file is damaged, no journal, cannot be written, or lacks statements.
         """
@@ -140,9 +137,6 @@ class FileJournal:
 def count_statements(path: Path) -> int:
     """Return how many statements a journal has, which is there.
 
-    Args:
-        path: of its file.
-
     Raises:
         JournalError: it is damaged, no journal, or lacks some that were written to it.
     """
@@ -166,11 +160,6 @@ def begin_run(journal: VoteJournal, domain: Domain) -> None:
 
 def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: Domain) -> None:
     """Refuse to sign for keys whose earlier statements are lost.
-
-    Args:
-        paths: of the run.
-        state: of its contract.
-        domain: the contract on its chain.
 
     Raises:
         JournalError: the run has been played, and its journal is gone, empty, without statements

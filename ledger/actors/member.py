@@ -78,21 +78,11 @@ class Member:
         self._settlement_seen_at: float | None = None
 
     def recall(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
-        """Take one's own envelopes of the round in course, before the first step.
-
-        Args:
-            domain: the contract on its chain.
-            envelopes: as others have them. A member that cannot read them skips the round.
-        """
+        """Take one's own envelopes of the round in course, before the first step."""
         self._voice.adopt(domain, envelopes)
 
     def step(self, view: RoundView, now: float) -> list[Action]:
-        """Return what there is to do.
-
-        Args:
-            view: what one can see of the round.
-            now: the time, in the chain's seconds.
-        """
+        """Return what there is to do."""
         if self.client not in view.inputs.participants.members:
             return []
         self._turn_to(view)
@@ -108,12 +98,7 @@ class Member:
         return actions
 
     def present(self, view: RoundView, now: float) -> VotingPosition:
-        """Return where this member is in a round.
-
-        Args:
-            view: what one can see of the round.
-            now: the time, in the chain's seconds.
-        """
+        """Return where this member is in a round."""
         phase, begin = Phase.AGGREGATION, view.closed_at + view.inputs.parameters.view_seconds
         if view.certificates(Phase.AGGREGATION):
             phase, begin = Phase.ELECTION, self._voice.first_certificate_time(view.inputs, now)

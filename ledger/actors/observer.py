@@ -165,20 +165,11 @@ class Observer:
         return view
 
     def envelopes_of(self, view: RoundView, client: ClientId) -> list[Envelope]:
-        """Return a client's envelopes of a round in the mailbox.
-
-        Args:
-            view: the round.
-            client: who.
-        """
+        """Return a client's envelopes of a round in the mailbox."""
         return [envelope for envelope in self.envelopes(view) if envelope.client == client]
 
     def envelopes(self, view: RoundView) -> list[Envelope]:
-        """Return all envelopes of a round in the mailbox, read from its beginning.
-
-        Args:
-            view: the round.
-        """
+        """Return all envelopes of a round in the mailbox, read from its beginning."""
         return [envelope for kind in _KINDS for envelope in self._whole(view, kind)]
 
     def is_open(self, round_number: int) -> bool:
@@ -188,9 +179,6 @@ class Observer:
 
     def model(self, block: int | None = None) -> NDArray[np.float32]:
         """Return w_t, shape (d,), as the contract names it.
-
-        Args:
-            block: the one after which it does, None for the newest.
 
         Raises:
             BlobError: it is missing or damaged.

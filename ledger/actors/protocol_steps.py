@@ -53,12 +53,7 @@ class ProtocolSteps:
     """The protocol steps of one member."""
 
     def __init__(self, voice: ProtectedSigner, judge: JudgementCache) -> None:
-        """Sign as one member.
-
-        Args:
-            voice: signs behind the member's journal.
-            judge: says what follows from a record.
-        """
+        """Sign as one member."""
         self._voice = voice
         self._judge = judge
 

@@ -56,9 +56,6 @@ class RunModels:
     def newest(self, block: int | None = None) -> NDArray[np.float32]:
         """Return w_t, shape (d,), as the contract names it.
 
-        Args:
-            block: the one after which it does, None for the newest.
-
         Raises:
             BlobError: it is missing or damaged.
             EncodingError: it is no model of d parameters.

@@ -38,12 +38,7 @@ class Settlement:
 
 
 def settlement_of(view: RoundView, judge: JudgementCache) -> Settlement | None:
-    """Return the outcome that both phases have certified, None while there is none.
-
-    Args:
-        view: what one can see of the round.
-        judge: of its records.
-    """
+    """Return the outcome that both phases have certified, None while there is none."""
     for election in view.certificates(Phase.ELECTION):
         for aggregation in view.certificates(Phase.AGGREGATION):
             judgement = judgement_behind(view, judge, aggregation.vote.result)
@@ -95,13 +90,7 @@ def decision_of(
 def incidents_of(
     view: RoundView, judge: JudgementCache, settlement: Settlement
 ) -> tuple[Digest, bytes | None]:
-    """Return the incidents document of a round and its digest, zero and None without incidents.
-
-    Args:
-        view: what one can see of the round.
-        judge: of its records.
-        settlement: its outcome.
-    """
+    """Return the incidents document of a round and its digest, zero and None without incidents."""
     incidents = [*_equivocations(view), *_failed_views(view, judge, settlement)]
     if not incidents:
         return NO_DIGEST, None

@@ -48,10 +48,6 @@ class Query:
     def rows(self, connection: Connection, values: Mapping[str, object]) -> list[Row]:
         """Return all rows.
 
-        Args:
-            connection: in a transaction.
-            values: of all parameters.
-
         Raises:
             IndexDamagedError: a value is of another kind than its column.
         """
@@ -71,9 +67,6 @@ class Query:
     def require_kinds(self, rows: Iterable[Row]) -> None:
         """Accept rows whose values are of their columns' kinds.
 
-        Args:
-            rows: with these columns.
-
         Raises:
             IndexDamagedError: names a column with another value.
         """
@@ -88,12 +81,7 @@ class Query:
     def mappings(
         self, connection: Connection, values: Mapping[str, object]
     ) -> list[dict[str, Any]]:
-        """Return all rows by the names of their columns.
-
-        Args:
-            connection: in a transaction.
-            values: of all parameters.
-        """
+        """Return all rows by the names of their columns."""
         return [dict(zip(self.names, row, strict=True)) for row in self.rows(connection, values)]
 
     def _compiled(

@@ -153,11 +153,6 @@ def deployment_row(connection: Connection, genesis: bytes, address: bytes) -> di
     """Return the row of a deployment with its chain's, None if it is not indexed.
 
     Its `hash` is that of the block up to which the chain is read.
-
-    Args:
-        connection: to the index.
-        genesis: hash of the chain's block 0.
-        address: of the contract, 20 bytes.
     """
     rows = _DEPLOYMENT.mappings(connection, {"genesis": genesis, "address": address})
     return rows[0] if rows else None
@@ -203,10 +198,6 @@ def lines_of(connection: Connection, deployment: int, numbers: Iterable[int]) ->
 
 def events_of_line(row: Sequence[Any], activity: Sequence[RecordedEvent] = ()) -> RoundEvents:
     """Return the events behind a row.
-
-    Args:
-        row: values of the columns `LINE`.
-        activity: commitments and bans, where they were read.
 
     Raises:
         IndexDamagedError: a document is missing, or was altered.

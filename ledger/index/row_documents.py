@@ -114,12 +114,7 @@ class RoundEvents:
         )
 
     def round(self, fixed: Deployment, registry: tuple[RegisteredClient, ...]) -> Round:
-        """Return the round with all that came in.
-
-        Args:
-            fixed: sizes of the deployment.
-            registry: all clients, with bans.
-        """
+        """Return the round with all that came in."""
         bans = tuple(
             recorded for recorded in self.activity if isinstance(recorded.event, ClientBanned)
         )

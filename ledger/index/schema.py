@@ -240,9 +240,6 @@ def require_schema(database: Database) -> None:
 def make_schema(database: Database) -> int | None:
     """Create the tables of an empty database; an index of an earlier schema is emptied for it.
 
-    Args:
-        database: open for writing.
-
     Returns:
         The earlier schema's number, None if there was none.
 

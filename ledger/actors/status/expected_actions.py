@@ -24,13 +24,7 @@ ExpectedActions = dict["ClientId", tuple[ExpectedAction, ...]]
 def expected_actions_of(
     view: RoundView, course: VotingProgress, first_seen: FirstSeen
 ) -> ExpectedActions:
-    """Return the expected actions by client; a client without any has done everything.
-
-    Args:
-        view: what one can see of the round.
-        course: its voting progress.
-        first_seen: first sightings up to now.
-    """
+    """Return the expected actions by client; a client without any has done everything."""
     expected: defaultdict[ClientId, list[ExpectedAction]] = defaultdict(list)
     if course.certified[0] is None and course.stage is not RoundStage.EXHAUSTED:
         for client in sorted(view.inputs.participants.expected):

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def status_before_closing(chain: ChainView) -> OpenRoundStatus:
-    """Return the status of a round whose inputs are not closed yet.
-
-    Args:
-        chain: the round.
-    """
+    """Return the status of a round whose inputs are not closed yet."""
     seats = chain.participants()
     blocks = {mined.client: mined.block for mined in chain.commitments}
     awaited = (ExpectedAction(ActionKind.COMMITMENT, None),)

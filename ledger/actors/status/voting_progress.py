@@ -30,12 +30,7 @@ class FirstSeen:
     settled_at: float | None = None
 
     def after_poll(self, view: RoundView, now: float) -> FirstSeen:
-        """Return the times after one more poll.
-
-        Args:
-            view: what one can see of the round.
-            now: the time, in the chain's seconds.
-        """
+        """Return the times after one more poll."""
         if not view.certificates(Phase.AGGREGATION):
             return self
         # Who looks late can tell from the votes how long others are in phase 2 already.
@@ -65,13 +60,7 @@ class VotingProgress:
 
 
 def voting_progress_of(view: RoundView, first_seen: FirstSeen, now: float) -> VotingProgress:
-    """Return the voting progress of a closed round.
-
-    Args:
-        view: what one can see of the round.
-        first_seen: first sightings up to now.
-        now: the time, in the chain's seconds.
-    """
+    """Return the voting progress of a closed round."""
     certified = (_certified(view, Phase.AGGREGATION), _certified(view, Phase.ELECTION))
     aggregated, elected = certified
     voted = Phase.AGGREGATION if aggregated is None else Phase.ELECTION
