@@ -331,8 +331,7 @@ def test_doctor_counts_blobs_and_names_the_damaged(copy: Path) -> None:
     (row,) = (row["found"] for row in found if row["check"] == "blobs")
     assert row.startswith(f"{len(blobs)} blobs, ")
     assert row.endswith(
-        "; 1 unfinished files, which the next writer removes; 1 files that are no "
-        "blobs, which nobody reads"
+        "; 1 unfinished files, which the next writer removes; 1 other files, which are ignored"
     )
     blobs[1].write_bytes(b"other bytes")
     succeeds("doctor", "--home", copy)
