@@ -11,7 +11,6 @@ from cli.console import print_line, print_prose, print_table
 from cli.demo.runs import ATTACKED
 from cli.exit_codes import FAILED, INCOMPLETE
 from cli.target import Target
-from ledger.audit.checks.distances import FALSE_SCORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +24,8 @@ SHOWN_RUN = "I-attacked-seed0"
 
 def round_to_show(report: AuditReport) -> int:
     """Return the last round with a false score that was caught, 1 if there is none."""
+    from ledger.audit.checks.distances import FALSE_SCORES
+
     caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
     return max((number for number in caught if number is not None), default=1)
 

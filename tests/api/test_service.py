@@ -150,7 +150,7 @@ def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
         ({"config": "0x" + "00" * 32}, "the contract has run document"),
         ({"block": 7}, "created the contract, not 7"),
         ({"transaction": "0x" + "00" * 32}, "no mined transaction 0x0000"),
-        ({"transaction": "zz"}, "is no hash"),
+        ({"transaction": "zz"}, "is not a hash"),
         ({"format": 9}, "format 9 is not 3"),
         ({"block": "1"}, "block is not of type int"),
         ({"more": 1}, "does not have the fields"),

@@ -233,7 +233,7 @@ def test_signatures_of_one_run_are_invalid_for_the_next(forks: Forks, tmp_path: 
                 assert (record.dropouts, record.refused) == ((), ())
             assert audit(ledger, blobs).outcome is AuditOutcome.PASSED
             for seat in second.seats:
-                assert seat.is_up() or seat.status()["stand"] == "finished"
+                assert seat.is_up() or seat.status()["is_finished"]
 
 
 def test_a_run_resumes_despite_replayed_commitments_of_an_earlier_one(
