@@ -56,7 +56,7 @@ def has_ended(process: int) -> bool:
 def killed_while_it_verifies(service: Forked, address: str) -> dict[str, Any]:
     """Return the verification that a service was in the midst of."""
     with service:
-        url = service.first_line().partition(" at ")[2].partition("/ ")[0]
+        url = service.first_line().partition(" at ")[2].split()[0].rstrip("/,")
         with httpx.Client(base_url=url, trust_env=False) as client:
             begun = client.post(f"{root_of(client, address)}/verifications", json={})
             told: dict[str, Any] = begun.json()
