@@ -38,22 +38,22 @@ from api.http.problems import (
 from api.http.safe_headers import SafeHeaders
 from api.http.streams import Streams
 from api.routes import (
-    blobs,
-    clients,
-    deployments,
-    digests,
-    events,
-    evidence,
-    federation,
-    proofs,
-    rounds,
-    series,
-    service,
-    verifications,
-    web,
+    blob_routes,
+    client_routes,
+    deployment_routes,
+    digest_routes,
+    event_routes,
+    evidence_routes,
+    federation_routes,
+    proof_routes,
+    round_routes,
+    series_routes,
+    service_routes,
+    verification_routes,
+    web_routes,
 )
 from api.schemas.problems import MAX_SHOWN, FieldError
-from api.verifications.verifications import Verifications
+from api.verifications.queue import Verifications
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainMovedError,
@@ -110,7 +110,7 @@ def create_app(
 
     app = FastAPI(
         title=openapi.TITLE,
-        version=service.package_version(),
+        version=service_routes.package_version(),
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
         # The usual pages load scripts from other hosts; ours is below.
@@ -129,19 +129,19 @@ def create_app(
     app.state.streams = Streams(settings.most_streams)
     app.state.settings, app.state.verifications = settings, verified
     for routes in (
-        service,
-        deployments,
-        rounds,
-        clients,
-        evidence,
-        digests,
-        series,
-        events,
-        federation,
-        proofs,
-        blobs,
-        verifications,
-        web,
+        service_routes,
+        deployment_routes,
+        round_routes,
+        client_routes,
+        evidence_routes,
+        digest_routes,
+        series_routes,
+        event_routes,
+        federation_routes,
+        proof_routes,
+        blob_routes,
+        verification_routes,
+        web_routes,
     ):
         app.include_router(routes.router)
     _add_document(app)

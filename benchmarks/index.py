@@ -39,8 +39,8 @@ from ledger.storage.blobs import MemoryBlobs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.index.history import IndexedHistory
     from ledger.index.index import IndexReading
+    from ledger.index.indexed_history import IndexedHistory
 
 SHORT = 1_000
 PLAYED = 2_000

@@ -63,7 +63,7 @@ class ScoringCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ScoredRound:
     """The updates of a round, in memory and in files.
 
     Attributes:
@@ -211,16 +211,16 @@ def first_distance() -> dict[str, float]:
     return {"first": round(first, 4), "second": round(next_one, 6)}
 
 
-def _ours(threads: int) -> Callable[[Round], object]:
+def _ours(threads: int) -> Callable[[ScoredRound], object]:
     distances = fast_distances(threads)
     return lambda one: distances(SQUARED, DistanceContext(), one.updates, one.members)
 
 
-def _by(distances: Distances) -> Callable[[Round], object]:
+def _by(distances: Distances) -> Callable[[ScoredRound], object]:
     return lambda one: distances(SQUARED, DistanceContext(), one.updates, one.members)
 
 
-def _first_version(one: Round) -> torch.Tensor:
+def _first_version(one: ScoredRound) -> torch.Tensor:
     """Return the distances as the first version had them: float64 differences in torch blocks."""
     updates, members = list(one.updates.values()), torch.arange(len(one.members))
     total = torch.zeros(len(members), len(updates), dtype=torch.float64)
@@ -243,11 +243,11 @@ def _naive(
     return np.array(rows) ** 2
 
 
-def _read_and_hashed(one: Round) -> list[bytes]:
+def _read_and_hashed(one: ScoredRound) -> list[bytes]:
     return [hashlib.sha256(file.read_bytes()).digest() for file in one.files]
 
 
-WAYS: dict[str, Callable[[Round], object]] = {
+WAYS: dict[str, Callable[[ScoredRound], object]] = {
     "ours, 1 thread": _ours(1),
     "first version": _first_version,
     "ours, 2 threads": _ours(2),
@@ -259,14 +259,14 @@ _FEW = {"naive float32 loop": 8, "pair by pair": 1}
 """How many of the members are timed; the time of each is the same."""
 
 
-def _round_of(dimension: int, count: int, folder: Path) -> Round:
+def _round_of(dimension: int, count: int, folder: Path) -> ScoredRound:
     rng = np.random.default_rng(3)
     updates, files = {}, []
     for place in range(count):
         updates[ClientId(place)] = rng.standard_normal(dimension, dtype=np.float32)
         files.append(folder / f"{place}.f32")
         updates[ClientId(place)].tofile(files[-1])
-    return Round(updates, tuple(updates)[:MEMBERS], files)
+    return ScoredRound(updates, tuple(updates)[:MEMBERS], files)
 
 
 def _exact(updates: Updates) -> NDArray[np.longdouble]:

@@ -26,7 +26,7 @@ _CHARACTERS = 80
 _TOKENS = 80
 
 
-class LeafCnn(nn.Module):
+class PlainLeafCnn(nn.Module):
     """LEAF's network for FEMNIST: two 5 × 5 convolutions with pooling, two linear layers.
 
     Args:
@@ -50,7 +50,7 @@ class LeafCnn(nn.Module):
         return logits
 
 
-class ShakespeareLstm(nn.Module):
+class PlainShakespeareLstm(nn.Module):
     """LEAF's network for Shakespeare: characters, two LSTM layers, the last step's output.
 
     Each gate has one trained bias: torch's second one is frozen at 1 in the forget gate, else 0.
@@ -144,8 +144,8 @@ WORKS = {
 }
 
 _MODULES: dict[str, Callable[..., nn.Module]] = {
-    "leaf_cnn": LeafCnn,
-    "shakespeare_lstm": ShakespeareLstm,
+    "leaf_cnn": PlainLeafCnn,
+    "shakespeare_lstm": PlainShakespeareLstm,
     "softmax": Softmax,
 }
 
@@ -161,7 +161,7 @@ def own_module(form: object, options: Mapping[str, object]) -> nn.Module:  # noq
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Workload:
+class PeerWorkload:
     """A workload with its data.
 
     Attributes:
@@ -181,7 +181,7 @@ class Workload:
         return torch.from_numpy(self.x[client]), torch.from_numpy(self.y[client])
 
 
-def make_workload(work: Work, clients: int | None = None) -> Workload:
+def make_workload(work: Work, clients: int | None = None) -> PeerWorkload:
     """Return a workload with data made up for it: the same on every machine.
 
     Args:
@@ -200,10 +200,10 @@ def make_workload(work: Work, clients: int | None = None) -> Workload:
         noise = rng.random((count, work.samples, *_IMAGE), dtype=np.float32)
         x = (prototypes[y] + noise) / 2
     torch.manual_seed(0)
-    return Workload(work, x, y, flat(module_of(work)))
+    return PeerWorkload(work, x, y, flat(module_of(work)))
 
 
-def write_workload(workload: Workload, folder: Path) -> None:
+def write_workload(workload: PeerWorkload, folder: Path) -> None:
     """Write a workload into a folder that is there."""
     np.save(folder / "x.npy", workload.x)
     np.save(folder / "y.npy", workload.y)
@@ -211,11 +211,11 @@ def write_workload(workload: Workload, folder: Path) -> None:
     (folder / "work.json").write_text(json.dumps(asdict(workload.work)), "utf-8")
 
 
-def read_workload(folder: Path) -> Workload:
+def read_workload(folder: Path) -> PeerWorkload:
     """Return the workload that a folder holds, all of it in memory."""
     work = Work(**json.loads((folder / "work.json").read_text("utf-8")))
     x, y, start = (np.load(folder / f"{name}.npy") for name in ("x", "y", "start"))
-    return Workload(work, x, y, start)
+    return PeerWorkload(work, x, y, start)
 
 
 def trained_parameters(module: nn.Module) -> list[nn.Parameter]:
@@ -240,7 +240,7 @@ def load_flat(module: nn.Module, vector: torch.Tensor) -> None:
             parameter.copy_(part.view_as(parameter))
 
 
-def run_sgd(module: nn.Module, workload: Workload, client: int) -> None:
+def run_sgd(module: nn.Module, workload: PeerWorkload, client: int) -> None:
     """Take all steps of one client's SGD, as any user of torch writes them.
 
     Args:

@@ -28,7 +28,7 @@ from cli.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from api.store.settings import StoreSettings
+    from api.store.store_settings import StoreSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import ChainReader
     from ledger.protocol.types import Digest
@@ -133,7 +133,7 @@ class StoreOptions:
 
     def settings(self, folder: Path) -> StoreSettings:
         """Return the settings of the store over a folder."""
-        from api.store.settings import StoreSettings
+        from api.store.store_settings import StoreSettings
 
         return StoreSettings(
             folder=folder,
@@ -284,7 +284,7 @@ def serve(
     open or next to the open one, and for this store's URL: an upload that is signed for another
     store is refused. There is no TLS: use a proxy on an open network.
     """
-    from api.store.serve import serve as serve_store
+    from api.store.serve_store import serve as serve_store
 
     target = source.target()
     home_folder = target.blobs().folder

@@ -38,8 +38,8 @@ from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
-    from clients.onboarding.owners import Owners
     from ledger.chain.contract.manifest import Manifest
 
 
@@ -70,8 +70,8 @@ def deploy(
     With --dry-run the exit code is 2 if the sender does not own enough.
     """
     from clients.configuration.loading import load
-    from clients.onboarding.owners import shared_configuration
-    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
+    from clients.configuration.owners import shared_configuration
+    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
     from clients.runs.preparation import prepare
 
     name, settings = one_name(name, old_name), tuple(setting or ())
@@ -144,8 +144,8 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
 
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
     """Print the command with which each owner continues, without its key."""
+    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
     from clients.datasets.own import OWN
-    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
     from ledger.protocol.types import Beacon
 
     words: list[object] = ["join", "--chain-id", manifest.chain_id]

@@ -21,8 +21,8 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from cli.sender import Sender
     from cli.target import Target
+    from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
-    from clients.onboarding.owners import Owners
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.chain.rpc.sending_node import SendingNode

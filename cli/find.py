@@ -82,7 +82,7 @@ def _find_at_home(
     target: Target, index: str | None, digest: Digest, limit: int, cursor: str | None
 ) -> DigestPage:
     """Return the places of a digest from the index of a home, or else from its chain."""
-    from ledger.history.serialise.digests import digest_page
+    from ledger.history.serialise.serialise_digests import digest_page
 
     location = index_place(Home(target.home), index)
     with target.reader() as chain:
@@ -98,7 +98,7 @@ def _from_index(
     history: ChainHistory, location: Path | str, digest: Digest, limit: int, cursor: str | None
 ) -> DigestPage | None:
     """Return the places from the index; None where it is at another block or cannot be read."""
-    from ledger.history.serialise.digests import digest_page
+    from ledger.history.serialise.serialise_digests import digest_page
     from ledger.index.service_index import ServiceIndex
 
     index = ServiceIndex(location)

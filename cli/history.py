@@ -32,7 +32,7 @@ def open_history(target: Target) -> Iterator[History]:
         with open_deployment(target) as deployment:
             yield deployment
         return
-    from ledger.history.local import LocalHistory
+    from ledger.history.local_history import LocalHistory
 
     with target.reader() as chain:
         yield LocalHistory(target.history(chain))

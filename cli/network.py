@@ -74,7 +74,7 @@ def network(
     of all processes are printed, each line behind the name of its own.
     """
     from clients.testnet.local_network import LocalNetwork
-    from ledger.io.commands import CommandError
+    from ledger.io.forked_commands import CommandError
 
     run = _RunOptions(preset, config, setting, rounds, allow_predictable_seeds)
     settings = _settings(home, workers, chain, store, run, api)
@@ -123,7 +123,7 @@ def _settings(
             run's seeds can be predicted.
     """
     from clients.configuration.parsing import plain_values
-    from clients.onboarding.seed_policy import require_unpredictable
+    from clients.configuration.seed_policy import require_unpredictable
     from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
 
     configuration = fitted_to_pace(plain_values(*run.source, run.settings), PACES[chain])

@@ -13,8 +13,8 @@ from cli.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
-    from clients.onboarding.owners import Owners
     from clients.onboarding.registration import Registry
 
 RegistryFile = Annotated[
@@ -59,7 +59,7 @@ def register(
     to reject other samples, and you can prove later which samples you trained on. The beacon is a
     block's hash unless the settings say otherwise.
     """
-    from clients.onboarding.owners import owner_samples, shared_configuration
+    from clients.configuration.owners import owner_samples, shared_configuration
     from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
@@ -106,7 +106,7 @@ def gather(
     contract's. With the agreed settings the command checks these as well, and prints the command
     that deploys the run.
     """
-    from clients.onboarding.owners import shared_configuration
+    from clients.configuration.owners import shared_configuration
     from clients.onboarding.registration import combined_registry, encode_registry, read_entry
     from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 
@@ -192,7 +192,7 @@ def _settings_words(
     preset: str | None, config: Path | None, settings: tuple[str, ...], allowed: bool
 ) -> list[object]:
     """Return the options that give another command the same settings."""
-    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
+    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
 
     words: list[object] = []
     words += [] if preset is None else ["--preset", preset]

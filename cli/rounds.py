@@ -91,7 +91,7 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. cmfl audit verifies them."""
-    from ledger.history.local import LocalHistory
+    from ledger.history.local_history import LocalHistory
 
     target = source.target()
     with open_history(target) as history:

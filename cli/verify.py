@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.comparisons import VerificationStep
     from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.proof_verification import Verification
+    from ledger.audit.proofs.proof_verification import ProofVerification
     from ledger.audit.proofs.trust import Trusted
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
@@ -159,7 +159,7 @@ def _show_steps(steps: tuple[VerificationStep, ...]) -> None:
         print_line(f"      computed {_text(step.computed)}")
 
 
-def _end(result: Verification | RoundVerification, *, json: bool) -> NoReturn:
+def _end(result: ProofVerification | RoundVerification, *, json: bool) -> NoReturn:
     """Print what is not proven, or all as JSON, and end with the verdict's exit code."""
     from ledger.audit.report import AuditOutcome
 

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Self
 
 from clients.testnet.local_network import ENTRY
 from clients.testnet.local_network import MODULES as OF_A_FEDERATION
-from ledger.io.commands import CommandRunner
+from ledger.io.forked_commands import CommandRunner
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from ledger.io.commands import CommandProcess
+    from ledger.io.forked_commands import CommandProcess
 
 MODULES = (
     *OF_A_FEDERATION,
     *("torch.nn.functional", "clients.experiments.execution.cell_run"),
     *("ledger.audit.report_text", "ledger.chain.embedded.embedded_chain"),
-    *("ledger.history.serialise.rounds", "api.serve", "api.store.serve"),
+    *("ledger.history.serialise.serialise_rounds", "api.serve", "api.store.serve_store"),
 )
 PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.01

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledger.actors.status.open_round import status_after_closing, status_before_closing
+from ledger.actors.status.status_of_round import status_after_closing, status_before_closing
 from ledger.actors.status.voting_progress import FirstSeen
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import EnvelopeKind
@@ -17,7 +17,7 @@ from ledger.storage.opening import mail_objects_at
 from ledger.storage.replicated import ReplicatedObjects
 
 if TYPE_CHECKING:
-    from ledger.actors.status.open_round_status import OpenRoundStatus
+    from ledger.actors.status.status_types import OpenRoundStatus
     from ledger.actors.view import ChainView
     from ledger.protocol.inputs import Inputs
     from ledger.storage.objects import ObjectStore

@@ -13,7 +13,7 @@ from api.federation.serialise import open_round, paced_round
 from api.http.problems import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
 from ledger.actors.view import ChainView
 from ledger.history.documents import read_run
-from ledger.history.serialise.deployments import stage_name
+from ledger.history.serialise.serialise_deployments import stage_name
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.storage.locations import parse_locations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from api.request_view import RequestView
     from api.schemas.federation import FederationAnswer, PacedRound
-    from ledger.actors.status.open_round_status import OpenRoundStatus
+    from ledger.actors.status.status_types import OpenRoundStatus
     from ledger.history.chain_history import ChainHistory
     from ledger.history.deployments import ServedDeployment
     from ledger.history.round import Round

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         OpenRound,
         PacedRound,
     )
-    from ledger.actors.status.open_round_status import ClientRoundStatus, OpenRoundStatus
+    from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
     from ledger.history.round import Round
     from ledger.history.source import HistorySource
 

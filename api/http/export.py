@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from api.request_view import RequestView
-    from ledger.history.serialise.tables import Cell, Row, Table
+    from ledger.history.serialise.csv_tables import Cell, Row, Table
 
 P = TypeVar("P", bound=ListPage)
 

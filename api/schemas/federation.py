@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ledger.actors.status.open_round_status import ActionKind, ParticipantRole, RoundStage
+from ledger.actors.status.status_types import ActionKind, ParticipantRole, RoundStage
 from ledger.history.responses.fields import (
     Answer,
     BlockNumber,

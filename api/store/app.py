@@ -30,9 +30,9 @@ from api.store.blob_routes import BlobRoutes
 from api.store.charges import Charges, charges_file
 from api.store.mail_routes import MailRoutes
 from api.store.permissions import PermissionCache
-from api.store.problems import TOO_SLOW
 from api.store.receiver import Receiver, disk_problem, remove_unfinished
 from api.store.retention import Retention
+from api.store.store_problems import TOO_SLOW
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from api.store.retention import PinnedBlobs
-    from api.store.settings import StoreSettings
+    from api.store.store_settings import StoreSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 DRAINED_BYTES = 1 << 20

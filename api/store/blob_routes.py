@@ -16,7 +16,7 @@ from api.http.encoded_answer import IMMUTABLE, is_known
 from api.http.problems import BLOB_NOT_FOUND, ProblemError, problem
 from api.store.charges import ChargeKind
 from api.store.integrity import IntegrityCache
-from api.store.problems import RANGE_UNSATISFIABLE
+from api.store.store_problems import RANGE_UNSATISFIABLE
 from ledger.io.home import open_file
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest

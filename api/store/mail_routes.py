@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from api.http.problems import ProblemError
 from api.store.charges import ChargeKind
-from api.store.problems import BOARD_NOT_FOUND, BODY_WRONG, ENVELOPE_INVALID
 from api.store.receiver import require_round
+from api.store.store_problems import BOARD_NOT_FOUND, BODY_WRONG, ENVELOPE_INVALID
 from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from api.store.permissions import WritePermissions
     from api.store.receiver import Receiver
-    from api.store.settings import StoreSettings
+    from api.store.store_settings import StoreSettings
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Upload
     from ledger.storage.mailbox import Board, ObjectMailbox

@@ -11,7 +11,8 @@ from anyio import to_thread
 from starlette.requests import ClientDisconnect
 
 from api.http.problems import BODY_TOO_LARGE, ProblemError
-from api.store.problems import (
+from api.store.slots import Slots
+from api.store.store_problems import (
     BODY_WRONG,
     DISK_FAILS,
     DISK_FULL,
@@ -23,7 +24,6 @@ from api.store.problems import (
     UPLOAD_REFUSED,
     UPLOAD_UNSIGNED,
 )
-from api.store.slots import Slots
 from ledger.io.home import DISK, WRITING, Disk
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from api.store.charges import ChargeKind, Charges
     from api.store.permissions import PermissionCache, WritePermissions
-    from api.store.settings import StoreSettings
+    from api.store.store_settings import StoreSettings
     from ledger.protocol.types import Digest, Upload
 
 PIECE = 1 << 20

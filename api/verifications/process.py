@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from api.schemas.verifications import Verdict, VerificationProgress, VerificationState, WhyNoVerdict
-from api.verifications.worker import Exit, Message, run_task
+from api.verifications.audit_worker import Exit, Message, run_task
 from ledger.audit.earlier_report import MAX_REPORT_BYTES
 from ledger.io.processes import start_child
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from api.verifications.worker import AuditTask
+    from api.verifications.audit_worker import AuditTask
 
 LOOK_SECONDS = 0.1
 LEAVE_SECONDS = 5

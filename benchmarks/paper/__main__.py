@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.paper.report import paper_report
+from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.theorem import figure
 from clients.experiments.archive import pack
 from clients.experiments.catalogue import names

@@ -24,7 +24,7 @@ from ledger.storage.blobs import FolderBlobs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.workloads import Workload
+    from benchmarks.workloads import PeerWorkload
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.run import Run
@@ -62,7 +62,7 @@ def main() -> None:
     hand_in(arguments.out, clock, first, ["torch"], path=path, heads=heads)
 
 
-def _settings(workload: Workload, data: Path, rounds: int, members: int) -> dict[str, Any]:
+def _settings(workload: PeerWorkload, data: Path, rounds: int, members: int) -> dict[str, Any]:
     work, clients = workload.work, len(workload.y)
     return {
         "protocol": {
@@ -83,7 +83,7 @@ def _settings(workload: Workload, data: Path, rounds: int, members: int) -> dict
     }
 
 
-def _write_data(workload: Workload, path: Path) -> None:
+def _write_data(workload: PeerWorkload, path: Path) -> None:
     """Write the images of a workload as a data set, with one image of each client as its test."""
     clients, samples = workload.y.shape
     images = np.rint(workload.x * 255).astype(np.uint8).reshape(clients, samples, 28, 28)

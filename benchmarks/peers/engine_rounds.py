@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.workloads import Work, Workload
+    from benchmarks.workloads import PeerWorkload, Work
     from clients.training.port import TrainedUpdate
     from clients.training.workload import Path
 
@@ -72,7 +72,7 @@ def main() -> None:
     hand_in(arguments.out, clock, first, ["torch"], sketches, path=path)
 
 
-def jobs_of(workload: Workload) -> list[TrainingJob]:
+def jobs_of(workload: PeerWorkload) -> list[TrainingJob]:
     """Return a job for each client of a workload."""
     return [TrainingJob(i, hashlib.sha256(b"%d" % i).digest()) for i in range(len(workload.y))]
 
@@ -84,7 +84,7 @@ def training_of(work: Work) -> LocalTraining:
     )
 
 
-def data_of(workload: Workload) -> FederatedData:
+def data_of(workload: PeerWorkload) -> FederatedData:
     """Return the data, put so that each job's batch order is the order of the workload."""
     work, train = workload.work, []
     for job, x, y in zip(jobs_of(workload), workload.x, workload.y, strict=True):

@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from benchmarks.workloads import Workload, module_of, read_workload, run_sgd
+from benchmarks.workloads import PeerWorkload, module_of, read_workload, run_sgd
 
 FOLDER = "CMFL_BENCH_WORKLOAD"
 
@@ -19,7 +19,7 @@ app = ClientApp()
 
 
 @functools.cache
-def _state() -> tuple[Workload, nn.Module]:
+def _state() -> tuple[PeerWorkload, nn.Module]:
     torch.set_num_threads(1)
     workload = read_workload(Path(os.environ[FOLDER]))
     return workload, module_of(workload.work)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.workloads import Workload
+    from benchmarks.workloads import PeerWorkload
 
 ACTORS = 2
 
@@ -39,7 +39,7 @@ class FlowerServer:
         first: parameters after the first round, shape (d,).
     """
 
-    def __init__(self, workload: Workload, rounds: int) -> None:
+    def __init__(self, workload: PeerWorkload, rounds: int) -> None:
         self._module = module_of(workload.work)
         load_flat(self._module, torch.from_numpy(workload.start))
         self._rounds = rounds

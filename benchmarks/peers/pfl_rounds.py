@@ -28,7 +28,7 @@ from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
 from benchmarks.workloads import load_flat, module_of, read_workload
 
 if TYPE_CHECKING:
-    from benchmarks.workloads import Workload
+    from benchmarks.workloads import PeerWorkload
 
 _NEVER = 1_000_000
 
@@ -128,7 +128,7 @@ def main() -> None:
         hand_in(arguments.out, clock, model.first, ["pfl", "torch"])
 
 
-def _model(workload: Workload) -> RememberedModel:
+def _model(workload: PeerWorkload) -> RememberedModel:
     module = module_of(workload.work)
     load_flat(module, torch.from_numpy(workload.start))
     trained = TrainedModule(module)
@@ -139,7 +139,7 @@ def _model(workload: Workload) -> RememberedModel:
     )
 
 
-def _data(workload: Workload) -> FederatedDataset:
+def _data(workload: PeerWorkload) -> FederatedDataset:
     @functools.cache
     def user(client: int) -> PyTorchTensorDataset:
         return PyTorchTensorDataset(workload.tensors(client), user_id=str(client))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
-    from benchmarks.workloads import Workload
+    from benchmarks.workloads import PeerWorkload
 
 PROCESSES = 2
 ACCEPTED = 0.4
@@ -122,7 +122,7 @@ def _work(
 
 
 def _train(
-    module: nn.Module, workload: Workload, client: int, start: torch.Tensor, end: torch.Tensor
+    module: nn.Module, workload: PeerWorkload, client: int, start: torch.Tensor, end: torch.Tensor
 ) -> None:
     """Write where one client's training ends."""
     load_flat(module, start)

@@ -18,7 +18,7 @@ Check: TypeAlias = tuple[str, Callable[[], str]]
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class DoctorCheck:
     """The result of one check.
 
     Attributes:
@@ -32,14 +32,14 @@ class CheckResult:
     found: str
 
 
-def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
+def run_checks(checks: Iterable[Check]) -> Iterator[DoctorCheck]:
     """Yield what each check has found."""
     for name, check in checks:
         try:
-            yield CheckResult(name, ok=True, found=check())
+            yield DoctorCheck(name, ok=True, found=check())
         except CmflError as error:
-            yield CheckResult(name, ok=False, found=str(error)[:LONGEST])
+            yield DoctorCheck(name, ok=False, found=str(error)[:LONGEST])
         except OSError as error:
-            yield CheckResult(
+            yield DoctorCheck(
                 name, ok=False, found=f"{error.filename or ''}: {error.strerror or error}"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.checks.blobs import check_blobs
+from cli.checks.blob_store import check_blobs
 from cli.console import progress
 from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import BlobMissingError, ChainError, CmflError

@@ -11,7 +11,7 @@ import typer
 
 from cli.console import command_line, print_line, print_prose
 from cli.demo.runs import DemoStep, SeedRuns, play_all, seed_home, steps_of
-from cli.demo.service import serve_runs
+from cli.demo.served_history import serve_runs
 from cli.demo.tables import (
     SHOWN_RUN,
     require_passed,

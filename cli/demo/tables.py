@@ -37,7 +37,7 @@ def show_round(home: Path, shown: int) -> None:
         home: of the run that is shown.
         shown: the round's number.
     """
-    from ledger.history.serialise.rounds import explanation
+    from ledger.history.serialise.serialise_rounds import explanation
     from ledger.history.serialise.values import DocumentedRound
 
     where = Target(home, SHOWN_RUN)

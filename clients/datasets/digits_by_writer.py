@@ -12,7 +12,7 @@ import numpy as np
 from clients.datasets.collating import as_pictures
 from clients.datasets.data_set import DataSet, FileFormat
 from clients.datasets.federated_data import DataForm
-from clients.datasets.files.archive import ArrayRule, read_arrays
+from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, Layout
 from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
 from clients.datasets.settings_table import SettingsTable

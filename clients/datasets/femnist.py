@@ -15,7 +15,7 @@ import numpy as np
 from clients.datasets.collating import as_pictures
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
 from clients.datasets.federated_data import DataForm
-from clients.datasets.files.archive import ArrayRule, read_arrays
+from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.extra import imported
 from clients.datasets.files.layout import FileKind, Layout
 from clients.datasets.files.leaf import LeafPart, read_leaf

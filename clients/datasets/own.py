@@ -23,7 +23,7 @@ from clients.datasets.federated_data import (
     as_stored,
     frozen_samples,
 )
-from clients.datasets.files.archive import ArrayRule, read_arrays
+from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.safetensors_file import read_tensors, tensor_names
 from clients.datasets.settings_table import Count, SettingsTable

@@ -16,7 +16,7 @@ import numpy as np
 from clients.datasets.collating import as_tokens
 from clients.datasets.data_set import DataSet, FileFormat, HubFiles
 from clients.datasets.federated_data import DataForm
-from clients.datasets.files.archive import ArrayRule, read_arrays
+from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, Layout
 from clients.datasets.files.leaf import LeafPart, LeafUser, UserSamples, read_leaf, train_first
 from clients.datasets.files.lines import read_csv

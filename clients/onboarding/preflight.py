@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
+from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.seed_policy import require_unpredictable
+from clients.datasets.own_samples import own_parts
 from clients.onboarding.finality_lag import finality_lag
-from clients.onboarding.own_samples import own_parts
-from clients.onboarding.run_configuration import configuration_from_document
-from clients.onboarding.seed_policy import require_unpredictable
 from clients.onboarding.storage_checks import check_blob_store, check_mailbox, check_worker_folder
 from clients.worker.process.setup import bound_model, signers_by_client
 from clients.worker.process.worker_folder import WorkerFolder

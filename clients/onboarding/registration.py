@@ -11,9 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from clients.configuration.owners import Owners
 from clients.datasets.registry import without_paths
 from clients.models.registry import bound_paths
-from clients.onboarding.owners import Owners
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.io.home import RUN_NAME, read_text
 from ledger.io.json import parse_json

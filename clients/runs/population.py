@@ -11,12 +11,12 @@ from clients.attacks.data.poisoning import poisoned
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.updates.update_attack import attack_parameters
 from clients.configuration.errors import naming_setting
+from clients.configuration.owners import Owners, data_of_owners
 from clients.datasets.data_binding import simulated_digests
 from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
-from clients.onboarding.owners import Owners, data_of_owners
 from clients.random_streams import named_stream
 from clients.simulated_keys import simulated_signers
 from ledger.protocol.bound_inputs import data_root

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import Samples
-    from clients.onboarding.owners import Owners
     from clients.training.port import Engine
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from clients.testnet.kinds import ChainKind
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.rpc.http_transport import HttpTransport
-from ledger.io.commands import CommandError
+from ledger.io.forked_commands import CommandError
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError, ConfigurationError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.testnet.network_settings import NetworkSettings
-    from ledger.io.commands import CommandProcess, CommandRunner
+    from ledger.io.forked_commands import CommandProcess, CommandRunner
 
 ANVIL_TEST_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """PUBLIC TEST KEY of the first account of every anvil, which prints it itself."""

@@ -22,7 +22,7 @@ from ledger.chain.addresses import checksum
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
-from ledger.io.commands import CommandError, CommandRunner
+from ledger.io.forked_commands import CommandError, CommandRunner
 from ledger.io.home import DISK, Home
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.types import ClientId
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from clients.testnet.network_settings import NetworkSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
-    from ledger.io.commands import CommandProcess
+    from ledger.io.forked_commands import CommandProcess
 
 ENTRY = "cli.network_process:run"
 """What every process but anvil runs: the command line, whose worker a test can make misbehave."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from clients.testnet.kinds import ChainKind
 from clients.testnet.planned_kill import KillStep, PlannedKill
-from ledger.io.commands import CommandError
+from ledger.io.forked_commands import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clients.testnet.local_network import LocalNetwork
     from clients.testnet.round_watch import RoundWatch, WatchedRound
     from clients.testnet.worker_slot import WorkerSlot
-    from ledger.io.commands import CommandProcess
+    from ledger.io.forked_commands import CommandProcess
 
 MOST_RESTARTS = 5
 RESTART_SECONDS = 60.0

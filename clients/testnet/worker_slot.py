@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
+from clients.configuration.seed_policy import ALLOW_PREDICTABLE
 from clients.testnet.worker_faults import FAULT_VARIABLE, FROM_FILE, faults_from_file
 from clients.worker.process.worker_folder import WorkerFolder
 from clients.worker.process.worker_status import WorkerState, read_status
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.testnet.relay import Relay
-    from ledger.io.commands import CommandProcess, CommandRunner
+    from ledger.io.forked_commands import CommandProcess, CommandRunner
     from ledger.protocol.types import ClientId
 
 _FILLER = ".filler"  # what fills a worker's disk in trials

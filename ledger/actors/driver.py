@@ -19,7 +19,7 @@ from ledger.protocol.errors import (
     CommitmentsClosedError,
     NoRoundOpenError,
     NothingTakenError,
-    Refusal,
+    ProtocolRefusal,
     WrongRoundError,
 )
 from ledger.protocol.judgement import sets_of
@@ -162,7 +162,7 @@ class Driver:
                 nor once somebody else has ended it.
 
         Raises:
-            Refusal: the contract does not, though the deadline is there.
+            ProtocolRefusal: the contract does not, though the deadline is there.
             ChainError: the chain is unreachable.
         """
         # The transaction's own block is one more than the head.
@@ -174,7 +174,7 @@ class Driver:
             return False
         try:
             ledger.abandon_round(chain.round)
-        except Refusal:
+        except ProtocolRefusal:
             if self._mines:
                 raise
             return False  # another was quicker
@@ -235,7 +235,7 @@ class Driver:
             self._context.ledger.commit_updates(batch[0].commitment.round, batch)
         except _NOTHING_IN_TIME:
             return False
-        except Refusal:
+        except ProtocolRefusal:
             # One that is banned or not signed has the whole batch refused.
             sound = self._sound(batch)
             return 0 < len(sound) < len(batch) and self._commit_batch(sound)
@@ -275,7 +275,7 @@ class Driver:
                 self._wait_for(action)
                 ledger.decide(action.round, action.decision, action.certificates)
                 self._stored.clear()
-        except Refusal:
+        except ProtocolRefusal:
             return False
         return True
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ledger.actors.judgement_cache import JudgementCache
     from ledger.actors.protected_signer import ProtectedSigner
     from ledger.actors.view import RoundView
-    from ledger.protocol.consensus import Certificate
+    from ledger.protocol.consensus import QuorumCertificate
     from ledger.protocol.documents.envelope import Body
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.judgement import Judgement
@@ -128,7 +128,7 @@ class ProtocolSteps:
         return [_stored(view, judgement.record, record_bytes), *reply] if reply else []
 
     def propose_election(
-        self, view: RoundView, number: int, certificate: Certificate
+        self, view: RoundView, number: int, certificate: QuorumCertificate
     ) -> list[Action]:
         """Return the request of phase 2 as primary, which rests on a certificate of phase 1.
 

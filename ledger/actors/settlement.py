@@ -18,7 +18,7 @@ from ledger.protocol.types import NO_DIGEST, IncidentKind, Phase
 if TYPE_CHECKING:
     from ledger.actors.judgement_cache import JudgementCache
     from ledger.actors.view import RoundView
-    from ledger.protocol.consensus import Certificate
+    from ledger.protocol.consensus import QuorumCertificate
     from ledger.protocol.documents.envelope import Proposal
     from ledger.protocol.judgement import Judgement
     from ledger.protocol.types import Digest, SignedVote
@@ -34,7 +34,7 @@ class Settlement:
     """
 
     judgement: Judgement
-    certificates: tuple[Certificate, Certificate]
+    certificates: tuple[QuorumCertificate, QuorumCertificate]
 
 
 def settlement_of(view: RoundView, judge: JudgementCache) -> Settlement | None:

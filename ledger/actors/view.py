@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ledger.protocol.closing import round_closing
-from ledger.protocol.consensus import MAX_VIEWS, Certificate, primary_seat
+from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.documents.envelope import (
     Proposal,
     PublishedPayload,
@@ -176,15 +176,15 @@ class RoundView:
         """The active clients whose usable update is held, ascending."""
         return usable_clients(self.inputs, self.evidence)
 
-    def certificates(self, phase: Phase) -> list[Certificate]:
+    def certificates(self, phase: Phase) -> list[QuorumCertificate]:
         """Return every certificate of a phase, lowest view first, with no reply too many."""
         return self._certificates[phase]
 
     @cached_property
-    def _certificates(self) -> dict[Phase, list[Certificate]]:
+    def _certificates(self) -> dict[Phase, list[QuorumCertificate]]:
         return {phase: self._certified(phase) for phase in Phase}
 
-    def _certified(self, phase: Phase) -> list[Certificate]:
+    def _certified(self, phase: Phase) -> list[QuorumCertificate]:
         certificates = []
         views = sorted({slot.view for _, slot in self.votes if slot.phase is phase})
         for view in views:
@@ -192,7 +192,7 @@ class RoundView:
                 replies = self._replies(request)
                 if len(replies) >= self.inputs.parameters.replies:
                     first_replies = replies[: self.inputs.parameters.replies]
-                    certificates.append(Certificate(request, tuple(first_replies)))
+                    certificates.append(QuorumCertificate(request, tuple(first_replies)))
         return certificates
 
     def equivocations(self) -> list[EquivocationReport]:

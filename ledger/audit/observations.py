@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.protocol.closing import MinedCommitment, RoundClosing
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.errors import Refusal
+    from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.inputs import Participants
     from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
     from ledger.protocol.types import ClientId, Digest, Domain
@@ -101,7 +101,7 @@ class RefusedCall:
     block: int
     round: int | None
     transaction: bytes
-    refusal: Refusal
+    refusal: ProtocolRefusal
 
 
 @dataclass(frozen=True, slots=True)

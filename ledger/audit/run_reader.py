@@ -39,7 +39,7 @@ from ledger.audit.observations import (
 from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.round_checker import Milestone, RoundReader
-from ledger.audit.start import is_node_failure, read_start
+from ledger.audit.run_start import is_node_failure, read_start
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.ports import (
     ChainDamagedError,
@@ -48,7 +48,7 @@ from ledger.chain.ports import (
     NotServedError,
 )
 from ledger.protocol import rounds
-from ledger.protocol.errors import ChainError, Refusal
+from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.ledger_state import ClientBanned, LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest
 
@@ -317,7 +317,7 @@ class RunReader:
             raise
         except NotServedError as error:
             return Unavailable(number, STATE_UNAVAILABLE, detail=str(error))
-        except (ChainError, Refusal) as error:
+        except (ChainError, ProtocolRefusal) as error:
             if is_node_failure(self._ledger, error):
                 return Unavailable(number, STATE_UNAVAILABLE, detail=str(error))
             return Disagreement(number, STATE_UNREADABLE, true=str(error))

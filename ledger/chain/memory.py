@@ -21,7 +21,7 @@ from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.ports import Block
 from ledger.protocol import encoding, rounds
-from ledger.protocol.errors import ChainError, ConfigurationError, Refusal
+from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal
 from ledger.protocol.fold import RoundStart, mined_commitments
 from ledger.protocol.ledger_state import (
     BlockContext,
@@ -216,8 +216,8 @@ class MemoryLedger(MemoryHistory):
     """A deployed ledger that accepts transactions.
 
     Every transaction returns its events and takes a separate block, also if it is refused. It
-    raises the contract's Refusal, or a SignatureError, without a block, for a signature without
-    compact form, which could not be sent to a contract.
+    raises the contract's ProtocolRefusal, or a SignatureError, without a block, for a signature
+    without compact form, which could not be sent to a contract.
     """
 
     def __init__(self, deployment: Deployment, domain: Domain) -> None:
@@ -251,7 +251,7 @@ class MemoryLedger(MemoryHistory):
         _require_sendable(entry.signature for entry in signed)
         try:
             rounds.commit_updates(self._state, round_number, signed, self._context())
-        except Refusal:
+        except ProtocolRefusal:
             return False
         return True
 
@@ -306,7 +306,7 @@ def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) ->
 
     Raises:
         ConfigurationError: its seeds would follow from a chain's block hashes.
-        Refusal: the contract would not register the document's clients.
+        ProtocolRefusal: the contract would not register the document's clients.
     """
     deployment, batches = deployment_for(document)
     sender = to_canonical(address_of(TEST_KEYS[0]))

@@ -107,7 +107,7 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
 class RoundLedger(RoundHistory, Protocol):
     """Write access to a run's ledger.
 
-    A transaction takes one block, also if it is refused: the Refusal is then raised.
+    A transaction takes one block, also if it is refused: the ProtocolRefusal is then raised.
     """
 
     def newest_block(self) -> Block:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ledger.history.serialise.rounds import round_summary
+from ledger.history.serialise.serialise_rounds import round_summary
 
 if TYPE_CHECKING:
     from ledger.history.responses.rounds import DiscardedRounds, RoundSummary

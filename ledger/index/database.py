@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from ledger.index.errors import (
+from ledger.index.index_errors import (
     IndexBusyError,
     IndexDamagedError,
     IndexMissingError,

@@ -14,8 +14,8 @@ from ledger.history.digests import NO_CLIENT, DigestKind
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.index.codes import StorageComparison
 from ledger.index.database import BUSY_SECONDS, Database
-from ledger.index.errors import IndexStoreError, NotIndexedError, damage_translated
-from ledger.index.history import IndexedHistory
+from ledger.index.index_errors import IndexStoreError, NotIndexedError, damage_translated
+from ledger.index.indexed_history import IndexedHistory
 from ledger.index.queries import Query
 from ledger.index.reading import ReadingCache, deployment_row
 from ledger.index.schema import CHAIN, CLIENT, DEPLOYMENT, DIGEST, require_schema

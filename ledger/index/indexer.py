@@ -21,7 +21,7 @@ from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedEr
 from ledger.history.digests import digests_of_deployment, digests_of_events
 from ledger.history.documents import read_documents
 from ledger.index.codes import StorageComparison
-from ledger.index.errors import FinalBlockChangedError, damage_translated
+from ledger.index.index_errors import FinalBlockChangedError, damage_translated
 from ledger.index.reading import deployment_row, events_of, registry_of
 from ledger.index.row_documents import (
     RoundEvents,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledger.index.errors import IndexDamagedError
+from ledger.index.index_errors import IndexDamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select
 
 from ledger.history.digests import Occurrence
 from ledger.history.participation import ParticipationCounts
-from ledger.index.errors import IndexDamagedError
+from ledger.index.index_errors import IndexDamagedError
 from ledger.index.queries import Query
 from ledger.index.row_documents import unpack_deployment, unpack_events, unpack_start
 from ledger.index.schema import (

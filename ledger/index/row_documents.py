@@ -17,7 +17,7 @@ from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.history.participation import Participation
 from ledger.history.round import Round, RoundActivity
 from ledger.index.codes import OUTCOME_CODES, ROLE_CODES, SCORES_CODES, DocumentState
-from ledger.index.errors import IndexDamagedError
+from ledger.index.index_errors import IndexDamagedError
 from ledger.protocol.documents.incidents import Incidents, decode_incidents, encode_incidents
 from ledger.protocol.documents.record import RefusedScores
 from ledger.protocol.errors import EncodingError

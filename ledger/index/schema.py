@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from ledger.history.participation import ParticipationCounts
 from ledger.index.database import Database
-from ledger.index.errors import IndexDamagedError, IndexSchemaError, IndexStoreError
+from ledger.index.index_errors import IndexDamagedError, IndexSchemaError, IndexStoreError
 
 if TYPE_CHECKING:
     from pathlib import Path

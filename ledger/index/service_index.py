@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ledger.index.codes import IndexState
-from ledger.index.errors import IndexStaleError, NotIndexedError
 from ledger.index.index import Index
+from ledger.index.index_errors import IndexStaleError, NotIndexedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.protocol.consensus import MAX_VIEWS, Certificate, primary_seat
+from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.errors import ConsensusError
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Slot, Vote, VoteKind
 
@@ -86,7 +86,9 @@ class Ledger(Protocol):
     def base(self) -> Digest:
         """Return the round's commitments digest after its closing block."""
 
-    def decide(self, judgement: Judgement, certificates: tuple[Certificate, Certificate]) -> None:
+    def decide(
+        self, judgement: Judgement, certificates: tuple[QuorumCertificate, QuorumCertificate]
+    ) -> None:
         """Record the round; the next one opens with the elected committee."""
 
     def abandon(self) -> None:
@@ -135,7 +137,9 @@ def training_round(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> Non
     ledger.decide(judgement, certificates)  # 17-19: the recorded model is what clients download
 
 
-def committee_consensus(vote: Ballot) -> tuple[Judgement, tuple[Certificate, Certificate]]:
+def committee_consensus(
+    vote: Ballot,
+) -> tuple[Judgement, tuple[QuorumCertificate, QuorumCertificate]]:
     """Let the committee agree on a round (Algorithm 1); return the judgement and its certificates.
 
     Raises:
@@ -155,7 +159,7 @@ def committee_consensus(vote: Ballot) -> tuple[Judgement, tuple[Certificate, Cer
     raise ConsensusError("no replier has verified the certified result")
 
 
-def voting(vote: Ballot, phase: Phase) -> Certificate:
+def voting(vote: Ballot, phase: Phase) -> QuorumCertificate:
     """Return the certificate of a phase, on S_a and the aggregate or on the next S_c (Algorithm 2).
 
     Raises:
@@ -177,7 +181,7 @@ def voting(vote: Ballot, phase: Phase) -> Certificate:
             answers = _cast(member.reply(requests[0]), member.client, expected, vote)  # 9-13
             replies += [answer for answer in answers if _agrees(answer, requests[0])]
             if len(replies) == vote.replies:  # 14
-                return Certificate(requests[0], tuple(replies))  # 15, 18
+                return QuorumCertificate(requests[0], tuple(replies))  # 15, 18
     raise ConsensusError(f"no quorum in {MAX_VIEWS} views of phase {phase.name.lower()}")
 
 

@@ -18,7 +18,7 @@ MAX_VIEWS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class QuorumCertificate:
     """A decision's proof: the primary's request and a quorum of equal replies.
 
     Attributes:

@@ -10,7 +10,7 @@
     ├── ServiceError             a service is unreachable, refuses, or answers what cannot be
     ├── JournalError             a vote journal cannot be read or written: nothing may be signed
     ├── ConfigurationError       a configuration file or command-line setting is wrong
-    └── Refusal                  the ledger refuses a transaction; `reason` is the contract's own
+    └── ProtocolRefusal          the ledger refuses a transaction; `reason` is the contract's own
         └── one leaf per reason, in `REFUSALS`
 
 A refusal's sentence is what the contract reverts with, `committee_ledger: <fact>`, so that the
@@ -78,7 +78,7 @@ class ConfigurationError(CmflError):
     """A configuration file or a setting on the command line is wrong."""
 
 
-class Refusal(CmflError):  # noqa: N818 - a refusal is the contract working, not failing
+class ProtocolRefusal(CmflError):  # noqa: N818 - a refusal is the contract working, not failing
     """The ledger refuses a transaction, for the one reason that the class names."""
 
     fact = ""
@@ -93,247 +93,247 @@ class Refusal(CmflError):  # noqa: N818 - a refusal is the contract working, not
         return f"committee_ledger: {self.fact}"
 
 
-class NotRegisteringError(Refusal):
+class NotRegisteringError(ProtocolRefusal):
     """The ledger refuses: registration is closed."""
 
     fact = "registration is closed"
 
 
-class RegistryMismatchError(Refusal):
+class RegistryMismatchError(ProtocolRefusal):
     """The ledger refuses: clients do not match the registry digest."""
 
     fact = "clients do not match the registry digest"
 
 
-class MalformedClientError(Refusal):
+class MalformedClientError(ProtocolRefusal):
     """The ledger refuses: client record is malformed."""
 
     fact = "client record is malformed"
 
 
-class ClientsNotAscendingError(Refusal):
+class ClientsNotAscendingError(ProtocolRefusal):
     """The ledger refuses: clients are not strictly ascending by address."""
 
     fact = "clients are not strictly ascending by address"
 
 
-class RegistryEndError(Refusal):
+class RegistryEndError(ProtocolRefusal):
     """The ledger refuses: registry does not end at its last client."""
 
     fact = "registry does not end at its last client"
 
 
-class NotSentByAccountError(Refusal):
+class NotSentByAccountError(ProtocolRefusal):
     """The ledger refuses: transaction comes from a contract."""
 
     fact = "transaction comes from a contract"
 
 
-class NoRoundOpenError(Refusal):
+class NoRoundOpenError(ProtocolRefusal):
     """The ledger refuses: no round is open."""
 
     fact = "no round is open"
 
 
-class WrongRoundError(Refusal):
+class WrongRoundError(ProtocolRefusal):
     """The ledger refuses: wrong round."""
 
     fact = "wrong round"
 
 
-class NoCommitmentsError(Refusal):
+class NoCommitmentsError(ProtocolRefusal):
     """The ledger refuses: no commitments are given."""
 
     fact = "no commitments are given"
 
 
-class UnknownClientError(Refusal):
+class UnknownClientError(ProtocolRefusal):
     """The ledger refuses: client is unknown."""
 
     fact = "client is unknown"
 
 
-class ClientBannedError(Refusal):
+class ClientBannedError(ProtocolRefusal):
     """The ledger refuses: client is banned."""
 
     fact = "client is banned"
 
 
-class NothingTakenError(Refusal):
+class NothingTakenError(ProtocolRefusal):
     """The ledger refuses: every client has committed already."""
 
     fact = "every client has committed already"
 
 
-class CommitmentsClosedError(Refusal):
+class CommitmentsClosedError(ProtocolRefusal):
     """The ledger refuses: commitments are closed."""
 
     fact = "commitments are closed"
 
 
-class SignatureNotCanonicalError(Refusal):
+class SignatureNotCanonicalError(ProtocolRefusal):
     """The ledger refuses: signature is not canonical."""
 
     fact = "signature is not canonical"
 
 
-class CommitmentNotSignedError(Refusal):
+class CommitmentNotSignedError(ProtocolRefusal):
     """The ledger refuses: commitment is not signed by its client."""
 
     fact = "commitment is not signed by its client"
 
 
-class WrongCommitteeError(Refusal):
+class WrongCommitteeError(ProtocolRefusal):
     """The ledger refuses: committee is not the elected one."""
 
     fact = "committee is not the elected one"
 
 
-class RankingTooLongError(Refusal):
+class RankingTooLongError(ProtocolRefusal):
     """The ledger refuses: more clients are ranked than train."""
 
     fact = "more clients are ranked than train"
 
 
-class RankingTooShortError(Refusal):
+class RankingTooShortError(ProtocolRefusal):
     """The ledger refuses: fewer clients are ranked than a committee needs."""
 
     fact = "fewer clients are ranked than a committee needs"
 
 
-class RankingTooEarlyError(Refusal):
+class RankingTooEarlyError(ProtocolRefusal):
     """The ledger refuses: fewer clients are ranked than train while commitments are open."""
 
     fact = "fewer clients are ranked than train while commitments are open"
 
 
-class RankingNotSortedError(Refusal):
+class RankingNotSortedError(ProtocolRefusal):
     """The ledger refuses: ranking is not sorted."""
 
     fact = "ranking is not sorted"
 
 
-class DistanceNotFiniteError(Refusal):
+class DistanceNotFiniteError(ProtocolRefusal):
     """The ledger refuses: distance is not finite."""
 
     fact = "distance is not finite"
 
 
-class MemberRankedError(Refusal):
+class MemberRankedError(ProtocolRefusal):
     """The ledger refuses: client is a committee member."""
 
     fact = "client is a committee member"
 
 
-class RepeatedClientError(Refusal):
+class RepeatedClientError(ProtocolRefusal):
     """The ledger refuses: client is ranked twice."""
 
     fact = "client is ranked twice"
 
 
-class NoCommitmentError(Refusal):
+class NoCommitmentError(ProtocolRefusal):
     """The ledger refuses: client has not committed."""
 
     fact = "client has not committed"
 
 
-class ThresholdUnusedError(Refusal):
+class ThresholdUnusedError(ProtocolRefusal):
     """The ledger refuses: threshold is given but the strategy uses none."""
 
     fact = "threshold is given but the strategy uses none"
 
 
-class ThresholdNotFiniteError(Refusal):
+class ThresholdNotFiniteError(ProtocolRefusal):
     """The ledger refuses: threshold is not finite."""
 
     fact = "threshold is not finite"
 
 
-class WrongAggregationSetError(Refusal):
+class WrongAggregationSetError(ProtocolRefusal):
     """The ledger refuses: aggregation set is not the one that the ranking gives."""
 
     fact = "aggregation set is not the one that the ranking gives"
 
 
-class WrongNextCommitteeError(Refusal):
+class WrongNextCommitteeError(ProtocolRefusal):
     """The ledger refuses: next committee is not the middle of the ranking."""
 
     fact = "next committee is not the middle of the ranking"
 
 
-class RequestNotSignedError(Refusal):
+class RequestNotSignedError(ProtocolRefusal):
     """The ledger refuses: request is not signed by the primary of the view."""
 
     fact = "request is not signed by the primary of the view"
 
 
-class SignersOutOfRangeError(Refusal):
+class SignersOutOfRangeError(ProtocolRefusal):
     """The ledger refuses: signers are not places of the committee."""
 
     fact = "signers are not places of the committee"
 
 
-class PrimaryRepliesError(Refusal):
+class PrimaryRepliesError(ProtocolRefusal):
     """The ledger refuses: primary replies to itself."""
 
     fact = "primary replies to itself"
 
 
-class QuorumNotReachedError(Refusal):
+class QuorumNotReachedError(ProtocolRefusal):
     """The ledger refuses: quorum is not reached."""
 
     fact = "quorum is not reached"
 
 
-class SignatureCountError(Refusal):
+class SignatureCountError(ProtocolRefusal):
     """The ledger refuses: signatures do not match the signers."""
 
     fact = "signatures do not match the signers"
 
 
-class MemberBannedError(Refusal):
+class MemberBannedError(ProtocolRefusal):
     """The ledger refuses: member is banned."""
 
     fact = "member is banned"
 
 
-class ReplyNotSignedError(Refusal):
+class ReplyNotSignedError(ProtocolRefusal):
     """The ledger refuses: reply is not signed by its member."""
 
     fact = "reply is not signed by its member"
 
 
-class DeadlineNotReachedError(Refusal):
+class DeadlineNotReachedError(ProtocolRefusal):
     """The ledger refuses: deadline is not reached."""
 
     fact = "deadline is not reached"
 
 
-class NotOpenedError(Refusal):
+class NotOpenedError(ProtocolRefusal):
     """The ledger refuses: no round has opened."""
 
     fact = "no round has opened"
 
 
-class StatementsEqualError(Refusal):
+class StatementsEqualError(ProtocolRefusal):
     """The ledger refuses: statements are the same."""
 
     fact = "statements are the same"
 
 
-class ScoresDifferError(Refusal):
+class ScoresDifferError(ProtocolRefusal):
     """The ledger refuses: score vectors are for different clients."""
 
     fact = "score vectors are for different clients"
 
 
-class StatementNotSignedError(Refusal):
+class StatementNotSignedError(ProtocolRefusal):
     """The ledger refuses: statement is not signed by the client."""
 
     fact = "statement is not signed by the client"
 
 
-REFUSALS: dict[str, type[Refusal]] = {
-    f"committee_ledger: {leaf.fact}": leaf for leaf in Refusal.__subclasses__()
+REFUSALS: dict[str, type[ProtocolRefusal]] = {
+    f"committee_ledger: {leaf.fact}": leaf for leaf in ProtocolRefusal.__subclasses__()
 }
 """Each revert reason of the contract and the refusal that stands for it."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection
-from ledger.protocol.rules.payload import update_of
+from ledger.protocol.rules.usable_update import update_of
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
 

@@ -29,7 +29,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.consensus import Certificate
+    from ledger.protocol.consensus import QuorumCertificate
     from ledger.protocol.parameters import Parameters
 
 
@@ -343,7 +343,7 @@ def domain_of(
 
 
 def submitted_certificate(
-    certificate: Certificate, committee: Sequence[ClientId]
+    certificate: QuorumCertificate, committee: Sequence[ClientId]
 ) -> SubmittedCertificate:
     """Return a certificate as a transaction carries it."""
     places = sorted(certificate.replies, key=lambda reply: committee.index(reply.member))

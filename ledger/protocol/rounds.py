@@ -1,7 +1,7 @@
 """The executable specification of the contract: its five transitions.
 
 Every function takes the state and a transaction's arguments and returns the next state and the
-events, or raises the `Refusal` that the contract reverts with. Guards are in the contract's
+events, or raises the `ProtocolRefusal` that the contract reverts with. Guards are in the contract's
 order. `contracts/committee_ledger.vy` is the twin of this file; a Hypothesis state machine drives
 both side by side. The state itself, the arguments and the events are in `ledger_state.py`.
 """
@@ -94,7 +94,7 @@ def register_clients(
         The next state and its events.
 
     Raises:
-        Refusal: registration is over, or the batch is not the one fixed at deployment.
+        ProtocolRefusal: registration is over, or the batch is not the one fixed at deployment.
     """
     deployment = state.deployment
     _require_account(block)
@@ -150,8 +150,8 @@ def commit_updates(
         The next state and its event, which lists those taken.
 
     Raises:
-        Refusal: it is late, nothing is taken, or the first commitment that is unknown, banned or
-            not signed.
+        ProtocolRefusal: it is late, nothing is taken, or the first commitment that is unknown,
+            banned or not signed.
     """
     _require_account(block)
     _require_open(state, round_number)
@@ -204,7 +204,7 @@ def decide(
         The next state and its event.
 
     Raises:
-        Refusal: the ranking is not one, or a certificate does not hold.
+        ProtocolRefusal: the ranking is not one, or a certificate does not hold.
     """
     ranking = decision.ranking
     _require_account(block)
@@ -263,7 +263,7 @@ def abandon_round(state: LedgerState, round_number: int, block: BlockContext) ->
         The next state and its event; finished if no committee can be drawn any more.
 
     Raises:
-        Refusal: the round is not open, or its deadline is not reached.
+        ProtocolRefusal: the round is not open, or its deadline is not reached.
     """
     _require_account(block)
     _require_open(state, round_number)
@@ -298,7 +298,7 @@ def report_equivocation(
         The next state and its event.
 
     Raises:
-        Refusal: no such client, banned already, or the statements are no proof.
+        ProtocolRefusal: no such client, banned already, or the statements are no proof.
     """
     _require_account(block)
     if state.stage is LedgerStage.REGISTERING:

@@ -9,7 +9,7 @@ from ledger.actors.actions import SendCommitment, SendDecision, SendReport
 from ledger.actors.view import ChainView
 from ledger.protocol import rounds
 from ledger.protocol.closing import MinedCommitment
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.ledger_state import (
     BlockContext,
     Event,
@@ -48,7 +48,7 @@ class SpecificationBlock:
     state: LedgerState
     events: tuple[Event, ...] = ()
     transactions: tuple[Transaction, ...] = ()
-    refused: tuple[tuple[Transaction, Refusal], ...] = ()
+    refused: tuple[tuple[Transaction, ProtocolRefusal], ...] = ()
 
 
 class SpecificationChain:
@@ -112,7 +112,7 @@ class SpecificationChain:
         for transaction in taken:
             try:
                 state, came = _applied(state, transaction, context)
-            except Refusal as refusal:
+            except ProtocolRefusal as refusal:
                 refused.append((transaction, refusal))
             else:
                 events += came

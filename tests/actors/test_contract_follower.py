@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger.actors.contract_follower import ContractFollower, FollowedContract
 from ledger.chain.finality.ancestry import AncestryCheck
 from ledger.chain.ports import IncompleteLogsError, NotServedError
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.ledger_state import LedgerStage
 from tests.actors.branching import SHORT, BranchingLedger, Node
 from tests.faults import times
@@ -250,7 +250,7 @@ def test_reading_on_is_reading_afresh_whatever_happens_in_between(
     reader = Reader(kept[0].kept(), confirmations)
     for salt, ((what, who), looks, lacks) in enumerate(steps):
         ledger = reader.node.ledger
-        with contextlib.suppress(Refusal):
+        with contextlib.suppress(ProtocolRefusal):
             match what:
                 case "commit":
                     ledger.commit(who, salt)

@@ -16,7 +16,7 @@ from ledger.actors.actions import SendCommitment, SendDecision
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.errors import Refusal, RequestNotSignedError
+from ledger.protocol.errors import ProtocolRefusal, RequestNotSignedError
 from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -65,7 +65,7 @@ def incidents_of(network: Network, decided: RoundDecided) -> tuple[Incident, ...
     return decode_incidents(network.blobs[decided.incidents]).incidents
 
 
-def refusals(network: Network) -> list[type[Refusal]]:
+def refusals(network: Network) -> list[type[ProtocolRefusal]]:
     return [type(refusal) for block in network.chain.blocks for _, refusal in block.refused]
 
 

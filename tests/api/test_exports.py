@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import parquet
 
-from ledger.history.serialise.tables import CLIENT_ROUNDS, CLIENTS, ROUNDS, Table
+from ledger.history.serialise.csv_tables import CLIENT_ROUNDS, CLIENTS, ROUNDS, Table
 from tests.api.conftest import CLIENTS as CLIENT_COUNT
 from tests.api.conftest import read, refused
 

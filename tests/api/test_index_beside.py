@@ -18,8 +18,8 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.history.pinned_chain import HistoryService
 from ledger.history.queries import RoundQuery
-from ledger.history.serialise.clients import clients_page
-from ledger.history.serialise.rounds import rounds_page
+from ledger.history.serialise.serialise_clients import clients_page
+from ledger.history.serialise.serialise_rounds import rounds_page
 from ledger.history.status import AskedRole
 from ledger.index.codes import IndexState
 from ledger.index.database import Database

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.settings import Settings
-from api.verifications.worker import AuditTask, run_audit, summary_of
+from api.verifications.audit_worker import AuditTask, run_audit, summary_of
 from clients.configuration.loading import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run

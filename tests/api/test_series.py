@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from api.settings import Settings
 from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
-from ledger.history.serialise.series import MAX_POINTS, chart_points
+from ledger.history.serialise.serialise_series import MAX_POINTS, chart_points
 from tests.api.conftest import ROUNDS, deployments, read, serving
 
 if TYPE_CHECKING:

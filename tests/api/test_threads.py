@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from fastapi.routing import APIRoute
 
-from api.routes import clients, deployments, digests, evidence, proofs, rounds, series, service
+from api.routes import (
+    client_routes,
+    deployment_routes,
+    digest_routes,
+    evidence_routes,
+    proof_routes,
+    round_routes,
+    series_routes,
+    service_routes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +25,16 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from fastapi.dependencies.models import Dependant
 
-READING = (clients, deployments, digests, evidence, proofs, rounds, series, service)
+READING = (
+    client_routes,
+    deployment_routes,
+    digest_routes,
+    evidence_routes,
+    proof_routes,
+    round_routes,
+    series_routes,
+    service_routes,
+)
 
 
 def depended_on(dependant: Dependant) -> Iterator[Dependant]:

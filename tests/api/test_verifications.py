@@ -13,15 +13,15 @@ import pytest
 
 from api.schemas.verifications import Verification, VerificationState, WhyNoVerdict
 from api.settings import Settings, VerificationBounds
+from api.verifications.audit_worker import AuditTask, run_audit, summary_of
 from api.verifications.process import ProcessResult, run_in_process
-from api.verifications.reports import ReportFolder, ReportsError
-from api.verifications.verifications import (
+from api.verifications.queue import (
     AlreadyVerifyingError,
     QueueFullError,
     VerificationOrder,
     Verifications,
 )
-from api.verifications.worker import AuditTask, run_audit, summary_of
+from api.verifications.reports import ReportFolder, ReportsError
 from ledger.audit.earlier_report import EarlierReportError, report_bytes
 from ledger.audit.report import AuditOutcome
 from ledger.history.paths import ChainPath, DeploymentPath

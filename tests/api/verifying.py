@@ -7,13 +7,13 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from api.verifications.worker import Message, exit_codes, limit_resources
+from api.verifications.audit_worker import Message, exit_codes, limit_resources
 from ledger.io.processes import follow_parent
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from api.verifications.worker import AuditTask
+    from api.verifications.audit_worker import AuditTask
 
 PROCESS_FILE = "process"
 SUMMARY = {

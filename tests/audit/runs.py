@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.chain.contract.manifest import Manifest
-    from ledger.protocol.consensus import Certificate
+    from ledger.protocol.consensus import QuorumCertificate
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.documents.vector import ScoreVector
 
@@ -398,7 +398,9 @@ class Run(OpenRun):
         )
         self.ledger.decide(self.round, decision, (first, second))
 
-    def certificate(self, judged: Judgement, base: Digest, phase: Phase, view: int) -> Certificate:
+    def certificate(
+        self, judged: Judgement, base: Digest, phase: Phase, view: int
+    ) -> QuorumCertificate:
         request = self.open_round.request(
             phase, view, base, judged.set_digest(phase), judged.result
         )

@@ -60,7 +60,7 @@ def test_every_refusal_fails_exactly_one_step() -> None:
 
 
 def test_a_refusal_without_a_step_is_not_passed_over() -> None:
-    class NewError(errors.Refusal):
+    class NewError(errors.ProtocolRefusal):
         fact = "something new"
 
     [(step, contradiction)] = run_checks(RefusedCall(3, 1, b"", NewError()))

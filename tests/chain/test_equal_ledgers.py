@@ -18,7 +18,7 @@ from ledger.protocol.errors import (
     CommitmentNotSignedError,
     CommitmentsClosedError,
     DeadlineNotReachedError,
-    Refusal,
+    ProtocolRefusal,
     WrongRoundError,
 )
 from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
@@ -104,8 +104,8 @@ def refused_acts(run: Deployed) -> list[Callable[[RoundLedger], object]]:
     ]
 
 
-def refused(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> type[Refusal]:
-    with pytest.raises(Refusal) as caught:
+def refused(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> type[ProtocolRefusal]:
+    with pytest.raises(ProtocolRefusal) as caught:
         act(ledger)
     return type(caught.value)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from clients.configuration.owners import shared_configuration
 from clients.onboarding import preflight
-from clients.onboarding.owners import shared_configuration
 from clients.onboarding.preflight import CheckState
 from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
 from clients.simulated_keys import simulated_signers

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clients.simulation import Simulation
     from ledger.actors.actions import Action
     from ledger.actors.view import RoundView
-    from ledger.protocol.consensus import Certificate
+    from ledger.protocol.consensus import QuorumCertificate
     from ledger.protocol.inputs import Participants
     from ledger.protocol.judgement import Judgement
     from ledger.protocol.types import ClientId, Digest, SignedVote
@@ -131,7 +131,9 @@ class ScheduledRounds:
             for client in participants.committee
         ]
 
-    def decide(self, judgement: Judgement, certificates: tuple[Certificate, Certificate]) -> None:
+    def decide(
+        self, judgement: Judgement, certificates: tuple[QuorumCertificate, QuorumCertificate]
+    ) -> None:
         view = self.look()
         settlement = Settlement(judgement, certificates)
         digest, incidents = incidents_of(view, self.judge, settlement)

@@ -56,7 +56,7 @@ class DeepMachine(TwinsMachine):
 
     @rule(fault=st.sampled_from(test_refusals.STAGE_FAULTS))
     def come_at_the_wrong_stage(
-        self, fault: tuple[str, type[errors.Refusal], test_refusals.StageFault]
+        self, fault: tuple[str, type[errors.ProtocolRefusal], test_refusals.StageFault]
     ) -> None:
         _, refusal, act = fault
         assert act(self.chain) is refusal

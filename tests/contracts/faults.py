@@ -20,7 +20,7 @@ from tests.contracts.twins import digest_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.protocol.errors import Refusal
+    from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.ledger_state import SignedStatement
     from ledger.protocol.types import SignedCommitment
     from tests.contracts.twins import Outcome, Proposal, Twins
@@ -38,7 +38,7 @@ class Fault:
     """
 
     sentence: str
-    refusal: type[Refusal]
+    refusal: type[ProtocolRefusal]
     act: Callable[[Twins], Outcome]
     form: AcceptanceForm = AcceptanceForm.FIRST
 

@@ -26,7 +26,7 @@ from tests.contracts.twins import Shape, Twins, digest_of, registry_of, signers
 
 if TYPE_CHECKING:
     from ledger.chain.ports import ChainWriter
-    from ledger.protocol.errors import Refusal
+    from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.types import Digest
 
     Keys = tuple[KeySigner, ...]
@@ -131,7 +131,7 @@ def test_half_the_group_order_is_the_last_canonical_s(
     signature = r + s.to_bytes(32) + v
     if is_vote:
         outcome = twins.report(replace(proof, first=replace(proof.first, signature=signature)))
-        not_signed: type[Refusal] = errors.StatementNotSignedError
+        not_signed: type[ProtocolRefusal] = errors.StatementNotSignedError
     else:
         outcome = twins.commit(1, [SignedCommitment(promised.commitment, signature)])
         not_signed = errors.CommitmentNotSignedError

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ledger.chain.ports import ChainWriter
-    from ledger.protocol.errors import Refusal
+    from ledger.protocol.errors import ProtocolRefusal
     from tests.contracts.faults import Fault
 
 StageFault: TypeAlias = "Callable[[ChainWriter], Outcome]"
@@ -113,7 +113,7 @@ def malformed(word: int) -> Callable[[ChainWriter], Outcome]:
     return lambda chain: register_in_one_batch(chain, (*WORDS[:-1], word))
 
 
-STAGE_FAULTS: tuple[tuple[str, type[Refusal], StageFault], ...] = (
+STAGE_FAULTS: tuple[tuple[str, type[ProtocolRefusal], StageFault], ...] = (
     ("another client", errors.RegistryMismatchError, register_another_client),
     ("batches in disorder", errors.RegistryMismatchError, register_batches_in_disorder),
     ("a client without samples", errors.MalformedClientError, malformed(WORDS[-1] >> 64 << 64)),
@@ -185,7 +185,7 @@ def test_actions_of_the_banned_are_refused_and_the_round_continues(
 def test_actions_forbidden_in_a_stage_are_refused(
     chain: ChainWriter,
     sentence: str,
-    refusal: type[Refusal],
+    refusal: type[ProtocolRefusal],
     act: Callable[[ChainWriter], Outcome],
 ) -> None:
     assert act(chain) is refusal

@@ -20,7 +20,7 @@ from ledger.chain.contract.deployment import creation_data
 from ledger.chain.contract.event_logs import encode_log
 from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import majority
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
 from ledger.protocol.types import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import ChainWriter, Log, Receipt
     from ledger.protocol.signing import KeySigner
 
-Outcome = tuple[ledger_state.Event, ...] | type[Refusal]
+Outcome = tuple[ledger_state.Event, ...] | type[ProtocolRefusal]
 """What a step came to: its events, or the refusal."""
 
 DEPLOYMENT_GAS = 8_000_000
@@ -238,18 +238,18 @@ class Twins:
     ) -> Outcome:
         head, direct = self.chain.head(), self.sender is self.ledger
         block = ledger_state.BlockContext(head.number + 1, Digest(head.hash), direct)
-        refused: type[Refusal] | None = None
+        refused: type[ProtocolRefusal] | None = None
         events: tuple[ledger_state.Event, ...] = ()
         try:
             state, events = specified(block)
-        except Refusal as refusal:
+        except ProtocolRefusal as refusal:
             state, refused = self.state, type(refusal)
-        found: type[Refusal] | None = None
+        found: type[ProtocolRefusal] | None = None
         logs: tuple[Log, ...] = ()
         try:
             self.last_receipt = send()
             logs = self.last_receipt.logs
-        except Refusal as refusal:
+        except ProtocolRefusal as refusal:
             found = type(refusal)
         assert found is refused, f"specification: {refused}, contract: {found}"
         self._compare_logs(logs, events)

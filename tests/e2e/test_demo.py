@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pytest
 
 from cli.demo.runs import DemoStep, SeedResults, cells_of, steps_of
-from cli.demo.service import MOST_PORTS, free_port
+from cli.demo.served_history import MOST_PORTS, free_port
 from cli.demo.tables import show_table
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome as Verdict
@@ -139,7 +139,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         found = free_port(port)
         assert port < found < port + MOST_PORTS
         with (
-            patch("cli.demo.service.is_port_taken", lambda _: True),
+            patch("cli.demo.served_history.is_port_taken", lambda _: True),
             pytest.raises(ConfigurationError, match=f"--port {port}: it is taken"),
         ):
             free_port(port)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from clients.testnet.local_network import LocalNetwork
     from clients.testnet.worker_slot import WorkerSlot
     from ledger.history.round import Round
-    from ledger.io.commands import CommandProcess
+    from ledger.io.forked_commands import CommandProcess
     from ledger.protocol.types import ClientId
 
 _CONDITIONS = {

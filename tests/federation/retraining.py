@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from clients.configuration.run_configuration import configuration_from_document
+from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
-from clients.onboarding.own_samples import own_parts
-from clients.onboarding.run_configuration import configuration_from_document
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
 from ledger.chain.contract.deployment import deployed_document

@@ -169,7 +169,7 @@ def sent_to_the_contract(signed: Signed, ledger: CommitteeLedger) -> None:
     decisions = [call for call in signed.calls if isinstance(call, DecideCall)]
     assert decisions
     for decision in decisions:
-        assert issubclass(refused(ledger, encode_call(decision)), errors.Refusal)
+        assert issubclass(refused(ledger, encode_call(decision)), errors.ProtocolRefusal)
     statements = signed.statements()
     assert {kind for _, kind in statements} == set(StatementKind)
     for (client, kind), first in statements.items():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.index.history import IndexedHistory
+    from ledger.index.indexed_history import IndexedHistory
     from ledger.index.indexer import IndexingProgress
     from ledger.storage.blobs import BlobReader
     from tests.audit.runs import Run

@@ -10,7 +10,8 @@ from sqlalchemy import insert, inspect, select, text
 
 from ledger.history.queries import RoundQuery, Span
 from ledger.index.database import Database
-from ledger.index.errors import (
+from ledger.index.index import Index
+from ledger.index.index_errors import (
     IndexDamagedError,
     IndexMissingError,
     IndexSchemaError,
@@ -18,7 +19,6 @@ from ledger.index.errors import (
     IndexUnreachableError,
     NotIndexedError,
 )
-from ledger.index.index import Index
 from ledger.index.indexer import Indexer
 from ledger.index.row_documents import unpack_deployment, unpack_events, unpack_start
 from ledger.index.schema import BAN, CHAIN, METADATA, SCHEMA, SCHEMA_NUMBER, drop_index, make_schema

@@ -24,8 +24,8 @@ from ledger.history.chain_history import ChainHistory
 from ledger.history.queries import RoundQuery
 from ledger.index.codes import StorageComparison
 from ledger.index.database import Database
-from ledger.index.errors import FinalBlockChangedError
 from ledger.index.index import Coverage, Index
+from ledger.index.index_errors import FinalBlockChangedError
 from ledger.index.indexer import Indexer
 from ledger.index.updater import follow
 from ledger.protocol.ledger_state import ClientBanned, LedgerStage

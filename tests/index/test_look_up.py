@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from ledger.history.chain_history import ChainHistory
 from ledger.history.digests import DigestKind
-from ledger.history.serialise.digests import digest_page
+from ledger.history.serialise.serialise_digests import digest_page
 from ledger.history.source import TooLongError
 from ledger.index.index import Index
 from ledger.index.schema import DIGEST
@@ -21,7 +21,7 @@ from tests.index.conftest import NOBODYS_BLOBS, indexed
 
 if TYPE_CHECKING:
     from ledger.index.database import Database
-    from ledger.index.history import IndexedHistory
+    from ledger.index.indexed_history import IndexedHistory
     from tests.audit.runs import Run
 
 

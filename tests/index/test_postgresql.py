@@ -12,8 +12,8 @@ from ledger.history.pages import read_page
 from ledger.history.queries import RoundQuery
 from ledger.history.status import AskedRole
 from ledger.index.database import Database
-from ledger.index.errors import IndexSchemaError, IndexUnreachableError
 from ledger.index.index import Index
+from ledger.index.index_errors import IndexSchemaError, IndexUnreachableError
 from ledger.index.schema import CHAIN, SCHEMA_NUMBER, drop_index, make_schema
 from ledger.protocol.types import ClientId
 from tests.index.conftest import NOBODYS_BLOBS, content, generated, indexed, made

@@ -16,14 +16,14 @@ from ledger.history.cursors import CursorError
 from ledger.history.pages import read_page
 from ledger.history.participation import participations
 from ledger.history.queries import UNBOUNDED, RoundQuery, Span
-from ledger.history.serialise.clients import client_rounds_page, clients_page
-from ledger.history.serialise.rounds import full_round, rounds_page
+from ledger.history.serialise.serialise_clients import client_rounds_page, clients_page
+from ledger.history.serialise.serialise_rounds import full_round, rounds_page
 from ledger.history.serialise.values import DocumentedRound
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.index.database import Database
-from ledger.index.errors import NotIndexedError
-from ledger.index.history import IndexedHistory
 from ledger.index.index import Index
+from ledger.index.index_errors import NotIndexedError
+from ledger.index.indexed_history import IndexedHistory
 from ledger.protocol.types import ClientId
 from tests.faults import times
 from tests.index.conftest import NOBODYS_BLOBS, generated, indexed

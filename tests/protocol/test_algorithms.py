@@ -20,7 +20,7 @@ from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, Vot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.consensus import Certificate
+    from ledger.protocol.consensus import QuorumCertificate
     from ledger.protocol.judgement import Judgement
 
 SEED, BASE = keccak256(b"seed"), keccak256(b"base")
@@ -206,7 +206,9 @@ class ScriptedRun:
     def members(self) -> Sequence[Scripted]:
         return self.committees[0]
 
-    def decide(self, judgement: Judgement, certificates: tuple[Certificate, Certificate]) -> None:
+    def decide(
+        self, judgement: Judgement, certificates: tuple[QuorumCertificate, QuorumCertificate]
+    ) -> None:
         self.done.append(f"decide {judgement is not None} {len(certificates)}")
         self.committees.pop(0)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.consensus import Certificate, majority, primary_seat, replies_needed
+from ledger.protocol.consensus import QuorumCertificate, majority, primary_seat, replies_needed
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.types import NO_DIGEST, Digest, Phase, Quorum, SignedVote, Vote, VoteKind
 from tests.protocol.support import BASE, SEED, digests
@@ -68,6 +68,6 @@ def test_signers_are_places_not_clients() -> None:
     reply = replace(vote, kind=VoteKind.REPLY)
     committee = ids(40, 10, 30, 20)
     replies = tuple(SignedVote(member, reply, b"") for member in ids(10, 20))
-    certificate = Certificate(SignedVote(committee[0], vote, b""), replies)
+    certificate = QuorumCertificate(SignedVote(committee[0], vote, b""), replies)
     assert certificate.signers(committee) == 0b1010
     assert certificate.vote == vote

@@ -17,7 +17,7 @@ def test_a_refusal_can_add_its_circumstances() -> None:
 
 
 def test_every_refusal_has_a_reason_of_its_own() -> None:
-    leaves = errors.Refusal.__subclasses__()
+    leaves = errors.ProtocolRefusal.__subclasses__()
     assert len({leaf.fact for leaf in leaves}) == len(leaves)
     assert set(errors.REFUSALS.values()) == set(leaves)
     assert all(errors.REFUSALS[leaf().reason] is leaf for leaf in leaves)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding, rounds
-from ledger.protocol.errors import Refusal
+from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.fold import (
     LedgerView,
     RoundStart,
@@ -148,7 +148,7 @@ def test_the_fold_of_any_play_is_the_specifications_state(
     play = Play.begin(batch, last)
     for action, clients, blocks in steps:
         play.block += blocks
-        with suppress(Refusal):
+        with suppress(ProtocolRefusal):
             match action:
                 case "commit":
                     play.commit(clients)

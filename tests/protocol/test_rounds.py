@@ -202,7 +202,7 @@ def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
     ],
 )
 def test_a_registry_that_is_none_is_refused(
-    words: list[int], refusal: type[errors.Refusal]
+    words: list[int], refusal: type[errors.ProtocolRefusal]
 ) -> None:
     state = replace(fresh(), registry_rest=encoding.registry_digest(words, NO_DIGEST))
     with pytest.raises(refusal):
@@ -276,7 +276,7 @@ def test_a_batch_with_an_invalid_commitment_is_refused_whole() -> None:
     good = signed(4)
     three, four = signed(3).commitment, signed(4).commitment
     signature, unknown = signed(3).signature, replace(three, client=ClientId(9))
-    cases: list[tuple[type[errors.Refusal], SignedCommitment]] = [
+    cases: list[tuple[type[errors.ProtocolRefusal], SignedCommitment]] = [
         (
             errors.UnknownClientError,
             SignedCommitment(unknown, signature),
@@ -434,7 +434,7 @@ INFINITE = encoding.INFINITY_BITS << 32
     ],
 )
 def test_a_ranking_that_is_none_is_refused(
-    ranking: tuple[int, ...], refusal: type[errors.Refusal]
+    ranking: tuple[int, ...], refusal: type[errors.ProtocolRefusal]
 ) -> None:
     with pytest.raises(refusal):
         decided(committed(), replace(DECISION, ranking=ranking), block=LATE)
@@ -501,7 +501,7 @@ def test_a_certificate_that_does_not_hold_is_refused() -> None:
     place = primary_seat(SEED_1, Phase.AGGREGATION, 0, 3)
     view = next(v for v in range(9) if primary_seat(SEED_1, Phase.AGGREGATION, v, 3) != place)
     swapped = good.replies[::-1]
-    cases: list[tuple[type[errors.Refusal], SubmittedCertificate]] = [
+    cases: list[tuple[type[errors.ProtocolRefusal], SubmittedCertificate]] = [
         (errors.RequestNotSignedError, replace(good, view=view)),
         (errors.RequestNotSignedError, replace(good, request=good.replies[0])),
         (errors.SignatureNotCanonicalError, replace(good, request=mirrored(good.request))),
@@ -674,7 +674,7 @@ def test_an_accusation_without_proof_is_refused() -> None:
     state = opened()
     malleable = replace(other, signature=mirrored(other.signature))
     early = replace(one, signature=mirrored(one.signature))
-    cases: list[tuple[type[errors.Refusal], LedgerState, int, list[SignedStatement]]] = [
+    cases: list[tuple[type[errors.ProtocolRefusal], LedgerState, int, list[SignedStatement]]] = [
         (errors.NotOpenedError, fresh(), 0, [one, other]),
         (errors.UnknownClientError, state, 9, [one, other]),
         (errors.StatementsEqualError, state, 0, [one, one]),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ledger.protocol import encoding
-from ledger.protocol.consensus import Certificate, primary_seat
+from ledger.protocol.consensus import QuorumCertificate, primary_seat
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.judgement import compose_record, judge, score_updates, usable_clients
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
@@ -130,7 +130,9 @@ class OpenRound:
         signature = self.sign(vote, member if key is None else key)
         return SignedVote(ClientId(member), vote, signature)
 
-    def certificate(self, request: Vote, repliers: Sequence[ClientId] | None = None) -> Certificate:
+    def certificate(
+        self, request: Vote, repliers: Sequence[ClientId] | None = None
+    ) -> QuorumCertificate:
         """Return the certificate of a request.
 
         Args:
@@ -143,7 +145,7 @@ class OpenRound:
             others = [m for m in self.committee if m != primary and m not in self.banned]
             repliers = others[: self.replies]
         reply = replace(request, kind=VoteKind.REPLY)
-        return Certificate(
+        return QuorumCertificate(
             self.vote(request, primary), tuple(self.vote(reply, member) for member in repliers)
         )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benchmarks.paper.theorem.bound import Constants
     from benchmarks.paper.theorem.objective import Objective
     from benchmarks.paper.theorem.problem import ConvexProblem
-    from benchmarks.paper.theorem.selection_rules import SelectionRule
+    from benchmarks.paper.theorem.selection_rules import TheoremSelection
     from benchmarks.paper.theorem.training_path import StepSize, TrainingPath
     from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
@@ -87,7 +87,7 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
     training = configuration.training
 
     def path(step_size: StepSize) -> TrainingPath:
-        choosing: SelectionRule = (
+        choosing: TheoremSelection = (
             AveragingSelection(clients, parameters.trainers)
             if options.averaging
             else CommitteeSelection(parameters, model.layout)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest
 
 
-class SelectionRule(Protocol):
+class TheoremSelection(Protocol):
     """Chooses S_a in each round, rounds in their order."""
 
     def active(self, seed: Digest) -> tuple[ClientId, ...]:
@@ -39,7 +39,7 @@ class SelectionRule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AveragingSelection(SelectionRule):
+class AveragingSelection(TheoremSelection):
     """FedAvg: n clients train, and all of them are averaged.
 
     Attributes:
@@ -64,7 +64,7 @@ class AveragingSelection(SelectionRule):
 
 
 @dataclass(slots=True)
-class CommitteeSelection(SelectionRule):
+class CommitteeSelection(TheoremSelection):
     """CMFL: C members rank the n trainers, and their strategy accepts some of these.
 
     Attributes:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from benchmarks.paper.theorem.objective import Weights
     from benchmarks.paper.theorem.problem import ConvexProblem
-    from benchmarks.paper.theorem.selection_rules import SelectionRule
+    from benchmarks.paper.theorem.selection_rules import TheoremSelection
 
 StepSize = Callable[[int], float]
 """η_t of step t, from 0, counted over all rounds."""
@@ -84,7 +84,7 @@ class TrainingPath:
 
 
 def follow_path(
-    problem: ConvexProblem, choosing: SelectionRule, start: Weights, settings: PathSettings
+    problem: ConvexProblem, choosing: TheoremSelection, start: Weights, settings: PathSettings
 ) -> TrainingPath:
     """Return the path of a run.
 

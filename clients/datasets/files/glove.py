@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.files.archive import ArrayRule, read_arrays
+from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.lines import read_lines
 from ledger.protocol.errors import ConfigurationError
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from clients.datasets.files.archive import MAX_FILE_BYTES, require_file
+from clients.datasets.files.data_archive import MAX_FILE_BYTES, require_file
 from clients.datasets.files.parquet import column_names
 from ledger.protocol.errors import ConfigurationError
 

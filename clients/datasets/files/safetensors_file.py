@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.datasets.files.archive import MAX_FILE_BYTES, ArrayRule, require_file, require_values
+from clients.datasets.files.data_archive import (
+    MAX_FILE_BYTES,
+    ArrayRule,
+    require_file,
+    require_values,
+)
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
 

@@ -11,7 +11,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from clients.experiments.baselines.decentralised.round import DecentralisedRound
+    from clients.experiments.baselines.decentralised.decentralised_round import DecentralisedRound
     from clients.experiments.definition import Method
     from clients.experiments.kinds.method_kind import MethodRun, MethodTask
     from clients.runs.metrics import Measure

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.seed_policy import require_unpredictable
+from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
-from clients.onboarding.own_samples import own_parts
-from clients.onboarding.run_configuration import configuration_from_document
-from clients.onboarding.seed_policy import require_unpredictable
 from clients.runs.evaluation_sets import TEST
 from clients.runs.input_binding import require_bound_model
 from clients.training.engine_factory import open_engine

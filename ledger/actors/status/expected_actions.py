@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ledger.actors.status.open_round_status import ActionKind, ExpectedAction, RoundStage
+from ledger.actors.status.status_types import ActionKind, ExpectedAction, RoundStage
 from ledger.protocol.types import Phase, VoteKind
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.actors.status.open_round_status import PassedView, RoundStage
+from ledger.actors.status.status_types import PassedView, RoundStage
 from ledger.actors.view_timing import view_at
 from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.types import Phase

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
-    from ledger.protocol.errors import Refusal
+    from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.ledger_state import Event
 
 REFUSED_CALL = Fact(
@@ -72,7 +72,7 @@ def run_checks(observation: Observation) -> Iterator[tuple[AuditStep, StepResult
             yield check.step, result
 
 
-def step_of_refusal(refusal: type[Refusal]) -> AuditStep:
+def step_of_refusal(refusal: type[ProtocolRefusal]) -> AuditStep:
     """Return the step that fails where the specification refuses a recorded transaction."""
     return _BY_REFUSAL.get(refusal, AuditStep.CERTIFICATES)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.round_evidence import RoundEvidence
     from ledger.audit.observations import Observation
     from ledger.audit.report import Fact, StepResult
-    from ledger.protocol.errors import Refusal
+    from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.ledger_state import Event
     from ledger.protocol.validation import ViolationCode
 
@@ -89,7 +89,7 @@ class AuditCheck:
     step: AuditStep
     title: str
     check: Callable[[Observation], Iterator[StepResult]]
-    refusals: tuple[type[Refusal], ...] = ()
+    refusals: tuple[type[ProtocolRefusal], ...] = ()
     events: tuple[type[Event], ...] = ()
     event_fields: frozenset[str] = frozenset()
 

@@ -13,7 +13,7 @@ from ledger.audit.proofs.statement import (
     ProvenRole,
     Rank,
     ScoresTaken,
-    Weight,
+    UpdateWeight,
 )
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import decode_record
@@ -297,10 +297,10 @@ def _cut_off(proof: ClientProof) -> CutOff | None:
     return CutOff(form, len(accepted), bits[edge], proof.decision.threshold_bits)
 
 
-def _weight(proof: ClientProof) -> Weight:
+def _weight(proof: ClientProof) -> UpdateWeight:
     registry = proof.document.registry
     total = sum(registry[client].samples for client in proof.sets[0])
-    return Weight(registry[proof.client].samples, total)
+    return UpdateWeight(registry[proof.client].samples, total)
 
 
 def _scores(

@@ -46,7 +46,7 @@ from ledger.audit.proofs.statement import (
     ProvenRole,
     Rank,
     ScoresTaken,
-    Weight,
+    UpdateWeight,
 )
 from ledger.protocol.documents.fields import require_ascending
 from ledger.protocol.encoding import INFINITY_BITS, word_client
@@ -141,7 +141,7 @@ class StatementDocument(StrictDocument):
             cut_off=None
             if cut_off is None
             else CutOff(cut_off.form, cut_off.accepted, cut_off.edge_bits, cut_off.threshold_bits),
-            weight=None if weight is None else Weight(weight.samples, weight.total),
+            weight=None if weight is None else UpdateWeight(weight.samples, weight.total),
             dropout=self.dropout,
             scores=self.scores,
             refusal=self.refusal,

@@ -170,7 +170,7 @@ def make_basis(
 def _basis(
     ledger: CommitteeLedger, rounds: _Rounds, blobs: BlobReader, round_number: int, *, whole: bool
 ) -> RoundBasis:
-    """Return what a round stands on; see `make_ground`."""
+    """Return what a round stands on; see `make_basis`."""
     sizes = rounds.deployment
     round_ = rounds.find(round_number) if 0 < round_number <= sizes.rounds else None
     if round_ is None or len(round_.opening.committee) < sizes.members:

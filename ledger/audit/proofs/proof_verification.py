@@ -55,7 +55,7 @@ _OUTCOMES: dict[AuditOutcome, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class ProofVerification:
     """The result of checking a proof.
 
     Attributes:
@@ -99,7 +99,7 @@ class Verification:
 
 def verify_proof(
     proof: ClientProof, round_number: int, client: ClientId, trusted: Trusted | None = None
-) -> Verification:
+) -> ProofVerification:
     """Return what checking a proof comes to.
 
     Args:
@@ -127,7 +127,7 @@ def verify_proof(
         )
     )
     caveats = caveats_of(proof, statement, trusted)
-    return Verification(round_number, client, statement, tuple(steps), caveats)
+    return ProofVerification(round_number, client, statement, tuple(steps), caveats)
 
 
 def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[VerificationStep]:

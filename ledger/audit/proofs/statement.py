@@ -81,7 +81,7 @@ class CutOff:
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class UpdateWeight:
     """The share of an update in the model, exactly: `samples` of `total`."""
 
     samples: int
@@ -110,7 +110,7 @@ class ClientStatement:
     has_committed: bool
     rank: Rank | None = None
     cut_off: CutOff | None = None
-    weight: Weight | None = None
+    weight: UpdateWeight | None = None
     dropout: DropoutReason | None = None
     scores: ScoresTaken | None = None
     refusal: RefusalReason | None = None

@@ -37,7 +37,7 @@ from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.contract.storage_comparison import storage_difference
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
 from ledger.protocol import rounds
-from ledger.protocol.errors import ChainError, Refusal
+from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.fold import LedgerView, mined_commitments
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -175,7 +175,7 @@ class Replay:
         at = before.round or None
         try:
             self.state, events = _apply(before, call, block)
-        except Refusal as refusal:
+        except ProtocolRefusal as refusal:
             yield RefusedCall(transaction.block_number, at, transaction.hash, refusal)
             yield from self._adopt(transaction, call)
             return

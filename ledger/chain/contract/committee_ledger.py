@@ -371,8 +371,9 @@ class FinalLedger(CommitteeLedger):
 class LedgerWriter(CommitteeLedger):
     """Write access to a deployed contract.
 
-    Every transaction returns its receipt. It raises the contract's Refusal, a SignatureError for a
-    signature without compact form, and a ChainError if the chain did not accept the transaction.
+    Every transaction returns its receipt. It raises the contract's ProtocolRefusal, a
+    SignatureError for a signature without compact form, and a ChainError if the chain
+    did not accept the transaction.
     """
 
     def __init__(self, chain: ChainWriter, address: str, from_block: int = 0) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
-from api.store.serve import lock_store_folder
+from api.store.serve_store import lock_store_folder
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.protocol.errors import ChainError, ConfigurationError

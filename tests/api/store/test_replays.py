@@ -15,9 +15,9 @@ import pytest
 
 from api.sockets import listening_socket
 from api.store.receiver import PIECE
-from api.store.serve import resolve_public_urls, serve
-from api.store.settings import StoreSettings
+from api.store.serve_store import resolve_public_urls, serve
 from api.store.slots import DIGESTS_AT_ONCE, SAME_AT_ONCE, SILENT_AT_ONCE
+from api.store.store_settings import StoreSettings
 from ledger.protocol.documents.envelope import encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, ConfigurationError

@@ -9,8 +9,8 @@ import pytest
 
 from api.store.charges import ChargeKind, Charges, charges_file
 from api.store.retention import Retention
-from api.store.serve import serve
-from api.store.settings import StoreSettings
+from api.store.serve_store import serve
+from api.store.store_settings import StoreSettings
 from ledger.actors.round_blobs import BlobUse, NamedBlob
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError

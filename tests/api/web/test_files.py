@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.routes.web import WEB, web_files
+from api.routes.web_routes import WEB, web_files
 from tests.api.conftest import refused
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.history.chain_history import ChainHistory
-from ledger.history.serialise.rounds import full_round
+from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol import encoding, merkle
 from ledger.protocol.types import ClientId, Digest

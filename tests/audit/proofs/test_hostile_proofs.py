@@ -17,8 +17,8 @@ from ledger.audit.proofs.json_documents import parse_document
 from ledger.audit.proofs.proof import RecordedBan, derive_statement
 from ledger.audit.proofs.proof_document import as_dict, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
-from ledger.audit.proofs.proof_verification import Verification, verify_proof
-from ledger.audit.proofs.statement import ClientVerdict, Weight
+from ledger.audit.proofs.proof_verification import ProofVerification, verify_proof
+from ledger.audit.proofs.statement import ClientVerdict, UpdateWeight
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256
@@ -67,7 +67,7 @@ def test_no_changed_proof_proves_anything_but_the_truth(
 
 def _verified(
     document: Any, number: int, client: ClientId, trusted: TrustedHead | dict[int, TrustedContract]
-) -> Verification | None:
+) -> ProofVerification | None:
     try:
         trust = trusted[number] if isinstance(trusted, dict) else trusted
         found = verify_proof(proof_of(document), number, client, trust)
@@ -132,7 +132,7 @@ def test_a_made_up_registry_changes_no_weight(honest: Run, newest: TrustedHead) 
     registry[13] = replace(registry[13], samples=registry[13].samples * 10)
     heavier = encode_run(replace(true.document, registry=tuple(registry)))
     found = verify_proof(restated(replace(true, configuration=heavier)), 1, ClientId(13), newest)
-    assert found.statement.weight == Weight(230, 249)
+    assert found.statement.weight == UpdateWeight(230, 249)
     # The path begins with the run's own configuration, and so is that of no other.
     # Its registry makes another salt, for which the client has signed nothing.
     assert unproven(found) == [StepName.CONFIGURATION, StepName.BANS, StepName.AUTHOR]
@@ -207,9 +207,9 @@ def restated(proof: ClientProof) -> ClientProof:
     return proof_of(as_dict(replace(proof, statement=derive_statement(replace(proof)))))
 
 
-def unproven(found: Verification) -> list[StepName]:
+def unproven(found: ProofVerification) -> list[StepName]:
     return [step.name for step in found.steps if step.is_ok is not True]
 
 
-def failed(found: Verification) -> list[StepName]:
+def failed(found: ProofVerification) -> list[StepName]:
     return [step.name for step in found.steps if step.is_ok is False]

@@ -17,7 +17,7 @@ from ledger.audit.proofs.statement import (
     ProvenRole,
     Rank,
     ScoresTaken,
-    Weight,
+    UpdateWeight,
 )
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 from ledger.audit.report import AuditOutcome
@@ -78,7 +78,7 @@ def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
     bits = event.ranking[1] >> 32
     assert said.rank == Rank(1, 5, bits, accepted=True)
     assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits, 0)
-    assert said.weight == Weight(23, 23 + 19)
+    assert said.weight == UpdateWeight(23, 23 + 19)
     assert said.as_dict()["rank"]["distance"] == pytest.approx(12.011, abs=1e-3)
 
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.paper import official_figures, targets
 from benchmarks.paper.__main__ import ROWS, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
-from benchmarks.paper.report import TARGET_METHODS, paper_report
+from benchmarks.paper.paper_report import TARGET_METHODS, paper_report
 from clients.experiments.archive import unpack
 from clients.experiments.catalogue import definition_named, names
 from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows

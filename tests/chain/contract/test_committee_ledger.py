@@ -12,7 +12,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol import ledger_state
 from ledger.protocol.closing import MinedCommitment
-from ledger.protocol.consensus import Certificate
+from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import RoundStart
 from ledger.protocol.ledger_state import submitted_certificate
@@ -113,7 +113,7 @@ def test_a_certificate_is_submitted_by_ascending_place(chain: EmbeddedChain) -> 
     vote = support.request(twins, decision, Phase.ELECTION, 4)
     reply = replace(vote, kind=VoteKind.REPLY)
     replies = tuple(SignedVote(committee[place], reply, bytes([place]) * 65) for place in (3, 0, 2))
-    certificate = Certificate(SignedVote(committee[1], vote, b"\7" * 65), replies)
+    certificate = QuorumCertificate(SignedVote(committee[1], vote, b"\7" * 65), replies)
     found = submitted_certificate(certificate, committee)
     assert (found.view, found.set_digest, found.request) == (4, vote.set_digest, b"\7" * 65)
     assert found.signers == 0b1101

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.attacks.registry import attack_named
-from clients.attacks.updates.adaptive.against import (
+from clients.attacks.updates.adaptive.estimate import accepted_up_to
+from clients.attacks.updates.adaptive.step_search import (
     Line,
     largest,
     pair_distances,
     tensor_products,
 )
-from clients.attacks.updates.adaptive.estimate import accepted_up_to
 from clients.attacks.updates.min_max import min_max
 from clients.attacks.updates.update_attack import AttackInput
 from clients.configuration.loading import load

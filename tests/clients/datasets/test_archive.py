@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clients.datasets.files.archive import ArrayRule, read_arrays
+from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -165,10 +165,10 @@ def test_an_oversized_file_is_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path / "d.npz", small_arrays())
-    monkeypatch.setattr("clients.datasets.files.archive.MAX_ARRAYS_BYTES", 7000)
+    monkeypatch.setattr("clients.datasets.files.data_archive.MAX_ARRAYS_BYTES", 7000)
     with pytest.raises(ConfigurationError, match="unpacks to"):
         load_small(path)
-    monkeypatch.setattr("clients.datasets.files.archive.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("clients.datasets.files.data_archive.MAX_FILE_BYTES", 100)
     with pytest.raises(ConfigurationError, match="more than 100"):
         load_small(path)
 

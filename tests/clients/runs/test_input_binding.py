@@ -13,11 +13,11 @@ import pytest
 
 from cli.options import KEY_VARIABLE
 from clients.configuration.loading import load
+from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.seed_policy import ALLOW_PREDICTABLE
 from clients.datasets.data_binding import samples_digest_of
+from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
-from clients.onboarding.own_samples import own_parts
-from clients.onboarding.run_configuration import configuration_from_document
-from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import prepare
 from clients.simulated_keys import simulated_keys

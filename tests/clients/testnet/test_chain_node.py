@@ -11,7 +11,7 @@ from clients.configuration.parsing import plain_values
 from clients.testnet.chain_node import ChainNode
 from clients.testnet.kinds import ChainKind
 from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
-from ledger.io.commands import CommandRunner
+from ledger.io.forked_commands import CommandRunner
 from tests.chain.anvil import anvil_program
 from tests.processes import MODULES
 

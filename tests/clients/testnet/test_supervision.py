@@ -13,7 +13,7 @@ from clients.testnet.kinds import ChainKind
 from clients.testnet.local_network import LocalNetwork, wait_for_port
 from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
 from clients.testnet.supervision import MOST_RESTARTS, NetworkSupervisor
-from ledger.io.commands import CommandError, CommandRunner
+from ledger.io.forked_commands import CommandError, CommandRunner
 from tests.processes import MODULES
 
 if TYPE_CHECKING:

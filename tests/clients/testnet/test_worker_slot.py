@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
+from clients.configuration.seed_policy import ALLOW_PREDICTABLE
 from clients.testnet.relay import Relay
 from clients.testnet.worker_slot import NetworkPaths, NetworkTarget, WorkerSlot
 from clients.worker.process.worker_status import FORMAT
@@ -18,7 +18,7 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.io.commands import CommandRunner
+    from ledger.io.forked_commands import CommandRunner
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clients.attacks.updates.adaptive.across import across
-from clients.attacks.updates.adaptive.against import FARTHEST, against
+from clients.attacks.updates.adaptive.angle_search import across
+from clients.attacks.updates.adaptive.step_search import FARTHEST, against
 from clients.attacks.updates.min_max import min_max
 from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
 from ledger.protocol.rules.direction import DIRECTION

@@ -21,7 +21,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import Attackers
-from clients.experiments.baselines.decentralised.round import DecentralisedRound, mean_quality
+from clients.experiments.baselines.decentralised.decentralised_round import (
+    DecentralisedRound,
+    mean_quality,
+)
 from clients.experiments.baselines.decentralised.sites import (
     Sites,
     draw_sites,

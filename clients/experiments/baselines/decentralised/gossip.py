@@ -22,7 +22,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from clients.adversaries.attackers import Attackers
-from clients.experiments.baselines.decentralised.round import DecentralisedRound, mean_quality
+from clients.experiments.baselines.decentralised.decentralised_round import (
+    DecentralisedRound,
+    mean_quality,
+)
 from clients.experiments.baselines.decentralised.sites import (
     Sites,
     draw_sites,

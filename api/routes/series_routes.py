@@ -12,7 +12,7 @@ from api.http.parameters import (
 )
 from api.http.problem_docs import OF_DEPLOYMENT, declared
 from ledger.history.responses.series import SeriesAnswer
-from ledger.history.serialise.series import chart_rounds, series_response
+from ledger.history.serialise.serialise_series import chart_rounds, series_response
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/series",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from api.store.retention import PinnedBlobs
-    from api.store.settings import StoreSettings
+    from api.store.store_settings import StoreSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 

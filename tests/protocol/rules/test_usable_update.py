@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ledger.protocol.encoding import vector_bytes
-from ledger.protocol.rules.payload import update_of
+from ledger.protocol.rules.usable_update import update_of
 from tests.protocol.support import f32
 
 

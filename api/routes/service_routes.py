@@ -15,7 +15,7 @@ from api.request_view import AnyChain  # noqa: TC001 - FastAPI reads it
 from api.schemas.service import Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
 from ledger.history.responses.deployments import ChainsAnswer
-from ledger.history.serialise.deployments import (
+from ledger.history.serialise.serialise_deployments import (
     chain_head,
     chain_response,
     deployment_path,

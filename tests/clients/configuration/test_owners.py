@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
-from clients.onboarding.own_samples import own_parts
-from clients.onboarding.owners import owner_samples
+from clients.configuration.owners import owner_samples
+from clients.configuration.run_configuration import configuration_from_document
+from clients.datasets.own_samples import own_parts
 from clients.onboarding.registration import combined_registry, proposal_digest, signed_entry
-from clients.onboarding.run_configuration import configuration_from_document
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
 from ledger.protocol.bound_inputs import data_root

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from clients.configuration.loading import load
-from clients.onboarding.own_samples import own_part, own_parts
-from clients.onboarding.run_configuration import configuration_from_document
+from clients.configuration.run_configuration import configuration_from_document
+from clients.datasets.own_samples import own_part, own_parts
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run

@@ -36,8 +36,8 @@ from api.schemas.verifications import (
     VerificationRequest,
     VerificationsAnswer,
 )
-from api.verifications.reports import ReportsError
-from api.verifications.verifications import (
+from api.verifications.audit_worker import AuditTask
+from api.verifications.queue import (
     AlreadyVerifyingError,
     NotRunningError,
     QueueFullError,
@@ -45,7 +45,7 @@ from api.verifications.verifications import (
     Verifications,
     read_earlier,
 )
-from api.verifications.worker import AuditTask
+from api.verifications.reports import ReportsError
 from ledger.audit.earlier_report import EarlierReportError
 from ledger.history.paths import DeploymentPath
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.io.commands import CommandError, CommandRunner
+from ledger.io.forked_commands import CommandError, CommandRunner
 from tests.processes import MODULES
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_a_runner_ends_its_own_commands_only(runner: CommandRunner, tmp_path: Pa
 OWNER = """
 import signal, sys, time
 from pathlib import Path
-from ledger.io.commands import CommandRunner
+from ledger.io.forked_commands import CommandRunner
 if __name__ == "__main__":
     logs = Path(sys.argv[1])
     runner = CommandRunner({entry!r}, logs)
@@ -177,7 +177,7 @@ def test_a_killed_server_takes_its_commands_along_and_is_replaced(tmp_path: Path
 import os, signal
 from multiprocessing import forkserver
 from pathlib import Path
-from ledger.io.commands import CommandRunner
+from ledger.io.forked_commands import CommandRunner
 logs = Path({str(tmp_path)!r})
 with CommandRunner({ENTRY!r}, logs) as runner:
     lost = runner.start("lost", ["count", logs / "count"])

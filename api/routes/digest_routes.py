@@ -16,7 +16,7 @@ from api.http.parameters import (
 from api.http.problem_docs import OF_PAGE, declared
 from api.http.problems import INDEX_NEEDED, ProblemError
 from ledger.history.responses.digests import DigestAnswer
-from ledger.history.serialise.digests import digest_page
+from ledger.history.serialise.serialise_digests import digest_page
 from ledger.history.source import TooLongError
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest

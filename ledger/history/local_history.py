@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ledger.history.documents import missing_payloads
 from ledger.history.explain import explain_missing_payloads
 from ledger.history.queries import RoundQuery
-from ledger.history.serialise.clients import client_rounds_page, clients_page, one_client
-from ledger.history.serialise.digests import digest_page
-from ledger.history.serialise.rounds import explanation, full_round, rounds_page
+from ledger.history.serialise.serialise_clients import client_rounds_page, clients_page, one_client
+from ledger.history.serialise.serialise_digests import digest_page
+from ledger.history.serialise.serialise_rounds import explanation, full_round, rounds_page
 from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId

@@ -18,9 +18,9 @@ from api.schemas.verifications import (
     VerificationState,
     WhyNoVerdict,
 )
+from api.verifications.audit_worker import run_task
 from api.verifications.process import ProcessResult, run_in_process
 from api.verifications.reports import ReportFolder, ReportsError
-from api.verifications.worker import run_task
 from ledger.audit.earlier_report import EarlierReportError, read_report
 from ledger.history.serialise.values import time_of
 from ledger.protocol.encoding import sha256
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from api.schemas.verifications import VerificationProgress
     from api.settings import VerificationBounds
-    from api.verifications.worker import AuditTask
+    from api.verifications.audit_worker import AuditTask
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.history.paths import DeploymentPath
 

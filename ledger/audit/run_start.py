@@ -13,7 +13,7 @@ from ledger.chain.contract.code import code_violation
 from ledger.chain.contract.deployment import deployment_for, require_code
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.protocol.documents.run import decode_run
-from ledger.protocol.errors import ChainError, EncodingError, Refusal
+from ledger.protocol.errors import ChainError, EncodingError, ProtocolRefusal
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read_start(
     except NotServedError as error:
         yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
         return
-    except (ChainError, Refusal) as error:
+    except (ChainError, ProtocolRefusal) as error:
         if is_node_failure(ledger, error):
             yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
             return
@@ -84,7 +84,7 @@ def read_start(
     )
 
 
-def is_node_failure(ledger: CommitteeLedger, error: ChainError | Refusal) -> bool:
+def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal) -> bool:
     """Say whether a view that failed cannot have failed, so that the node's answer says nothing.
 
     Neither view of the ledger's code reverts or answers nothing, whatever was recorded.

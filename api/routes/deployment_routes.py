@@ -11,9 +11,9 @@ from api.http.parameters import (
     refuse_unknown,
 )
 from api.http.problem_docs import OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
-from api.routes.federation import federations_of
+from api.routes.federation_routes import federations_of
 from ledger.history.responses.deployments import DeploymentAnswer, DeploymentsAnswer
-from ledger.history.serialise.deployments import deployment_details, deployment_list
+from ledger.history.serialise.serialise_deployments import deployment_details, deployment_list
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments",

@@ -44,8 +44,8 @@ from ledger.history.responses.rounds import (
     VotesAnswer,
 )
 from ledger.history.serialise import parts
-from ledger.history.serialise import rounds as round_responses
-from ledger.history.serialise.tables import ROUNDS
+from ledger.history.serialise import serialise_rounds as round_responses
+from ledger.history.serialise.csv_tables import ROUNDS
 from ledger.history.serialise.values import DocumentedRound
 from ledger.history.status import Order, RoundStatus
 

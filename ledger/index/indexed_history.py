@@ -14,7 +14,7 @@ from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.history.queries import EMPTY_PAGE
 from ledger.history.status import AskedRole
 from ledger.index.codes import DocumentState, StorageComparison
-from ledger.index.errors import IndexDamagedError, IndexStaleError, NotIndexedError
+from ledger.index.index_errors import IndexDamagedError, IndexStaleError, NotIndexedError
 from ledger.index.reading import (
     counts_of,
     end_time,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors.actions import PostEnvelope
-from ledger.actors.status.open_round import status_after_closing, status_before_closing
-from ledger.actors.status.open_round_status import (
+from ledger.actors.status.status_of_round import status_after_closing, status_before_closing
+from ledger.actors.status.status_types import (
     ActionKind,
     ExpectedAction,
     ParticipantRole,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.actors.actions import Action
-    from ledger.actors.status.open_round_status import ClientRoundStatus, OpenRoundStatus
+    from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
     from ledger.actors.view import ChainView
     from ledger.protocol.types import ClientId, Vote
 

@@ -20,7 +20,7 @@ from api.http.problems import CLIENT_NOT_FOUND
 from api.request_view import require_client
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.evidence import EvidenceAnswer
-from ledger.history.serialise.evidence import evidence_page
+from ledger.history.serialise.serialise_evidence import evidence_page
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 

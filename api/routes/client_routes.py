@@ -21,8 +21,8 @@ from api.http.problems import CLIENT_NOT_FOUND, FORMAT_NOT_SERVED
 from api.request_view import require_client
 from ledger.history.queries import RoundQuery
 from ledger.history.responses.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
-from ledger.history.serialise.clients import client_rounds_page, clients_page, one_client
-from ledger.history.serialise.tables import CLIENT_ROUNDS, CLIENTS
+from ledger.history.serialise.csv_tables import CLIENT_ROUNDS, CLIENTS
+from ledger.history.serialise.serialise_clients import client_rounds_page, clients_page, one_client
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.actors.status.expected_actions import expected_actions_of
-from ledger.actors.status.open_round_status import (
+from ledger.actors.status.status_types import (
     ActionKind,
     CastVote,
     ClientRoundStatus,
