@@ -1,1 +1,1 @@
-"""The command `cmfl`: parse, call one function, print. Other rooms are imported inside commands."""
+"""The command `cmfl`: parse, call one function, print; commands import other packages inside."""

@@ -219,7 +219,7 @@ class ViewJumper(FaultyMember):
         for number in range(1, JUMPED_VIEWS):
             is_own = view.primary(Phase.AGGREGATION, number) == self.client
             if is_own and not view.requests(Phase.AGGREGATION, number):
-                return actions + self.member.acts.propose(view, number, clients)
+                return actions + self.member.steps.propose(view, number, clients)
         return actions
 
 
@@ -250,7 +250,7 @@ class WhitewashingMember(FaultyMember):
 
 
 class FalseReferenceMember(FaultyMember):
-    """Scores honestly by an own update that is a hundred times too large; see `clients.simulation`.
+    """Scores honestly by an own update that is a hundred times too large; see `wild_reference`.
 
     Its own update is the reference of its scores: true, and useless.
     """

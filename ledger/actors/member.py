@@ -53,7 +53,7 @@ class Member:
 
     Attributes:
         client: who it is.
-        acts: what it can say.
+        steps: the protocol steps that it can take.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Member:
         """Serve on a committee.
 
         Args:
-            client: whose seat it is.
+            client: the member.
             signer: its key.
             journal: its own, or one that it shares with others.
-            judge: says what follows from a record.
+            judge: derives what follows from a record.
         """
         self.client = client
-        self._voice = ProtectedSigner(client, signer, journal)
+        self._signer = ProtectedSigner(client, signer, journal)
         self._judge = judge
-        self.acts = ProtocolSteps(self._voice, judge)
+        self.steps = ProtocolSteps(self._signer, judge)
         self._about: tuple[int, Digest] | None = None
         self._seen = Holdings()
         self._in_time: dict[int, Holdings] = {}
@@ -79,7 +79,7 @@ class Member:
 
     def recall(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
         """Take one's own envelopes of the round in course, before the first step."""
-        self._voice.adopt(domain, envelopes)
+        self._signer.adopt(domain, envelopes)
 
     def step(self, view: RoundView, now: float) -> list[Action]:
         """Return what there is to do."""
@@ -101,7 +101,7 @@ class Member:
         """Return where this member is in a round."""
         phase, begin = Phase.AGGREGATION, view.closed_at + view.inputs.parameters.view_seconds
         if view.certificates(Phase.AGGREGATION):
-            phase, begin = Phase.ELECTION, self._voice.first_certificate_time(view.inputs, now)
+            phase, begin = Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
         return VotingPosition(phase, view_at(view.inputs, phase, begin, now))
 
     def next_time(self, view: RoundView, now: float) -> float | None:
@@ -111,7 +111,7 @@ class Member:
         times = [first - seconds / 2, first]
         phase, begin = Phase.AGGREGATION, first
         if view.certificates(Phase.AGGREGATION):
-            phase, begin = Phase.ELECTION, self._voice.first_certificate_time(view.inputs, now)
+            phase, begin = Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
             times = [begin]
             if self._settlement_seen_at is not None:
                 times.append(self._settlement_seen_at + self._turn(view))
@@ -127,14 +127,14 @@ class Member:
         span = view_at(view.inputs, Phase.AGGREGATION, begin, now)
         if span is None:
             is_due = _has_all_payloads(view) or now >= begin - seconds / 2
-            return self.acts.publish_scores(view, clients) if is_due and now < begin else []
+            return self.steps.publish_scores(view, clients) if is_due and now < begin else []
         # What was held before the view began: the last step's, nothing after a restart.
         self._in_time.setdefault(span.view, self._seen)
         if view.primary(Phase.AGGREGATION, span.view) == self.client:
             return self._lead(view, span, now, clients)
         actions = self._follow_scores(view, span)
         for proposal in self._to_answer(view, Phase.AGGREGATION, span.view):
-            actions += self.acts.answer(view, proposal, self._in_time[span.view])
+            actions += self.steps.answer(view, proposal, self._in_time[span.view])
         return actions
 
     def _lead(
@@ -146,16 +146,16 @@ class Member:
         actions: list[Action] = []
         if now >= span.quarter and span.view not in self._scored_in:
             self._scored_in[span.view] = clients
-            actions += self.acts.publish_payloads(view, clients)
+            actions += self.steps.publish_payloads(view, clients)
         # Again, until it is seen to have arrived: the mailbox may have lost it.
         if span.view in self._scored_in:
-            actions += self.acts.publish_scores(view, self._scored_in[span.view])
+            actions += self.steps.publish_scores(view, self._scored_in[span.view])
         if now < span.half and not _is_complete(view, clients):
             return actions
         needed = majority(view.inputs.parameters.members)
         for chosen in dict.fromkeys((clients, *_sets_scored(view, self.client))):
             if len(view.claims_for(set_digest(chosen))) >= needed:
-                proposed = self.acts.propose(view, span.view, chosen)
+                proposed = self.steps.propose(view, span.view, chosen)
                 if proposed:
                     return actions + proposed
         return actions
@@ -168,23 +168,23 @@ class Member:
         scored = self._scored_in.get(span.view)
         if not chosen or scored not in {None, chosen} or not usable.issuperset(chosen):
             return []
-        actions = self.acts.publish_scores(view, chosen)
+        actions = self.steps.publish_scores(view, chosen)
         if actions:
             self._scored_in[span.view] = chosen
         return actions
 
     def _elect(self, view: RoundView, now: float) -> list[Action]:
-        begin = self._voice.first_certificate_time(view.inputs, now)
+        begin = self._signer.first_certificate_time(view.inputs, now)
         span = view_at(view.inputs, Phase.ELECTION, begin, now)
         if span is None:
             return []
         if view.primary(Phase.ELECTION, span.view) != self.client:
             proposals = self._to_answer(view, Phase.ELECTION, span.view)
-            return [action for p in proposals for action in self.acts.answer_election(view, p)]
+            return [action for p in proposals for action in self.steps.answer_election(view, p)]
         if view.requests(Phase.ELECTION, span.view):
             return []
         for certificate in view.certificates(Phase.AGGREGATION):
-            actions = self.acts.propose_election(view, span.view, certificate)
+            actions = self.steps.propose_election(view, span.view, certificate)
             if actions:
                 return actions
         return []

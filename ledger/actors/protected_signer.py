@@ -24,7 +24,7 @@ class ProtectedSigner:
     """Signs for one client what its journal allows.
 
     Attributes:
-        client: who speaks.
+        client: the signing client.
     """
 
     def __init__(self, client: ClientId, signer: Signer, journal: VoteJournal) -> None:
@@ -51,14 +51,14 @@ class ProtectedSigner:
                         self._say_scores(domain, scores)
                 case Proposal(request=cast) | Reply(cast):
                     if self._has_signed(domain, cast.vote, cast.signature):
-                        self._say_vote(domain, cast.vote)
+                        self._record_vote(domain, cast.vote)
                 case _:
                     pass
         self._journal.sync()
 
     def vote(self, domain: Domain, vote: Vote) -> SignedVote | None:
         """Return the signed vote, None if another was cast in its slot."""
-        if not self._say_vote(domain, vote):
+        if not self._record_vote(domain, vote):
             return None
         return SignedVote(self.client, vote, sign(self._signer, domain, vote))
 
@@ -79,7 +79,7 @@ class ProtectedSigner:
         """Return whether this client signed a message: anyone can put its name on an envelope."""
         return is_signed_by(self._signer.address, domain, message, signature)
 
-    def _say_vote(self, domain: Domain, vote: Vote) -> bool:
+    def _record_vote(self, domain: Domain, vote: Vote) -> bool:
         statement = vote.set_digest + vote.result
         place = vote_key(domain, self.client, vote)
         return self._journal.record(place, statement) == statement

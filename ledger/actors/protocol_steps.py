@@ -1,7 +1,7 @@
 """The messages of an honest member: each step of Algorithms 1 and 2, signed behind its journal.
 
-`member.py`, or a schedule, decides when. A step that the journal does not allow, or that lacks
-something, gives no action.
+`member.py` decides when; in tests, a schedule in the paper's line order does. A step that the
+journal does not allow, or that lacks an input, returns no action.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Holdings:
 class ProtocolSteps:
     """The protocol steps of one member."""
 
-    def __init__(self, voice: ProtectedSigner, judge: JudgementCache) -> None:
+    def __init__(self, signer: ProtectedSigner, judge: JudgementCache) -> None:
         """Sign as one member."""
-        self._voice = voice
+        self._signer = signer
         self._judge = judge
 
     def publish_scores(self, view: RoundView, clients: tuple[ClientId, ...]) -> list[Action]:
@@ -67,14 +67,18 @@ class ProtocolSteps:
         own_claims = [
             signed for signed in view.claims_for(set_digest(clients)) if self._is_mine(signed)
         ]
-        vector = None if own_claims else self._judge.score(view, clients, self._voice.client)
+        vector = None if own_claims else self._judge.score(view, clients, self._signer.client)
         if vector is None:
             return []
         inputs, data = view.inputs, encode_vector(vector)
         scores = Scores(
-            inputs.round, self._voice.client, inputs.closing.base, set_digest(clients), sha256(data)
+            inputs.round,
+            self._signer.client,
+            inputs.closing.base,
+            set_digest(clients),
+            sha256(data),
         )
-        signed = self._voice.scores(inputs.domain, scores)
+        signed = self._signer.scores(inputs.domain, scores)
         return [] if signed is None else [self._post(view, PublishedScores(signed, data))]
 
     def publish_payloads(self, view: RoundView, clients: Iterable[ClientId]) -> list[Action]:
@@ -100,7 +104,7 @@ class ProtocolSteps:
         if judgement is None:  # nothing follows from what is held: the view passes
             return []
         vote = self._vote(view, VoteKind.REQUEST, Phase.AGGREGATION, number, judgement)
-        signed = self._voice.vote(view.inputs.domain, vote)
+        signed = self._signer.vote(view.inputs.domain, vote)
         if signed is None:
             return []
         body = Proposal(signed, opening=judgement.opening, record=data)
@@ -141,7 +145,7 @@ class ProtocolSteps:
         if judgement is None:
             return []
         vote = self._vote(view, VoteKind.REQUEST, Phase.ELECTION, number, judgement)
-        signed = self._voice.vote(view.inputs.domain, vote)
+        signed = self._signer.vote(view.inputs.domain, vote)
         if signed is None:
             return []
         rests_on = PhaseCertificate(
@@ -173,7 +177,7 @@ class ProtocolSteps:
         vote = self._vote(view, VoteKind.REPLY, asked.phase, asked.view, judgement)
         if vote != replace(asked, kind=VoteKind.REPLY):
             return []
-        signed = self._voice.vote(view.inputs.domain, vote)
+        signed = self._signer.vote(view.inputs.domain, vote)
         return [] if signed is None else [self._post(view, Reply(signed))]
 
     def _repeat(self, view: RoundView, held: Holdings, omissions: list[Violation]) -> list[Action]:
@@ -200,10 +204,10 @@ class ProtocolSteps:
         return Vote(kind, inputs.round, phase, number, inputs.closing.base, *decided)
 
     def _is_mine(self, signed: SignedScores) -> bool:
-        return signed.scores.member == self._voice.client
+        return signed.scores.member == self._signer.client
 
     def _post(self, view: RoundView, body: Body, client: ClientId | None = None) -> PostEnvelope:
-        who = self._voice.client if client is None else client
+        who = self._signer.client if client is None else client
         return PostEnvelope(Envelope(view.inputs.domain, view.inputs.round, who, body))
 
 

@@ -1,1 +1,1 @@
-"""Reading the record back: the history of rounds, and the audit that trusts nobody."""
+"""The audit: a whole run recomputed from chain and blobs, with trust in no participant."""

@@ -1,7 +1,7 @@
 """The ports of a run's ledger, for participants and readers.
 
 Two adapters implement them: the contract on a chain (`contract.committee_ledger.LedgerWriter`) and
-the same transitions in memory (`memory.memory_ledger.MemoryLedger`).
+the same transitions in memory (`memory.MemoryLedger`).
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class HttpServer:
         """Send GET to a path below the URL; the path begins with a slash.
 
         Raises:
-            ResponseTooLargeError: the body has more than `most_bytes`.
+            ResponseTooLargeError: the body has more than `max_bytes`.
             HttpFailureError: there is no complete response in time.
         """
         return self._ask(httpx.Request("GET", self._below(path)), max_bytes)
@@ -118,7 +118,7 @@ class HttpServer:
             The response, with an empty body if the status is 200.
 
         Raises:
-            ResponseTooLargeError: the body has more than `most_bytes`.
+            ResponseTooLargeError: the body has more than `max_bytes`.
             HttpFailureError: there is no complete response in time; part of it may be in the file.
             OSError: the file cannot be written.
         """

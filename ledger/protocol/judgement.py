@@ -1,14 +1,14 @@
 """Everything that follows from a record: distances, ranking, sets, roots and model.
 
 A primary composes a record, the other members judge it before they reply, and the audit judges it
-again: all by the functions of this module, which can also be compared stage by stage where some
-of the evidence is gone.
+again: all by the functions of this module and of `validation.py`, which can also be compared stage
+by stage where some of the evidence is gone.
 
     record -> claims      who is in it, commitments opened, signatures        `validate_claims`
            -> updates     each payload usable, or rightly left out            `validate_updates`
            -> scores      each vector true, or rightly refused                `validate_scores`
            -> ranking     distances to the committee, threshold, both sets    `rank_trainers`
-           -> roots       over updates and vectors, and the reveal            `opening_of`
+           -> roots       over updates and vectors, and the reveal            `result_preimage`
            -> model       the aggregate of S_a                                `next_model`
 """
 

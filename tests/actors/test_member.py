@@ -536,7 +536,7 @@ def test_a_restart_recalls_what_the_journal_does_not_know() -> None:
     process.look()
     assert isinstance(reply.body, Reply)
     other = replace(reply.body.reply.vote, result=NO_DIGEST)
-    assert process.honest.acts._voice.vote(DOMAIN, other) is None
+    assert process.honest.steps._signer.vote(DOMAIN, other) is None
 
 
 def test_who_cannot_read_the_mailbox_sits_the_round_out() -> None:

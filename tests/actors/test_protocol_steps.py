@@ -224,7 +224,7 @@ def test_does_not_reply_twice_otherwise_in_a_view() -> None:
     signed = signed_vote(me, replace(asked, kind=VoteKind.REPLY, result=NO_DIGEST))
     before = Envelope(DOMAIN, 1, me, Reply(signed))
     acts = acts_of(me, journal)
-    acts._voice.adopt(DOMAIN, [before])
+    acts._signer.adopt(DOMAIN, [before])
     assert acts.answer(view, proposal_in(view), Holdings()) == []
 
 
@@ -296,7 +296,7 @@ def test_second_phase_2_request_in_a_view_is_not_signed() -> None:
     (certificate,) = view.certificates(AGGREGATION)
     vote = replace(certificate.vote, phase=ELECTION, set_digest=NO_DIGEST)
     acts = acts_of(me, journal)
-    acts._voice.adopt(DOMAIN, [Envelope(DOMAIN, 1, me, Proposal(signed_vote(me, vote)))])
+    acts._signer.adopt(DOMAIN, [Envelope(DOMAIN, 1, me, Proposal(signed_vote(me, vote)))])
     assert acts.propose_election(view, 0, certificate) == []
     assert acts.propose_election(view, 1, certificate) != []
 

@@ -176,4 +176,4 @@ class ScheduledRounds:
         actor = member_with(fault, honest, signer, self._population.favoured)
         if isinstance(actor, FaultyMember):
             self._wrappers[client] = actor
-        return ScheduledMember(self, client, honest.acts)
+        return ScheduledMember(self, client, honest.steps)

@@ -51,7 +51,7 @@ def computation_of(row: CellRow, training: float | None = None) -> Computation:
     Args:
         row: of the cell; `extra` has `committee` and `trainers`, and `participants` where another
             number of clients trains.
-        training: seconds of one client's training, see `training_alone`; the row's own if None.
+        training: seconds of one client's training (`solo_training_seconds`); the row's own if None.
 
     Raises:
         ConfigurationError: it has no system of `System`, or its training was not timed.

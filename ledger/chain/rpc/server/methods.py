@@ -1,7 +1,6 @@
 """The JSON-RPC methods of the embedded chain: an allow-list that answers like a node.
 
-`provider.py` offers them to web3 in this process, `http_server.py` to other processes. None of them
-signs: keys stay with the clients.
+`http_server.py` offers them to other processes. None of them signs: keys stay with the clients.
 """
 
 from __future__ import annotations
