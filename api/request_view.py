@@ -32,7 +32,7 @@ class RequestView:
     """The chain of one request: blocks after `chain.block` are not read.
 
     The chain is pinned when it is first needed, in the thread of the endpoint: a dependency that
-    waits for a chain would take a thread of its own.
+    waits for a chain would take a thread.
     """
 
     def __init__(self, histories: HistoryService, chain: str | None = None) -> None:

@@ -100,7 +100,7 @@ class Misdeed:
     Attributes:
         fault: of some seats; None for none.
         seats: how many have it.
-        beside: a fault of one more seat, which the first one needs.
+        beside: the fault of one more seat, which the first one needs.
     """
 
     fault: MemberFault | None = None

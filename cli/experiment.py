@@ -119,7 +119,7 @@ def run(
     """Run the cells that have no row yet.
 
     Killed or interrupted, it goes on when it is called again, and plays again only the cells that
-    were in flight. The first seed of each cell of CMFL is on a chain of its own and audited there.
+    were in flight. The first seed of each cell of CMFL is on its own chain and audited there.
     Exit code 0: every cell has its row, and every audit passed. 1: an audit failed. 2: a cell could
     not be run. 3: an audit was incomplete.
     """

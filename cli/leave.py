@@ -27,7 +27,7 @@ def leave(
 ) -> None:
     """Ask a worker to finish its round and end; its clients stay registered.
 
-    Whoever is drawn and is not there is late in that round, no more. To take part again, start the
+    A client that is drawn and absent is late in that round, no more. To take part again, start the
     worker on the same folder. A worker that is killed meanwhile has not been asked any more.
     """
     from clients.worker.process.worker_folder import WorkerFolder

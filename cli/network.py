@@ -69,9 +69,9 @@ def network(
 ) -> None:
     """Run a federation of separate worker processes on this machine, and audit it.
 
-    Chain, contract, funds, store, service and workers are begun in order, all with PUBLIC TEST
-    KEYS; rounds are told as they end, and everything is ended with this command. With -v the logs
-    of all processes are printed, each line behind the name of its own.
+    Chain, contract, funds, store, service and workers are started in order, all with PUBLIC TEST
+    KEYS; rounds are printed as they end, and everything ends with this command. With -v the logs of
+    all processes are printed, each line after the name of its process.
     """
     from clients.testnet.local_network import LocalNetwork
     from ledger.io.forked_commands import CommandError
@@ -212,7 +212,7 @@ def _play(
 
 
 def patience_seconds(settings: NetworkSettings) -> float:
-    """Return the limit of one round, which is abandoned at its deadline if nobody decides it."""
+    """Return the limit of one round, which is abandoned at its deadline if it is not decided."""
     deadline = settings.configuration.protocol.deadline_blocks * settings.clocks.block_seconds
     return max(PATIENCE_SECONDS, 2 * deadline)
 

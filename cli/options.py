@@ -1,7 +1,7 @@
 """Options shared by commands, and their environment variables.
 
 A typed option is never ignored: one that only a node needs is an error without a node, so that
-nobody mistakes the home's own chain for one. Variables may be set permanently: CMFL_CHAIN_ID and
+no user mistakes the home's own chain for one. Variables may be set permanently: CMFL_CHAIN_ID and
 CMFL_KEYSTORE only count if a node is named, and commands that use no node ignore them.
 """
 

@@ -102,7 +102,7 @@ def gather(
 ) -> None:
     """Check the owners' entries and combine them into one registry, ordered by address.
 
-    Every owner can compare its digest with that of its own copy of the entries, and later with the
+    Every owner can compare its digest with that of a local copy of the entries, and later with the
     contract's. With the agreed settings the command checks these as well, and prints the command
     that deploys the run.
     """

@@ -83,7 +83,7 @@ class Simulation:
         on_model: OnModel | None = None,
         pinned: Collection[Digest] = frozenset(),
     ) -> None:
-        """Take a run up where it stands.
+        """Resume a run at its present state.
 
         Args:
             context: what actors act on.

@@ -64,7 +64,7 @@ class RemoteVerifications:
         Args:
             name: of the verification.
             seconds_between: two requests.
-            pause: waits for so many seconds.
+            pause: sleeps for a number of seconds.
         """
         last = -1
         while True:

@@ -2,8 +2,8 @@
 
 By a wall clock every client would seem late where the chain falls behind, or where the onlooker's
 clock is ahead. A worker has to keep up with the others (`clients/worker/chain_clock.py`); an
-onlooker may be a block behind, and reports nobody late too soon. Like a worker it drops the time of
-a block that the chain does not have any more.
+onlooker may be a block behind, and reports no client late too soon. Like a worker it drops the time
+of a block that the chain does not have any more.
 """
 
 from __future__ import annotations

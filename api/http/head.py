@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class HeadAsGet:
     """Answers HEAD on every path of a GET, with the same headers.
 
-    The endpoint sees a disconnect, so that no endless stream is made in vain.
+    The endpoint sees a disconnect, so that no endless stream is made for nothing.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -90,7 +90,7 @@ _WORDS = {
     responses=declared(*OF_DEPLOYMENT, tagged=False),
 )
 def verifications(request: Request, reading: OneChain, address: Address) -> Response:
-    """List verifications, the newest first, and say whether whoever asks may begin one."""
+    """List verifications, the newest first, and whether the caller may start one."""
     path = _path(reading, reading.deployment(address))
     runs = _verifications(request)
     found, unreadable = runs.all()
@@ -130,13 +130,13 @@ def verifications(request: Request, reading: OneChain, address: Address) -> Resp
 def begin(
     request: Request, reading: OneChain, address: Address, asked: VerificationRequest
 ) -> Response:
-    """Begin an audit of all ended rounds in a process of its own, with bounds on what it may take.
+    """Start an audit of all ended rounds in a separate process, with bounded resources.
 
     It needs a token where tokens are set, and else a request from the service's own machine. One
-    runs at a time for each deployment; what runs already stands in `Link`, as `related`.
+    runs at a time for each deployment; the running one is named in `Link`, as `related`.
 
     Raises:
-        ProblemError: it may not be begun, or not now.
+        ProblemError: it may not be started, or not now.
     """
     _require_may_begin(request)
     served = reading.deployment(address)
@@ -165,7 +165,7 @@ def begin(
 def verification(
     request: Request, reading: OneChain, address: Address, name: VerificationPath
 ) -> Response:
-    """Tell how a verification stands; only a finished one has a verdict."""
+    """Report the state of a verification; only a finished one has a verdict."""
     entry = _found(request, _path(reading, reading.deployment(address)), name)
     return Response(entry.model_dump_json(), 200, _PRIVATE, "application/json")
 
@@ -181,7 +181,7 @@ def verification(
 def cancel(
     request: Request, reading: OneChain, address: Address, name: VerificationPath
 ) -> Response:
-    """End a verification that waits or runs; it comes to no verdict, and stays in the list.
+    """Cancel a verification that waits or runs; it has no verdict, and stays in the list.
 
     Raises:
         ProblemError: who asks may not, or it is over.
@@ -212,7 +212,7 @@ def report(
 ) -> Response:
     """Give the whole report: every step's first contradiction, everybody who was caught.
 
-    Nobody has signed it: whoever builds on it trusts this service.
+    It is not signed: to build on it is to trust this service.
 
     Raises:
         ProblemError: there is none, or it is not what was kept.
@@ -250,9 +250,9 @@ async def events(
     name: VerificationPath,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Tell how a verification stands whenever that changes, up to its end.
+    """Report the state of a verification at each change, up to its end.
 
-    Each event has all of it, so that who comes back with `Last-Event-ID` is told only the newest,
+    Each event has the whole state, so that a client with `Last-Event-ID` gets only the newest,
     if it is newer than that.
     """
     streams: Streams = request.app.state.streams
@@ -298,7 +298,7 @@ def _require_may_begin(request: Request) -> None:
 def _asked(
     request: Request, reading: RequestView, served: ServedDeployment, asked: VerificationRequest
 ) -> VerificationOrder:
-    """Return what the process of a verification is told.
+    """Return the input of a verification's process.
 
     Raises:
         ProblemError: the earlier verification is none that one can build on.

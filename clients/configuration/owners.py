@@ -100,7 +100,7 @@ def data_of_owners(
     """Return the data that prepare a run of several owners.
 
     Returns:
-        The divided data set; if each owner has samples of its own, a few drawn ones of their form,
+        The divided data set; if each owner has private samples, a few drawn ones of their form,
         for the trial of the model.
 
     Raises:

@@ -2,7 +2,7 @@
 
 There is no data set to divide: the deployer of such a run knows the form of the samples and, from
 the registry, the number of each client's. A client's file is an `.npz` or a `.safetensors` with `x`
-and `y`, and with `x_test` and `y_test` if the owner wants to evaluate models on samples of its own.
+and `y`, and with `x_test` and `y_test` if the owner wants to evaluate models on private samples.
 """
 
 from __future__ import annotations

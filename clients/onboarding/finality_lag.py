@@ -48,7 +48,7 @@ class FinalityLag:
         )
 
     def seen_too_late(self, view_seconds: int) -> str | None:
-        """Return a warning if the last commitments are seen after view 0 has begun; None otherwise.
+        """Return a warning if the last commitments are seen after view 0 starts; None otherwise.
 
         Updates are published once their commitments are final, and view 0 begins `view_seconds`
         after the

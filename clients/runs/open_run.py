@@ -130,7 +130,7 @@ def open_memory_run(
         name: of the run.
         configuration: of the run.
         disk: for the run's files.
-        chain_id: of the embedded chain that the memory ledger stands for.
+        chain_id: of the embedded chain that the memory ledger replaces.
         watched: wraps its engine without another result, to time it, say.
 
     Yields:

@@ -68,7 +68,7 @@ class SingleThreadExecutor(Executor):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(TaskInterrupt))
 
     def has_ended(self, seconds: float) -> bool:
-        """Wait for so many seconds; return whether the thread has ended."""
+        """Wait up to this many seconds; return whether the thread has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 

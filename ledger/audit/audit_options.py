@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AuditCancelledError(CmflError):
-    """Whoever asked for an audit does not want it any more: there is no report."""
+    """The caller has cancelled the audit: there is no report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class StepProgress:
 
     Attributes:
         number: which.
-        outcome: what it has come to whatever follows: failed or not checkable; None while nothing
+        outcome: the outcome that is certain by now: failed or not checkable; None while nothing
             speaks against it, which is no pass before the end.
         contradictions: how many so far.
         missing_count: how many things could not be checked so far.
@@ -72,7 +72,7 @@ WORKER_START_BYTES = 500_000_000
 
 @dataclass(frozen=True, slots=True)
 class AuditWorkers:
-    """Processes that check rounds beside the one that replays the chain.
+    """Processes that check rounds while another one replays the chain.
 
     Each of them holds the blobs of a round.
 
@@ -93,7 +93,7 @@ class AuditOptions:
     """Options of an audit.
 
     Attributes:
-        progress: called after each round; None for nobody.
+        progress: called after each round; None for no caller.
         is_cancelled: asked between rounds, and between blocks of a chain file.
         distances: how true distances are computed; None for the fastest that is here. Where there
             are workers it is a function of a module.

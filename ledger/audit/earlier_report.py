@@ -2,7 +2,7 @@
 
 Of the rounds that the earlier one has checked, the new one replays every transaction again, and
 with them seeds, sampling, signatures and heads; records, blobs, distances and models it takes from
-the report. A report is signed by nobody: who builds on it trusts it, and the new one says so.
+the report. A report is not signed: to build on it is to trust it, and the new one says so.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class EarlierAudit:
         head: of the ledger, as of that audit.
         block: number of the newest block that it read.
         block_hash: of that block.
-        remarks: findings that can be told neither true nor false.
-        audits: how many audits stand behind it, its own among them.
+        remarks: findings that can be neither confirmed nor refuted.
+        audits: how many audits it builds on, its own included.
     """
 
     report: Digest
@@ -77,7 +77,7 @@ class EarlierAudit:
 
         Args:
             ledger: the contract that is audited.
-            strict: whether what can be told neither true nor false leaves the audit open.
+            strict: whether remarks leave the audit open.
 
         Raises:
             EarlierReportError: it is of another contract or chain, or leaves something open.
@@ -168,7 +168,7 @@ def read_report(data: bytes) -> EarlierAudit:
 
 
 def _require_passed(whole: _Fields) -> None:
-    """Refuse an audit that came to another verdict than passed, in words or by its steps."""
+    """Refuse an audit whose verdict is not passed, in words or by its steps."""
     whole.require("outcome", expected=str(AuditOutcome.PASSED))
     if whole.value("kept_head") is not None:
         whole.fields("kept_head").require("found", expected=True)

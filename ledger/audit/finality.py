@@ -36,7 +36,7 @@ class ChainAnchor:
 
     @classmethod
     def read(cls, chain: ChainReader) -> Self:
-        """Return where a chain stands.
+        """Return a chain's head and its final block.
 
         Args:
             chain: what is read.

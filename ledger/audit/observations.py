@@ -122,7 +122,7 @@ class MalformedEvent:
     Attributes:
         block: that holds it.
         round: the open one.
-        made: kind of the event in whose place it stands; None if that is not known.
+        made: kind of the event that it replaces; None if that is not known.
         true: what is wrong with it.
     """
 

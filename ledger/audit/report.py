@@ -1,6 +1,6 @@
 """The report of an audit as plain data: ten steps with their outcomes, and findings.
 
-A check's codes and sentences stand in its own file under `checks/`; here are their types. Programs
+A check's codes and sentences are in its own file under `checks/`; here are their types. Programs
 compare codes; sentences are made when they are read.
 """
 
@@ -120,7 +120,7 @@ class FindingKind:
     Attributes:
         code: in reports.
         sentence: with `reason`, `statements`, `named` and `slot` filled in.
-        is_remark: whether nobody can tell it true or false; it is then against nobody.
+        is_remark: whether it can be neither confirmed nor refuted; it then accuses no client.
     """
 
     code: str
@@ -430,7 +430,7 @@ class AuditReport:
         steps: the ten steps in order.
         findings: in the order of rounds.
         finding_counts: number of findings by kind, those not kept too.
-        remarks: number of findings that nobody can tell true or false.
+        remarks: number of findings that can be neither confirmed nor refuted.
         counts: numbers of inputs that were read and recomputed.
         kept: the position of the head that the auditor had kept; None if none was given.
         strict: whether a remark leaves the audit incomplete.

@@ -78,7 +78,7 @@ class AuditLog:
             step: the check that gave it.
             result: the result.
             is_final: whether nothing that it rests on can be taken back; otherwise it proves
-                nothing yet, neither against the record nor against anybody.
+                nothing yet, neither against the record nor against a client.
         """
         match result:
             case Contradiction() if is_final:

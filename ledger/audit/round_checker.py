@@ -1,7 +1,7 @@
 """Ended rounds: their inputs out of the replay, and the check of a decided round's blobs.
 
 A `RoundTask` and a `CheckedRound` are all that goes between processes. No blob is among them:
-whoever checks a round reads and hashes its blobs itself.
+the checking process reads and hashes the blobs itself.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Milestone:
     total: int
 
 
-class RoundReader:
+class EvidenceReader:
     """Makes observations and tasks of replayed rounds.
 
     Attributes:

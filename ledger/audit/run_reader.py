@@ -38,7 +38,7 @@ from ledger.audit.observations import (
 )
 from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
-from ledger.audit.round_checker import Milestone, RoundReader
+from ledger.audit.round_checker import EvidenceReader, Milestone
 from ledger.audit.run_start import is_node_failure, read_start
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.ports import (
@@ -209,7 +209,7 @@ class RunReader:
         if start.document is None:
             config = to_hex(start.recorded.config)
             yield Unavailable(start.block, PARAMETERS_UNKNOWN, detail=config)
-        reader = RoundReader(start)
+        reader = EvidenceReader(start)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
         self._settled = replay.reached()
         try:
@@ -225,7 +225,7 @@ class RunReader:
             self.deployment["final_head"] = self._final_head()
         return True
 
-    def _replayed(self, replay: Replay, reader: RoundReader) -> Iterator[ReadItem]:
+    def _replayed(self, replay: Replay, reader: EvidenceReader) -> Iterator[ReadItem]:
         """Yield what the transactions did, and where the contract says that they lead."""
         head, final = self._anchor.head.number, self._anchor.final_number
         stands = self._state(head)
@@ -262,7 +262,7 @@ class RunReader:
     def _held_against(
         self, number: int, stands: LedgerSnapshot, reached: ReplayPosition
     ) -> Iterator[StateComparison | Unavailable]:
-        """Yield where the contract says that it stands, and whether all logs up to there came."""
+        """Yield the contract's own state, and whether all logs up to it were read."""
         difference = None if self._node is None else reached.difference(stands)
         if difference is None:
             self.complete_to = max(self.complete_to, number)
@@ -310,7 +310,7 @@ class RunReader:
         return final if has_stood else head
 
     def _state(self, number: int) -> LedgerSnapshot | Unavailable | Disagreement:
-        """Return where the contract says that it stands, or why it does not."""
+        """Return the contract's own state, or the error of reading it."""
         try:
             return self._ledger.state(number)
         except ChainUnreachableError:
@@ -323,7 +323,7 @@ class RunReader:
             return Disagreement(number, STATE_UNREADABLE, true=str(error))
 
     def _final_head(self) -> str:
-        """Return the newest head that cannot be taken back; empty if nobody can say."""
+        """Return the newest head that cannot be taken back; empty if that is unknown."""
         if self._settled is None or self._anchor.final_number < self._stood_by:
             return ""
         if self._node is not None and not self._settled.is_confirmed:
@@ -336,7 +336,7 @@ class RunReader:
 
 
 def unreadable(error: ChainError) -> Iterator[Observation]:
-    """Yield what it comes to that the chain cannot be read any further."""
+    """Yield the consequences of a chain that cannot be read any further."""
     if isinstance(error, ChainDamagedError):
         yield Disagreement(0, CHAIN_UNREADABLE, true=str(error))
     yield Unavailable(0, CHAIN_UNAVAILABLE, detail=str(error))

@@ -91,7 +91,7 @@ def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal
 
     Args:
         ledger: the contract.
-        error: why it is said not to answer.
+        error: the reason for the missing answer.
 
     Raises:
         ChainUnreachableError: the node went away.

@@ -26,7 +26,7 @@ class Span:
         return self.first is None and self.last is None
 
     def contains(self, value: int) -> bool:
-        """Return whether a value lies within."""
+        """Return whether a value is within the bounds."""
         too_low = self.first is not None and value < self.first
         return not too_low and (self.last is None or value <= self.last)
 

@@ -131,7 +131,7 @@ class CommandProcess:
         return -signal.SIGKILL if code is None else code
 
     def wait(self, seconds: float) -> int | None:
-        """Return its exit code; None if it is still alive after so many seconds."""
+        """Return its exit code; None if it is still alive after that time."""
         return RetryPolicy(Backoff(POLL_SECONDS, 1), deadline_seconds=seconds).poll(self.code)
 
     def log_tail(self, lines: int = 3) -> str:

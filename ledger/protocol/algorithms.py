@@ -7,7 +7,7 @@ line comes.
 
 No run is scheduled by it. `ledger/actors` does the same with messages and time-outs, also in a
 simulation and on the memory ledger, and a test holds both to the same certificates and heads. A
-schedule of its own for the memory ledger was measured: it saves 1 to 4 of 5 to 20 ms a round apart
+separate schedule for the memory ledger was measured: it saves 1 to 4 of 5 to 20 ms a round apart
 from training, and under four faults (equivocation, distances bent after all others are published,
 copied score vectors, self-bans) its head is another, because actors also hear
 messages that no line of the paper waits for. What a run does execute is `judgement.py`.

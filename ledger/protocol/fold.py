@@ -285,7 +285,7 @@ def link_of(before: encoding.HeadContext, event: HeadEvent) -> Link:
 
     Args:
         before: head, round, seed and commitments before it.
-        event: of its own head and round nothing is taken.
+        event: its recorded head and round are ignored.
     """
     if isinstance(event, ClientBanned):
         return BanLink(before.round, event.client)

@@ -2,7 +2,7 @@
 
 Writes are atomic: a reader sees the whole file or none. A killed process loses nothing that it has
 put; a power cut takes what was put neither durably nor before a `sync`, which costs many files
-hardly more than one. Whoever may write to the folder may also delete and fill it.
+hardly more than one. Write permission to the folder includes deleting and filling it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""False reference: small lies as a trainer, one large lie as a member (ours).
+"""False reference: honest as a trainer, a wild update as a member (ours).
 
 No one scores a member, and everyone is scored against its update. With the mean over members one
 update of −100 Δ reverses a round's ranking, however honest the scores are.

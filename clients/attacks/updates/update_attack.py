@@ -52,7 +52,7 @@ class AttackInput:
     """Knowledge of an attacker, which never sees an honest client's update.
 
     Attributes:
-        own: Δ of its own honest training, shape (d,).
+        own: Δ of the attacker's honest training, shape (d,).
         colluders: the honest updates of all attackers that are active in the round, its own
             included, ascending by client, shape (attackers, d).
         rng: its own stream of the round.

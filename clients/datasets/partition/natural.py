@@ -1,4 +1,4 @@
-"""`natural`: each client is one writer, role or account, with a test of its own."""
+"""`natural`: each client is one writer, role or account, with its own test samples."""
 
 from __future__ import annotations
 

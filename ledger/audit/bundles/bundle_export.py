@@ -45,7 +45,7 @@ class RoundExport:
     Attributes:
         manifest: the bytes of `bundle.json`.
         blobs: a store that has noted which blobs belong to it.
-        verification: what checking it came to, held against the chain that it was read from.
+        verification: the result of checking it against the chain that it was read from.
     """
 
     manifest: bytes
@@ -65,7 +65,7 @@ def export_bundle(
         path: of the file; one of that name is replaced.
 
     Returns:
-        What checking the round came to, held against the chain that it was read from.
+        The result of checking the round against the chain that it was read from.
 
     Raises:
         ConfigurationError: the round has not ended.

@@ -103,7 +103,7 @@ class LogDocument(StrictDocument):
 
 
 class BundleDocument(BasisDocument):
-    """A bundle; the configuration is one of the blobs beside it."""
+    """A bundle; the configuration is one of its blobs."""
 
     format: Literal["cmfl-round-bundle"]
     version: Literal[2]
@@ -121,7 +121,7 @@ def manifest_bytes(bundle: RoundBundle) -> bytes:
 
 
 def as_dict(bundle: RoundBundle) -> dict[str, Any]:
-    """Return a bundle as plain data; the configuration is one of the blobs beside it."""
+    """Return a bundle as plain data; the configuration is one of its blobs."""
     basis = bundle.basis
     return {
         "format": FORMAT,

@@ -31,7 +31,7 @@ from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.report import AuditOutcome, StepOutcome
 from ledger.audit.result_log import AuditLog
-from ledger.audit.round_checker import RoundChecker, RoundReader, RoundTask
+from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import aggregation_result
@@ -123,11 +123,11 @@ def verify_bundle(
     trusted: Trusted | None = None,
     distances: Distances | None = None,
 ) -> RoundVerification:
-    """Return what checking a round comes to.
+    """Return the result of checking a round.
 
     Args:
-        bundle: what the chain is said to hold of it.
-        blobs: what was published: those beside the bundle, or any other store.
+        bundle: the chain's part of it, as the bundle claims.
+        blobs: those of the bundle, or of any other store.
         trusted: what the caller takes for true; None for nothing, which proves nothing.
         distances: how true distances are computed; None for the fastest that is here.
 
@@ -178,7 +178,7 @@ class _RoundAudit:
         self._bundle = bundle
         self._is_final = not isinstance(trusted, TrustedContract) or trusted.is_final
         self._start = _start_of(bundle, trusted)
-        self._reader = RoundReader(self._start)
+        self._reader = EvidenceReader(self._start)
         self._reader.ended = bundle.basis.round - 1
         self._checker = RoundChecker(blobs, distances)
         self._state = _state_of(bundle)

@@ -48,7 +48,7 @@ class BlobSpan:
 
 
 class BundleFile:
-    """A bundle that is open for reading: its manifest, and its blobs where they lie.
+    """A bundle that is open for reading: its manifest, and the positions of its blobs.
 
     Attributes:
         manifest: the bytes of `bundle.json`.
@@ -163,7 +163,7 @@ class BundleFile:
 
 @contextmanager
 def open_bundle(path: Path) -> Iterator[BundleFile]:
-    """Open a bundle's file for reading: a pipe or a device under its name holds nobody up.
+    """Open a bundle's file for reading: a pipe or a device under its name does not block.
 
     Args:
         path: of the file.
@@ -188,7 +188,7 @@ def open_bundle(path: Path) -> Iterator[BundleFile]:
 def write_container(
     path: Path, manifest: bytes, digests: Iterable[Digest], blobs: BlobReader
 ) -> None:
-    """Write a bundle beside its name and rename it: it is there whole, or not at all.
+    """Write a bundle under a temporary name and rename it: it is there whole, or not at all.
 
     Args:
         path: of the file; one of that name is replaced.
@@ -261,7 +261,7 @@ def _size_of(block: bytes, name: str, most: int) -> int:
 
 
 def _header(name: str, size: int) -> bytes:
-    """Return the ustar header of a plain file that anybody may read, of no owner and no time."""
+    """Return the ustar header of a plain file, readable by all, without owner and time."""
     fields = (
         (name.encode("ascii"), 100),
         (b"0000644", 8),

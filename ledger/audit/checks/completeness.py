@@ -172,7 +172,7 @@ def _check_record(evidence: RoundEvidence) -> Iterator[StepResult]:
 def _absent(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult]:
     """Yield the clients that were left out of a round, and the silent members.
 
-    Nobody can prove that a payload was missing in time, nor that a member sent no scores.
+    It cannot be proven that a payload was missing in time, nor that a member sent no scores.
     """
     at, participants = evidence.event.round, evidence.inputs.participants
     for dropout in record.dropouts:
@@ -194,7 +194,7 @@ def _absent(evidence: RoundEvidence, record: RoundRecord) -> Iterator[StepResult
 
 
 def _owes_no_scores(evidence: RoundEvidence, member: ClientId) -> bool:
-    """Say whether a member's update is one that nobody can score by."""
+    """Return whether a member's update cannot be a reference of scores."""
     table = evidence.table
     return table is not None and member in evidence.updates and not table.can_score(member)
 

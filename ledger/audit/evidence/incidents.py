@@ -1,6 +1,6 @@
 """Accusations of the incidents document, as far as the members' own signatures prove them.
 
-Nobody signs the document: one that is missing, or accuses without proof, changes no outcome.
+The document is not signed: one that is missing, or accuses without proof, changes no outcome.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Accusations:
     """The accusations of a round's incidents document.
 
     Attributes:
-        holding: accusations that are proven, or that nobody could prove.
+        holding: accusations that are proven, or that cannot be proven.
         ignored: how many do not hold.
         lost: blobs that they name and that are not to be had, the document's own too.
     """
@@ -98,7 +98,7 @@ def read_incidents(
 
 
 def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -> bool:
-    """Say whether an accusation is proven, or one that nobody could prove."""
+    """Return whether an accusation is proven, or cannot be proven."""
     inputs = evidence.inputs
     if incident.member >= len(inputs.registry):
         return False

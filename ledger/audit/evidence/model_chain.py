@@ -64,7 +64,7 @@ class ModelChain:
     def start_from(
         self, digest: Digest, dimension: int, archive: Archive
     ) -> UnavailableBlob | None:
-        """Take up the model that a round begins with, unless the round before led to it.
+        """Read the model that a round starts from, unless the round before led to it.
 
         Args:
             digest: of w_t, as the chain has it.

@@ -58,7 +58,7 @@ class RoundEvidence:
         malformed: why the record's blob is no record; empty if it is one, or is not to be had.
         lost: blobs that are not to be had, of the record and of those that it names.
         blobs: payloads and vectors that could be read, of those that the record names. The
-            model among them only stands in for the dimension: step 9 knows the true one.
+            model among them only supplies the dimension: step 9 knows the true one.
         distances: how true distances are computed.
     """
 

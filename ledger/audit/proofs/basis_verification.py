@@ -39,7 +39,7 @@ def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[Verific
     """Yield whether run, heads, seed, committee and bans are those that one trusts.
 
     Args:
-        basis: what a round stands on.
+        basis: the basis of a round.
         trusted: what the caller takes for true; None for nothing.
 
     Yields:

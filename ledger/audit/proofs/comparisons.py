@@ -222,7 +222,7 @@ class VerificationStep:
         name: what is compared.
         expected: the value that it must have.
         computed: the value that follows from the document.
-        is_ok: whether they agree; None where it cannot be told.
+        is_ok: whether they agree; None where that is unknown.
     """
 
     name: StepName
@@ -242,7 +242,7 @@ class VerificationStep:
 
 
 def outcome_of(steps: Iterable[VerificationStep]) -> AuditOutcome:
-    """Return what steps come to: passed, failed, or incomplete where one could not be taken."""
+    """Return the outcome of steps: passed, failed, or incomplete where one could not be taken."""
     results = {step.is_ok for step in steps}
     if False in results:
         return AuditOutcome.FAILED

@@ -1,7 +1,7 @@
 """The chain of heads as links: what each head commits to, from one head to a later one.
 
-A head commits to everything before it (docs/protocol.md, section 10). Whoever has a later head of a
-run, and the links up to it, needs nobody's word for what the links say.
+A head commits to everything before it (docs/protocol.md, section 10). A later head of a
+run, with the links up to it, proves what the links say.
 """
 
 from __future__ import annotations

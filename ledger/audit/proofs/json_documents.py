@@ -1,4 +1,4 @@
-"""Strict models of JSON documents that anybody may have written.
+"""Strict models of JSON documents from untrusted sources.
 
 There is one way of writing each value.
 Bytes are 0x and lower-case hex digits, numbers that may be beyond 2^53 decimal strings.

@@ -79,7 +79,7 @@ class CommittedDecision:
     incidents: Digest
 
     def result(self) -> Digest:
-        """Return what the committee voted on beside the sets."""
+        """Return what the committee voted on besides the sets."""
         opening = encoding.ResultPreimage(
             self.model,
             self.updates_root,
@@ -210,7 +210,7 @@ class ClientProof(RoundBasis):
 
     @cached_property
     def sets(self) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
-        """S_a and the next committee, as they follow from the ranking; nobody without one."""
+        """S_a and the next committee, as they follow from the ranking; empty without one."""
         if self.decision is None:
             return (), ()
         return sets_of(self.deployment, self.decision.ranking, self.decision.threshold_bits)

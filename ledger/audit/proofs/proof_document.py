@@ -87,7 +87,7 @@ class DecisionDocument(StrictDocument):
 
 
 class RankDocument(StrictDocument):
-    """A trainer's rank; the distance stands twice, to be read and to be compared."""
+    """A trainer's rank; the distance is given twice, to be read and to be compared."""
 
     place: U32
     ranked: U32

@@ -150,7 +150,7 @@ def make_proof(
 def make_basis(
     ledger: CommitteeLedger, blobs: BlobReader, round_number: int, *, whole: bool = False
 ) -> RoundBasis:
-    """Return what a round stands on, as of the chain's present head.
+    """Return the basis of a round, as of the chain's present head.
 
     Args:
         ledger: the contract.
@@ -170,7 +170,7 @@ def make_basis(
 def _basis(
     ledger: CommitteeLedger, rounds: _Rounds, blobs: BlobReader, round_number: int, *, whole: bool
 ) -> RoundBasis:
-    """Return what a round stands on; see `make_basis`."""
+    """Return the basis of a round; see `make_basis`."""
     sizes = rounds.deployment
     round_ = rounds.find(round_number) if 0 < round_number <= sizes.rounds else None
     if round_ is None or len(round_.opening.committee) < sizes.members:

@@ -1,4 +1,4 @@
-"""Checks a proof on the side of whoever asked for it, step by step, from what that one trusts.
+"""Verification of a proof by its recipient, step by step, from what the recipient trusts.
 
 Nothing that the document says is believed: what follows from its parts is computed again, and the
 parts are held against a head that was kept, or against a contract on the caller's own chain.
@@ -100,7 +100,7 @@ class ProofVerification:
 def verify_proof(
     proof: ClientProof, round_number: int, client: ClientId, trusted: Trusted | None = None
 ) -> ProofVerification:
-    """Return what checking a proof comes to.
+    """Return the result of checking a proof.
 
     Args:
         proof: as it was decoded.
@@ -155,7 +155,7 @@ def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[Verificat
 
 
 def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[VerificationStep]:
-    """Yield whether the chain holds the round's end and the commitment where it is said to."""
+    """Yield whether the chain has the round's end and the commitment at the claimed locations."""
     if facts.ended_at is not None or proof.ended_at is not None:
         expected, claimed = location_value(facts.ended_at), location_value(proof.ended_at)
         yield compare_with_chain(StepName.OUTCOME_PLACE, expected, claimed, facts)

@@ -29,7 +29,7 @@ class TrustedHead:
 
 @dataclass(frozen=True, slots=True)
 class TrustedContract:
-    """A round as told by a contract on a trusted chain.
+    """A round as a contract on a trusted chain reports it.
 
     Attributes:
         domain: the contract on its chain.

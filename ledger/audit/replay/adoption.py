@@ -179,12 +179,12 @@ def _before(state: LedgerState) -> encoding.HeadContext:
 
 
 def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
-    """Return the clients if all of them exist, else nobody."""
+    """Return the clients if all of them exist, else none."""
     return clients if all(client < state.deployment.clients for client in clients) else ()
 
 
 def _padded(state: LedgerState) -> LedgerState:
-    """Return the state with a nobody in the place of each client that was never registered."""
+    """Return the state with a placeholder for each client that was never registered."""
     missing = state.deployment.clients - len(state.registry)
     nobody = RegisteredClient(Address(bytes(20)), 1)
     return replace(state, registry=state.registry + (nobody,) * missing)

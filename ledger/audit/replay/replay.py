@@ -326,7 +326,7 @@ def _is_deployment(transaction: RecordedTransaction) -> bool:
 
 
 def _evident_call(transaction: RecordedTransaction) -> Call | None:
-    """Return the call behind an abandonment: nobody signs it, so that its event says it all."""
+    """Return the call behind an abandonment: it is not signed, so its event determines it."""
     if len(transaction.logs) != 1:
         return None
     try:

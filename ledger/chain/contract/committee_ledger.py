@@ -300,7 +300,7 @@ class CommitteeLedger(LedgerStorage):
     def call_of(self, transaction_hash: bytes) -> calls.Call | None:
         """Return the call in a transaction's data; None if it was not sent to the contract.
 
-        No contract forwards calls, but an account with code of its own (EIP-7702) can call the
+        No contract forwards calls, but an account with code (EIP-7702) can call the
         ledger from a transaction to itself: that transaction's data are then not the ledger's.
 
         Args:

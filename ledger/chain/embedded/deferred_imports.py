@@ -43,7 +43,7 @@ class DeferredPrecompile:
     """
 
     def __init__(self, module: str, name: str, options: dict[str, int] | None = None) -> None:
-        """Stand in for a function.
+        """Placeholder for a function.
 
         Args:
             module: of py-evm.
@@ -64,19 +64,19 @@ class DeferredPrecompile:
 
 
 class _Curves(MetaPathFinder, Loader):
-    """Import hook with stand-ins for deferred modules, until one of their functions is called."""
+    """Import hook with placeholders for deferred modules until one of their functions is called."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_installed = False
 
     def defer(self) -> None:
-        """Install the stand-ins; without effect if py-evm is imported already."""
+        """Install the placeholders; without effect if py-evm is imported already."""
         if PACKAGE not in sys.modules:
             sys.meta_path.insert(0, self)
 
     def install_real(self) -> None:
-        """Replace the stand-ins by the real modules."""
+        """Replace the placeholders by the real modules."""
         with self._lock:
             if self._is_installed:
                 return
@@ -95,12 +95,12 @@ class _Curves(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a stand-in module."""
+        """Return the spec of a placeholder module."""
         del path, target
         return ModuleSpec(fullname, self) if fullname in DEFERRED else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill a stand-in module."""
+        """Fill a placeholder module."""
         for name in DEFERRED[module.__name__]:
             setattr(module, name, DeferredPrecompile(module.__name__, name))
 

@@ -1,7 +1,7 @@
 """Field types that the responses share.
 
 256-bit integers are decimal strings, bytes 0x-hex, addresses EIP-55. A distance is a JSON number,
-which every reader parses to the same float64, and beside it its bit pattern as a decimal string.
+which every reader parses to the same float64, and with it its bit pattern as a decimal string.
 Positions, ranks and views count from 0.
 """
 
@@ -36,7 +36,7 @@ Response.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  
 
 
 class EnumLiteral:
-    """Describe an enum by its values in place, not as a schema of its own."""
+    """Describe an enum by its values in place, not as a separate schema."""
 
     def __init__(self, *values: str) -> None:
         self._values = values

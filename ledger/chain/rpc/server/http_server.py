@@ -3,7 +3,7 @@
 One process owns the chain file and serves it; workers use it as they use any node. The server signs
 nothing and has no accounts. Requests that a web page can make a browser send are refused, requests
 and batches are bounded, and stalled clients are dropped. A block is mined for each transaction, or
-periodically for all pending ones, so that nobody can shorten windows and deadlines, which count
+periodically for all pending ones, so that no client can shorten windows and deadlines, which count
 blocks, by sending many transactions.
 """
 
