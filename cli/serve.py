@@ -49,7 +49,7 @@ def serve(
         settings,
         host,
         port,
-        lambda address: print_line(f"serving {home} at {address}/, until Ctrl-C"),
+        lambda address: print_line(f"serving {home} at {address}/ until Ctrl-C"),
     )
 
 

@@ -21,7 +21,7 @@ from tests.cli.conftest import refusal
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
 
-REAL = Path(__file__).parents[3] / "shared" / "data"
+REAL = Path(__file__).parents[4] / "shared" / "data"
 
 FILES = {
     "femnist": "femnist_mini.npz",
