@@ -199,7 +199,7 @@ class LedgerView:
             case ClientBanned():
                 registry = registry_with_bans(self.registry, [replace(event, round=self.round)])
                 return replace(self, registry=registry, head=head_after(self.before, event))
-            case RoundDecided() | RoundAbandoned():
+            case _:  # the round has ended
                 return self._ended(event, block_number)
 
     def started(self, start: RoundStart, *, is_last: bool = False) -> LedgerView:
