@@ -60,7 +60,9 @@ def _cpu_seconds(*arguments: str) -> float:
     """Run a command; return what it took of the processors, user and system."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments], stdout=subprocess.DEVNULL, check=True
+        [sys.executable, "-m", "cmfl", *arguments],
+        stdout=subprocess.DEVNULL,
+        check=True,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

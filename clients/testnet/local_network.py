@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from ledger.chain.contract.manifest import Manifest
     from ledger.io.forked_commands import CommandProcess
 
-ENTRY = "cli.network_process:run"
+ENTRY = "cmfl.commands.network_process:run"
 """What every process but anvil runs: the command line, whose worker a test can make misbehave."""
 
 MODULES = (
     *("torch", "sklearn.datasets", "torch._dynamo", "pyarrow", "llvmlite.binding", "httpcore"),
-    *("cli.application", "clients.worker.process.loop", "clients.worker.process.setup"),
+    *("cmfl.commands.application", "clients.worker.process.loop", "clients.worker.process.setup"),
     *("clients.simulation", "clients.runs.preparation", "clients.training.lockstep.trainer"),
     *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),
     *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server.http_server"),
-    *("cli.worker", "cli.deploy", "cli.audit"),
+    *("cmfl.commands.worker", "cmfl.commands.deploy", "cmfl.commands.audit"),
 )
 """What workers, deployments and audits import, done once for all of them."""
 

@@ -1,4 +1,4 @@
-"""Faults of a test network's worker, which `cli.network_process` reads from the environment.
+"""Faults of a test network's worker, read by `cmfl.commands.network_process` from its variable.
 
 Nothing that an owner runs reads the variable.
 """

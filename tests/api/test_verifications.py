@@ -30,7 +30,7 @@ from ledger.storage.blobs import FolderBlobs
 from tests.api import verifying
 from tests.api.conftest import deployments, refused, running, serving
 from tests.api.test_events import received
-from tests.cli.conftest import cmfl
+from tests.cmfl.commands.conftest import cmfl
 from tests.faults import times
 
 if TYPE_CHECKING:

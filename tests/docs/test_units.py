@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from cli.application import app
+from cmfl.commands.application import app
 
 UNITS = sorted((Path(__file__).parents[2] / "docs" / "systemd").glob("*.service"))
 

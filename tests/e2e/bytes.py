@@ -2,7 +2,7 @@
 
 A redesign changes no byte that somebody outside depends on: documents, signatures, heads, blobs,
 the chain, `--json`, exit codes, REST answers, proofs, bundles and audit reports. The commands are
-played through `cli.main` alone, so that the same file works in both trees:
+played through `cmfl.commands.main` alone, so that the same file works in both trees:
 
     python -m tests.e2e.bytes record BEFORE           # in the tree before: plays and answers
     python -m tests.e2e.bytes record AFTER            # in the tree after
@@ -508,7 +508,7 @@ def _become(arguments: list[str], folder: Path | None) -> NoReturn:
         if arguments[0] != "serve":
             _fix_time_and_chance()
         sys.argv = ["cmfl", *arguments]
-        from cli.main import run
+        from cmfl.commands.main import run
 
         run()
     except SystemExit as end:

@@ -18,16 +18,16 @@ from unittest.mock import patch
 
 import pytest
 
-from cli.demo.runs import DemoStep, SeedResults, cells_of, steps_of
-from cli.demo.served_history import MOST_PORTS, free_port
-from cli.demo.tables import show_table
+from cmfl.commands.demo.runs import DemoStep, SeedResults, cells_of, steps_of
+from cmfl.commands.demo.served_history import MOST_PORTS, free_port
+from cmfl.commands.demo.tables import show_table
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome as Verdict
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules import registry
-from tests.cli.conftest import refusal
 from tests.clients.experiments.made_up import cell as row_of
+from tests.cmfl.commands.conftest import refusal
 from tests.faults import times
 from tests.processes import PATIENCE_SECONDS
 
@@ -139,7 +139,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         found = free_port(port)
         assert port < found < port + MOST_PORTS
         with (
-            patch("cli.demo.served_history.is_port_taken", lambda _: True),
+            patch("cmfl.commands.demo.served_history.is_port_taken", lambda _: True),
             pytest.raises(ConfigurationError, match=f"--port {port}: it is taken"),
         ):
             free_port(port)

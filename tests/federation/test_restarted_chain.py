@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from cli.options import KEY_VARIABLE
 from clients.configuration.parsing import plain_values
 from clients.simulated_keys import simulated_signers
 from clients.testnet.chain_node import ANVIL_TEST_KEY
 from clients.testnet.kinds import ChainKind, StoreKind
 from clients.testnet.local_network import LocalNetwork
 from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
+from cmfl.commands.options import KEY_VARIABLE
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
 from ledger.chain.contract.abi import refusal
@@ -53,7 +53,7 @@ from ledger.storage.mailbox import run_folder
 from ledger.storage.uploads import UploadSigner
 from tests.chain.anvil import anvil_program
 from tests.chain.test_port_contract import anvil
-from tests.cli.conftest import succeeds
+from tests.cmfl.commands.conftest import succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path

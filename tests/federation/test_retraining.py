@@ -12,7 +12,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
-from tests.cli.conftest import settings_of, succeeds
+from tests.cmfl.commands.conftest import settings_of, succeeds
 from tests.federation.retraining import Retraining
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
-LOGGED = ("clients", "ledger", "cli")
+LOGGED = ("clients", "ledger", "cmfl")
 """Packages whose records are a worker's; those of other libraries are only warnings."""
 
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}

@@ -18,7 +18,7 @@ from tests.api.web.test_hostile_records import HOSTILE, IMAGE, answering, unharm
 from tests.api.web.test_views import TOO_WIDE, rows
 from tests.audit.deviations import first_member, lies_count, scaled
 from tests.audit.runs import INITIAL, Deviation, Run
-from tests.cli.conftest import cmfl
+from tests.cmfl.commands.conftest import cmfl
 
 if TYPE_CHECKING:
     from pathlib import Path

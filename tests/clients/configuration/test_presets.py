@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cli.checks.training import checks
 from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
 from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
+from cmfl.commands.checks.training import checks
 from ledger.protocol.errors import ConfigurationError
-from tests.cli.conftest import refusal
+from tests.cmfl.commands.conftest import refusal
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cli.options import KEY_VARIABLE
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document
 from clients.configuration.seed_policy import ALLOW_PREDICTABLE
@@ -22,6 +21,7 @@ from clients.runs.population import populate, run_document
 from clients.runs.preparation import prepare
 from clients.simulated_keys import simulated_keys
 from clients.worker.process.setup import bound_model
+from cmfl.commands.options import KEY_VARIABLE
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
@@ -31,7 +31,7 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 from ledger.storage.blobs import FolderBlobs
-from tests.cli.conftest import cmfl, refusal, succeeds
+from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration

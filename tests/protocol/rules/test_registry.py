@@ -203,7 +203,7 @@ def test_nobody_but_the_rules_asks_which_strategy_it_is() -> None:
     assert not choices_by_strategy("rule = SELECTIONS[parameters.strategy]")
     found = {
         f"{path.relative_to(SOURCE)}:{line}"
-        for folder in ("ledger", "clients", "api", "cli")
+        for folder in ("ledger", "clients", "api", "cmfl")
         for path in (SOURCE / folder).rglob("*.py")
         if "rules" not in path.parts
         for line in choices_by_strategy(path.read_text("utf-8"))

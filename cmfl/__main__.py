@@ -1,0 +1,5 @@
+"""`python -m cmfl` is the command `cmfl`."""
+
+from cmfl.commands.main import run
+
+run()

@@ -1,0 +1,231 @@
+"""The command-line application and its exit codes.
+
+0 success (an audit: everything was checked and is true), 1 a check failed (an audit: the record
+contradicts itself), 2 the command or its input is wrong, or the machine has too little memory (one
+line says what), 3 an audit found nothing wrong but could not check everything, 70 an internal
+error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from functools import cache
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from cmfl.commands import (
+    audit,
+    blobs,
+    chain,
+    clients,
+    data,
+    deploy,
+    doctor,
+    experiment,
+    export,
+    find,
+    index,
+    join,
+    keys,
+    leave,
+    model,
+    network,
+    registry,
+    rounds,
+    run_command,
+    runs,
+    serve,
+    settings,
+    verbosity,
+    verify,
+    watch,
+    worker,
+)
+from cmfl.commands.console import complain, print_line
+from cmfl.commands.demo.command import demo
+from cmfl.commands.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
+from cmfl.commands.limits import limit_in_words, too_little_memory
+from cmfl.commands.log import shown_as_lines
+from cmfl.commands.streams import unprinted
+from cmfl.commands.verbosity import Verbosity
+from ledger.chain.ports import IncompleteLogsError
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.worker.behaviour import WorkerBehaviour
+
+EXTRAS = {
+    "torch": "clients",
+    "sklearn": "clients",
+    "safetensors": "clients",
+    "tomli_w": "clients",
+    "matplotlib": "plots",
+    "fastapi": "api",
+    "uvicorn": "api",
+    "sqlalchemy": "api",
+    "prometheus_client": "api",
+    "psycopg": "postgresql",
+}
+"""The extra that installs an optional package."""
+
+app = typer.Typer(
+    name="cmfl",
+    help="Committee-based federated learning on a ledger that enforces every decision.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run_command.run)
+app.command("deploy")(deploy.deploy)
+app.add_typer(runs.app, name="runs")
+app.add_typer(rounds.app, name="rounds")
+app.add_typer(clients.app, name="clients")
+app.add_typer(data.app, name="data")
+app.add_typer(model.app, name="model")
+app.command("find")(find.find)
+app.command("audit")(audit.audit)
+app.add_typer(verify.app, name="verify")
+app.add_typer(export.app, name="export")
+app.command("serve")(serve.serve)
+app.command("watch")(watch.watch)
+app.command("worker")(worker.worker)
+app.command("network")(network.network)
+app.add_typer(index.app, name="index")
+app.add_typer(blobs.app, name="blobs")
+app.add_typer(chain.app, name="chain")
+app.add_typer(keys.app, name="keys")
+app.command("register")(registry.register)
+app.add_typer(registry.app, name="registry")
+app.command("join")(join.join)
+app.command("leave")(leave.leave)
+app.command("doctor")(doctor.doctor)
+app.add_typer(experiment.app, name="experiment")
+app.command("settings")(settings.settings)
+app.command("demo")(demo)
+
+
+def _print_version(value: bool) -> None:
+    """Print the versions of this installation, and exit."""
+    if not value:
+        return
+    from cmfl.commands.version import versions
+
+    for name, version in versions().items():
+        print_line(f"{name} {version}")
+    raise typer.Exit
+
+
+@app.callback()
+def cmfl(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the versions of package, protocol and contract compiler.",
+            callback=_print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Committee-based federated learning on a ledger that enforces every decision."""
+
+
+def main(behaviour: WorkerBehaviour | None = None) -> int:
+    """Run one command and return its exit code.
+
+    A verdict keeps its exit code even if it could not be printed.
+
+    Args:
+        behaviour: of the clients of `cmfl worker`; None for honest ones.
+    """
+    with verbosity.fresh(), shown_as_lines():
+        return _run_command(behaviour)
+
+
+@cache
+def _command_line() -> Callable[..., int | None]:
+    """Return the click command of all commands; making it takes a tenth of a second."""
+    command = typer.main.get_command(app)
+    verbosity.add_to_all(command)
+    return command
+
+
+def _run_command(behaviour: WorkerBehaviour | None) -> int:
+    started = time.monotonic()
+    try:
+        # Typer's standalone mode would add two lines of usage to every wrong option.
+        verdict = _command_line()(standalone_mode=False, obj=behaviour)
+    except Exception as error:  # noqa: BLE001 - each has an exit code and a message
+        code, message = _explained(error)
+        is_debugging = os.environ.get("CMFL_DEBUG") or verbosity.chosen() is Verbosity.VERBOSE
+        if code == FAULT and is_debugging:
+            traceback.print_exception(error)  # not raised: Python would end with 1
+        if message:
+            complain(message)
+        return code
+    if verdict == INTERRUPTED:  # Typer's code for Ctrl-C, without a message
+        complain("interrupted")
+        return INTERRUPTED
+    if verbosity.chosen() is Verbosity.VERBOSE:
+        complain(f"took {time.monotonic() - started:.1f} s")
+    lost = unprinted()
+    if lost is not None:
+        complain(f"standard output: {lost.strerror}: not everything was printed")
+        return WRONG if verdict is None else verdict
+    return verdict or 0
+
+
+def _explained(error: Exception) -> tuple[int, str]:
+    """Return the exit code and the message of an error; the only place of this mapping."""
+    code, message = WRONG, str(error)
+    match error:
+        case IncompleteLogsError(node=str()):
+            code = INCOMPLETE  # another node may have them; from a file they are lost
+        case CmflError():
+            pass
+        case InterruptedCommand():
+            code = INTERRUPTED
+        case TyperException():
+            message = _usage_message(error)
+        case typer.Abort():
+            message = "aborted"
+        case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] in EXTRAS:
+            extra = EXTRAS[name.partition(".")[0]]
+            message = f"this needs the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'"
+        # An ImportError for lack of memory, most likely of torch.
+        case MemoryError() | ImportError() if _is_for_memory(error):
+            message = too_little_memory(error)
+        case FileExistsError():
+            prefix = f"{error.filename}: " if error.filename else ""
+            message = f"{prefix}there is a file where a folder belongs"
+        case OSError():
+            # A full disk or a missing permission: a fault of the machine, not of this program.
+            prefix = f"{error.filename}: " if error.filename else ""
+            message = f"{prefix}{error.strerror or error}"
+        case _:
+            fault = f"a fault of ours, {type(error).__name__}: {error}"
+            limit = f"; {limit_in_words()}" if limit_in_words() else ""
+            code, message = FAULT, f"{fault} (CMFL_DEBUG=1 shows where{limit})"
+    return code, message
+
+
+def _is_for_memory(error: MemoryError | ImportError) -> bool:
+    return isinstance(error, MemoryError) or "failed to map segment" in str(error)
+
+
+def _usage_message(error: TyperException) -> str:
+    """Return what is wrong with the command line; a group without a command prints its help."""
+    message = str(getattr(error, "message", error))
+    if message.lstrip().startswith("Usage:"):
+        sys.stderr.write(f"{message}\n")
+        return ""
+    shown = getattr(error, "format_message", lambda: message)()
+    return f"{shown} (see --help)"

@@ -1,0 +1,183 @@
+"""`cmfl audit`: replay a whole run from chain and blobs alone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import Head
+from cmfl.commands.source_options import EvidenceOptions
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cmfl.commands.target import Target
+    from ledger.audit.audit_options import AuditWorkers
+    from ledger.audit.earlier_report import EarlierAudit
+    from ledger.audit.report import AuditReport
+
+MOST_JOBS = 256
+MOST_UNASKED = 4
+
+
+@expand_groups
+def audit(
+    source: EvidenceOptions,
+    head: Head = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Take a remark for something that could not be checked."),
+    ] = False,
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            "--since",
+            help="The JSON report of an earlier audit that passed: trust it for its rounds.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            max=MOST_JOBS,
+            help=f"Processes that check rounds, each with the blobs of one in memory; as many as "
+            f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write the JSON report to this file.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check every round from the chain and the blobs alone.
+
+    Exit code 0: everything was checked and is true. 1: the record contradicts itself. 3: nothing
+    contradicts, but something could not be checked, such as a round whose blobs are gone. With
+    --rpc-url, --address and --blobs nothing of the home is needed. With --api the blobs come from a
+    service, which is trusted for nothing: each is compared with its digest, and one that is not to
+    be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
+    again, and the report says so.
+    """
+    from ledger.audit.report import AuditOutcome
+    from ledger.audit.report_text import readable
+
+    if report is not None:
+        _require_writable(report)
+    where = source.target()
+    where.require_chain_of_its_own()
+    earlier = None if since is None else _earlier(since)
+    result = _audited(where, _AuditRequest(head, strict, earlier, jobs))
+    if json:
+        print_json(result.as_dict())
+    else:
+        for line in readable(result):
+            print_line(line)
+    code = {
+        AuditOutcome.PASSED: 0,
+        AuditOutcome.FAILED: FAILED,
+        AuditOutcome.INCOMPLETE: INCOMPLETE,
+    }
+    written = report is None or _written(report, result)
+    raise typer.Exit(code[result.outcome] or (0 if written else WRONG))
+
+
+@dataclass(frozen=True, slots=True)
+class _AuditRequest:
+    """Options of an audit.
+
+    Attributes:
+        head: a known earlier head, 0x-hex; None for none.
+        strict: whether remarks make it incomplete.
+        earlier: the audit that it continues; None for none.
+        jobs: number of processes; None for the machine's default.
+    """
+
+    head: str | None
+    strict: bool
+    earlier: EarlierAudit | None
+    jobs: int | None
+
+
+def _audited(where: Target, request: _AuditRequest) -> AuditReport:
+    from ledger.audit.audit_options import AuditOptions, AuditProgress
+    from ledger.audit.engine import audit as run_audit
+    from ledger.protocol.types import Digest
+
+    known_head = (
+        None if request.head is None else Digest(bytes.fromhex(request.head.removeprefix("0x")))
+    )
+    with where.reader() as chain, progress() as bar:
+        task = bar.add_task("audit", total=None)
+
+        def show(now: AuditProgress) -> None:
+            bar.update(task, completed=now.done, total=now.total)
+
+        return run_audit(
+            where.ledger(chain),
+            where.published(),
+            AuditOptions(progress=show, workers=_workers(where, request.jobs)),
+            head=known_head,
+            strict=request.strict,
+            earlier=request.earlier,
+        )
+
+
+def _workers(where: Target, jobs: int | None) -> AuditWorkers | None:
+    """Return the processes of an audit; None for this one alone."""
+    from ledger.audit.audit_options import AuditWorkers
+    from ledger.distances.fast import usable_cores
+
+    processes = min(usable_cores(), MOST_UNASKED) if jobs is None else jobs
+    if processes == 1:
+        return None
+    return AuditWorkers(processes, where.published)
+
+
+def _earlier(path: Path) -> EarlierAudit:
+    """Return the audit behind a report.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+        EarlierReportError: it is no report that one can build on.
+    """
+    from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
+    from ledger.io.home import read_file
+
+    try:
+        data = read_file(path, MAX_REPORT_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"--since {path}: {error.strerror}") from error
+    return read_report(data)
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse a report's file that cannot be written, before the audit has taken its time.
+
+    Raises:
+        ConfigurationError: names the file and what is wrong with it.
+    """
+    if path.is_dir():
+        raise ConfigurationError(f"--report {path}: is a folder, must be a file")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"--report {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigurationError(f"--report {path}: may not be written")
+
+
+def _written(path: Path, result: AuditReport) -> bool:
+    """Write the report; a failure is only reported, because the verdict remains."""
+    from ledger.audit.earlier_report import report_bytes
+
+    try:
+        path.write_bytes(report_bytes(result))
+    except OSError as error:
+        complain(f"--report {path}: {error.strerror}: the report is not there, or not whole")
+        return False
+    return True

@@ -1,0 +1,364 @@
+"""`cmfl blobs`: the blobs of a round, the removal of old ones, and a store for several machines."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands.chain import until_interrupted
+from cmfl.commands.console import AsJson, print_json, print_line, print_table
+from cmfl.commands.exit_codes import INCOMPLETE
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    BlobsAt,
+    ChainId,
+    HomeFolder,
+    RpcUrl,
+    RunName,
+    contract_address,
+)
+from cmfl.commands.service_options import MEBIBYTE, LogRequests
+from cmfl.commands.target import Target
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from api.store.store_settings import StoreSettings
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.ports import ChainReader
+    from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobStore
+
+app = typer.Typer(
+    help="Published blobs: list, remove, copy, and serve to other machines.", no_args_is_help=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """A contract on the home's own chain or on a node's."""
+
+    home: HomeFolder = DEFAULT_HOME
+    run: RunName = None
+    contract: Annotated[
+        str | None,
+        typer.Option(
+            "--contract",
+            "--address",
+            help="The contract, where there is no manifest.",
+            callback=contract_address,
+        ),
+    ] = None
+    rpc_url: RpcUrl = None
+    chain_id: ChainId = None
+
+    def target(self) -> Target:
+        """Return where to read."""
+        return Target(self.home, self.run, self.contract, self.rpc_url, self.chain_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RunBlobsOptions(RunOptions):
+    """A contract and the location of its blobs."""
+
+    blobs_at: BlobsAt = None
+
+    def target(self) -> Target:
+        """Return where to read, the location of the blobs included."""
+        return Target(
+            self.home, self.run, self.contract, self.rpc_url, self.chain_id, self.blobs_at
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The URLs and bounds of a store."""
+
+    public_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--public-url",
+            help="URL that clients are given for this store, such as a proxy's; may be given "
+            "several times. The address that it listens on if not given.",
+        ),
+    ] = None
+    keep_rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--keep-rounds",
+            min=1,
+            max=2**31 - 1,
+            help="Number of newest rounds whose payloads and mail are retained; all if not given.",
+        ),
+    ] = None
+    max_blob_bytes: Annotated[
+        int, typer.Option("--max-blob-bytes", min=1, max=2**40, help="Largest accepted blob.")
+    ] = 256 * MEBIBYTE
+    quota_bytes: Annotated[
+        int,
+        typer.Option(
+            "--quota-bytes", min=1, max=2**50, help="New blobs of one client in one round, bytes."
+        ),
+    ] = 1024 * MEBIBYTE
+    quota_blobs: Annotated[
+        int,
+        typer.Option(
+            "--quota-blobs", min=1, max=10**6, help="New blobs of one client in one round."
+        ),
+    ] = 1_000
+    quota_mail_bytes: Annotated[
+        int,
+        typer.Option(
+            "--quota-mail-bytes",
+            min=1,
+            max=2**40,
+            help="New envelopes that one client sends in one round, bytes.",
+        ),
+    ] = 32 * MEBIBYTE
+    quota_envelopes: Annotated[
+        int,
+        typer.Option(
+            "--quota-envelopes",
+            min=1,
+            max=10**6,
+            help="New envelopes that one client sends in one round.",
+        ),
+    ] = 2_000
+    log_requests: LogRequests = False
+
+    def settings(self, folder: Path) -> StoreSettings:
+        """Return the settings of the store over a folder."""
+        from api.store.store_settings import StoreSettings
+
+        return StoreSettings(
+            folder=folder,
+            public_urls=tuple(self.public_url or ()),
+            max_blob_bytes=self.max_blob_bytes,
+            quota_bytes=self.quota_bytes,
+            quota_blobs=self.quota_blobs,
+            quota_mail_bytes=self.quota_mail_bytes,
+            quota_envelopes=self.quota_envelopes,
+            keep_rounds=self.keep_rounds,
+            logs_requests=self.log_requests,
+        )
+
+
+@app.command("list")
+@expand_groups
+def list_blobs(
+    source: RunBlobsOptions,
+    round_number: Annotated[int, typer.Option("--round", min=1, help="Number of the round.")],
+    json: AsJson = False,
+) -> None:
+    """List the blobs that a decided round names, and whether they are there.
+
+    cmfl blobs prune removes the payloads of old rounds; the other blobs are the record.
+    """
+    from ledger.actors.round_blobs import blobs_of_round
+
+    target = source.target()
+    published = target.published()
+    with target.reader() as chain:
+        named = blobs_of_round(target.complete_ledger(chain), published, round_number)
+    if named is None:
+        raise ConfigurationError(f"round {round_number} has no decision, and so names no blobs")
+    rows = [
+        {
+            "use": str(blob.use),
+            "client": blob.client,
+            "sha256": blob.digest.hex(),
+            "is_there": published.has(blob.digest),
+        }
+        for blob in named
+    ]
+    if json:
+        print_json({"round": round_number, "blobs": rows})
+        return
+    cells = [[*list(row.values())[:3], "yes" if row["is_there"] else "no"] for row in rows]
+    print_table(f"blobs of round {round_number}", ("use", "client", "sha256", "there"), cells)
+
+
+@app.command("prune")
+@expand_groups
+def prune(
+    source: RunBlobsOptions,
+    keep_rounds: Annotated[
+        int,
+        typer.Option(
+            "--keep-rounds", min=1, max=2**31 - 1, help="Number of newest rounds that stay whole."
+        ),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Report what would be removed, and remove nothing.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove the payloads and the mail of old rounds; records, vectors and models stay.
+
+    An audit of such a round names what is missing, and ends incomplete (exit code 3).
+    """
+    from ledger.actors.payload_removal import removable_payloads
+    from ledger.chain.contract.committee_ledger import FinalLedger
+
+    target = source.target()
+    store = _store(target)
+    with target.reader() as chain:
+        ledger = target.complete_ledger(chain)
+        pinned = _blobs_of_other_runs(target, chain, ledger.address, store)
+        final = FinalLedger.of(ledger)
+        # A reorganisation may need a payload again; so may the head, which is not final.
+        removable = sorted(
+            removable_payloads(final, store, keep_rounds, pinned)
+            & removable_payloads(ledger, store, keep_rounds, pinned)
+        )
+        present = [digest for digest in removable if store.has(digest)]
+        if not dry_run:
+            for digest in present:
+                store.remove(digest)
+            _remove_mail(target, ledger, final.state().round - keep_rounds)
+    response: dict[str, Any] = {
+        "removed": not dry_run,
+        "payloads": [digest.hex() for digest in present],
+        "gone_before": len(removable) - len(present),
+    }
+    if json:
+        print_json(response)
+        return
+    verb = "would be removed" if dry_run else "removed"
+    print_line(f"{len(present)} payloads {verb}; {len(removable) - len(present)} were gone already")
+
+
+@app.command("copy")
+@expand_groups
+def copy(
+    source: RunBlobsOptions,
+    to: Annotated[str, typer.Option("--to", help="Folder or URL of the other location.")],
+) -> None:
+    """Copy all blobs of a run to another location, so that workers can start there.
+
+    Each blob is compared with its name. Exit code 3: a blob that the run names is missing.
+    """
+    from ledger.actors.payload_removal import blobs_named_by_run
+    from ledger.protocol.errors import BlobMissingError
+    from ledger.protocol.types import NO_DIGEST
+    from ledger.storage.opening import store_at
+
+    target = source.target()
+    published, copies = target.published(), store_at(to)
+    with target.reader() as chain:
+        # A round without incidents names them by zeros.
+        named = sorted(blobs_named_by_run(target.complete_ledger(chain), published) - {NO_DIGEST})
+    copied, missing = 0, 0
+    for digest in named:
+        try:
+            copies.put(published.get(digest))
+            copied += 1
+        except BlobMissingError:
+            missing += 0 if copies.has(digest) else 1
+    copies.sync()
+    print_line(f"{copied} blobs are there now; {missing} are missing")
+    if missing:
+        raise typer.Exit(INCOMPLETE)
+
+
+@app.command("serve")
+@expand_groups
+def serve(
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Folder of blobs and mail; else the home's.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8600,
+    *,
+    source: RunOptions,
+    store: StoreOptions,
+) -> None:
+    """Serve blobs and mail between machines: anyone reads, the contract's clients write.
+
+    A writer sends the signature of a registered client that is not banned, for a round that is
+    open or next to the open one, and for this store's URL: an upload that is signed for another
+    store is refused. There is no TLS: use a proxy on an open network.
+    """
+    from api.store.serve_store import serve as serve_store
+
+    target = source.target()
+    home_folder = target.blobs().folder
+    served = home_folder if folder is None else folder
+    if not served.is_dir() and not served.parent.is_dir():
+        option = f"--home {source.home}" if folder is None else f"--folder {folder}"
+        raise ConfigurationError(f"{option}: there is no folder in which {served} could be made")
+    with ExitStack() as stack:
+        pinned = None
+        is_homes = served.resolve() == home_folder.resolve()
+        if is_homes and served.is_dir():
+            # A process that is alone in a home removes unfinished files there.
+            stack.enter_context(target.own_folder())
+        chain = stack.enter_context(target.reader())
+        stack.enter_context(until_interrupted())
+        ledger = target.ledger(chain)
+        if is_homes and store.keep_rounds is not None:
+            pinned = partial(_blobs_of_other_runs, target, chain, ledger.address, target.blobs())
+            pinned()
+        serve_store(
+            store.settings(served),
+            ledger,
+            host,
+            port,
+            lambda url: print_line(
+                f"{url} keeps blobs and mail of {ledger.address} in {served}, until Ctrl-C"
+            ),
+            pinned,
+        )
+
+
+def _remove_mail(target: Target, ledger: CommitteeLedger, before_round: int) -> None:
+    """Remove the mail of old rounds from the folder of the blobs, if it is on this machine."""
+    from ledger.storage.locations import LocationKind, parse_locations
+    from ledger.storage.mailbox import remove_mail
+
+    folder = target.blobs().folder
+    if target.blobs_at is not None:
+        location, *others = parse_locations("blobs", target.blobs_at)
+        if others or location.kind is not LocationKind.FOLDER:
+            return
+        folder = Path(location.text)
+    remove_mail(folder, ledger.domain(), before_round)
+
+
+def _store(target: Target) -> BlobStore:
+    from ledger.storage.opening import store_at
+
+    return target.blobs() if target.blobs_at is None else store_at(target.blobs_at)
+
+
+def _blobs_of_other_runs(
+    target: Target, chain: ChainReader, address: str, blobs: BlobStore
+) -> set[Digest]:
+    """Return the blobs that the other runs of a home name.
+
+    Raises:
+        ConfigurationError: one of them is on another chain, and its blobs are unknown.
+    """
+    from ledger.actors.payload_removal import blobs_named_by_run
+    from ledger.chain.contract.complete_log import complete_ledger
+    from ledger.chain.contract.deployment import connect
+    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.io.home import Home
+
+    named: set[Digest] = set()
+    for paths in Home(target.home).deployed():
+        manifest = read_run_manifest(paths)
+        if manifest.address == address:
+            continue
+        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
+            raise ConfigurationError(
+                f"run {paths.name!r} of {target.home} is on another chain, and old payloads may "
+                f"be its own too"
+            )
+        named |= blobs_named_by_run(complete_ledger(connect(chain, manifest)), blobs)
+    return named

@@ -1,0 +1,148 @@
+"""`cmfl chain`: the home's own chain as a node, and gas for other accounts."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cmfl.commands.amounts import ETHER_DECIMALS, wei_of
+from cmfl.commands.console import AsJson, command_line, print_json, print_line
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    KEY_VARIABLE,
+    ChainId,
+    Confirmations,
+    HomeFolder,
+    Keystore,
+    MaxFee,
+    MaxTip,
+    PasswordFile,
+    RpcUrl,
+)
+from cmfl.commands.sender import Sender, in_ether, only_keystore_if_any
+from cmfl.commands.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
+    from ledger.chain.ports import ChainWriter
+
+app = typer.Typer(
+    help="Serve the home's own chain to other programs; fund accounts.",
+    no_args_is_help=True,
+)
+
+
+@app.command("serve")
+def serve(
+    home: HomeFolder = DEFAULT_HOME,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on, of this machine only.")
+    ] = 8545,
+    block_time: Annotated[
+        float | None,
+        typer.Option(
+            "--block-time",
+            min=0.1,
+            max=3600,
+            help="Seconds from block to block; by default each transaction gets a block.",
+        ),
+    ] = None,
+    chain_id: ChainId = None,
+) -> None:
+    """Serve the home's own chain over JSON-RPC on this machine.
+
+    The chain is created if it does not exist. The server has no accounts and signs nothing; while
+    it runs, other commands write to the chain only through it.
+    """
+    from ledger.chain.rpc.server.http_server import RpcServer
+
+    where = Target(home, chain_id=chain_id)
+    with (
+        where.own_writer() as chain,
+        RpcServer(chain, port=port, block_seconds=block_time) as server,
+        until_interrupted(),
+    ):
+        _announce(chain, server.url, block_time)
+        server.wait()
+
+
+@app.command("fund")
+def fund(
+    addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="Accounts to fund.")],
+    amount: Annotated[str, typer.Option("--amount", help="Amount for each, in ether.")],
+    home: HomeFolder = DEFAULT_HOME,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    confirmations: Confirmations = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
+    json: AsJson = False,
+) -> None:
+    """Pay accounts from the sender's own, for their gas.
+
+    Nothing is sent if the sender cannot pay all of them. After an interruption the command names
+    the accounts that were paid, may have been paid, and were not paid. The home's own chain has
+    test money only.
+    """
+    from cmfl.commands.paying import pay, recipients
+
+    wei = wei_of(amount, "--amount", ETHER_DECIMALS)
+    where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
+    sender = Sender(only_keystore_if_any(keystore), password_file, confirmations, max_fee, max_tip)
+    accounts = recipients(addresses)
+    with _payer(where, sender) as chain:
+        payments = pay(chain, accounts, wei)
+        if json:
+            paid = [asdict(payment) for payment in payments]
+            print_json({"chain_id": chain.chain_id, "sender": chain.sender, "paid": paid})
+            return
+    for payment in payments:
+        print_line(
+            f"{payment.address} received {in_ether(wei)} in block {payment.block}, and owns "
+            f"{in_ether(payment.balance_wei)}"
+        )
+
+
+@contextmanager
+def _payer(where: Target, sender: Sender) -> Iterator[ChainWriter]:
+    """Open a node, which needs no home, or the home's own chain."""
+    if where.rpc_url is not None:
+        with sender.chain(where.rpc_url, where.node_chain_id()) as node:
+            yield node
+    else:
+        with where.writer(create=False) as chain:
+            yield chain
+
+
+def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
+    from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+
+    print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
+    if block_time is None:
+        print_line("Each transaction gets a block of its own; there are no other blocks.")
+    else:
+        print_line(f"A block with all pending transactions is made every {block_time:g} s.")
+    print_line("The server has no accounts and signs nothing: send signed transactions.")
+    print_line(f"Genesis funds {address_of(TEST_KEYS[0])}, whose key is public and for tests only:")
+    print_line(f"  export {KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
+    print_line(f"  {command_line('deploy', '--rpc-url', url, '--chain-id', chain.chain_id)}")
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """End the context cleanly on Ctrl-C and on SIGTERM."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,144 @@
+"""Checks of a home: its chain, runs, blobs and vote journals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cmfl.commands.checks.blob_store import check_blobs
+from cmfl.commands.console import progress
+from ledger.io.home import RUN_NAME, Home, RunPaths
+from ledger.protocol.errors import BlobMissingError, ChainError, CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cmfl.commands.checks.check import Check
+    from cmfl.commands.target import Target
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+
+LARGE_LOG_BYTES = 256 * 2**20
+
+
+def checks(where: Target, *, deep: bool) -> list[Check]:
+    """Return the checks of a home.
+
+    Args:
+        where: the home, and the node if its runs are on one.
+        deep: whether every block is run again and every blob hashed.
+    """
+    return [
+        ("chain", lambda: _chain(where, deep=deep)),
+        *((f"run {run.path.name}", _check_of(where, run)) for run in _runs(Home(where.home))),
+        ("blobs", lambda: check_blobs(where.blobs(), deep=deep)),
+        ("vote journals", lambda: _journals(where)),
+    ]
+
+
+def _chain(where: Target, *, deep: bool) -> str:
+    from ledger.chain.embedded.file.chain_store import require_one_name
+
+    if not where.chain_file.exists():
+        _require_none_noted(where)
+        return f"none yet in {where.home}"
+    require_one_name(where.chain_file)
+    with where.own_reader() as chain, chain.snapshot() as view:
+        noted, head = view.acknowledged(), view.head()
+        chain_text = f"chain {view.chain_id}, block {head.number}, 0x{head.hash.hex()}"
+        if noted is not None:
+            there = view.block(noted.number).hash if noted.number <= head.number else None
+            if there != noted.hash:
+                raise ChainError(
+                    f"{chain_text} lacks block {noted.number}, 0x{noted.hash.hex()}, that this "
+                    f"home has acknowledged: a restored backup or a damaged file; put the newer "
+                    f"one back, or go on from here with cmfl run --resume --accept-rollback"
+                )
+        if deep:
+            _run_again(view, head.number)
+            chain_text += ", every block run again"
+        return chain_text + _waiting(chain.wal_bytes)
+
+
+def _require_none_noted(where: Target) -> None:
+    """Refuse to call a home new whose chain is gone."""
+    from ledger.chain.embedded.file.head_note import read_note
+
+    if (noted := read_note(where.chain_file)) is not None:
+        raise ChainError(
+            f"{where.chain_file} is gone, though block {noted.number}, 0x{noted.hash.hex()}, was "
+            f"acknowledged here: mount its disk, or put the file back with its -wal"
+        )
+
+
+def _run_again(chain: EmbeddedReader, blocks: int) -> None:
+    with progress() as bar:
+        task = bar.add_task("blocks", total=blocks)
+        chain.verify(execute=True, progress=lambda number: bar.update(task, completed=number))
+
+
+def _waiting(log_bytes: int) -> str:
+    if log_bytes < LARGE_LOG_BYTES:
+        return ""
+    return (
+        f"; {log_bytes // 2**20} MiB wait in its write-ahead log, because a reader holds an old "
+        f"state: end the audit or service that has run for long"
+    )
+
+
+def _runs(home: Home) -> list[RunPaths]:
+    if not home.runs.is_dir():
+        return []
+    names = sorted(path.name for path in home.runs.iterdir() if path.is_dir())
+    return [RunPaths(home.runs / name) for name in names]
+
+
+def _check_of(where: Target, run: RunPaths) -> Callable[[], str]:
+    return lambda: _run(where, run)
+
+
+def _run(where: Target, run: RunPaths) -> str:
+    from ledger.actors.journal import require_journal
+    from ledger.chain.contract.deployment import connect
+    from ledger.chain.contract.manifest import (
+        read_run_manifest,
+        require_unplayed,
+        was_in_memory,
+    )
+    from ledger.protocol.ledger_state import LedgerStage
+
+    if not RUN_NAME.fullmatch(run.path.name):
+        raise CmflError("the folder's name is not that of a run: rename it, or take it away")
+    if not run.manifest.exists():
+        if was_in_memory(run):
+            return "was on the memory ledger: no chain has it, and it cannot be taken up again"
+        require_unplayed(run)
+        return "has no contract yet: cmfl run --resume deploys it, or finds the one that it started"
+    manifest = read_run_manifest(run)
+    if where.rpc_url is None and not where.chain_file.exists():
+        _require_none_noted(where)
+        return f"is on chain {manifest.chain_id}: give --rpc-url to look there"
+    with where.reader() as chain:
+        if chain.chain_id != manifest.chain_id:
+            return f"is on chain {manifest.chain_id}, which was not looked at"
+        ledger = connect(chain, manifest)
+        state, deployment = ledger.state(), ledger.deployment()
+    require_journal(run, state, manifest.domain())
+    # The first model and the configuration are made again by a resume.
+    if state.model != deployment.model and not where.blobs().has(state.model):
+        raise BlobMissingError(
+            f"blob {state.model.hex()} is missing, the model with which round {state.round} began "
+            f"or ended: put it back from a copy; without it an audit stays incomplete, and a run "
+            f"that has not ended cannot go on"
+        )
+    stage = "finished after" if state.stage is LedgerStage.FINISHED else "in"
+    return f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
+
+
+def _journals(where: Target) -> str:
+    """Return what the runs' keys have signed: without it they may sign nothing any more."""
+    from ledger.actors.journal import count_statements
+
+    counts = [
+        f"{path.parent.name}: {count_statements(path)} statements"
+        for path in Home(where.home).journals()
+    ]
+    return ", ".join(counts) or f"none yet in {where.home}"

@@ -1,0 +1,112 @@
+"""Checks of the installation and the machine."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from cmfl.commands.serve import is_port_taken
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cmfl.commands.checks.check import Check
+
+USUAL_PORT = 8000
+ENOUGH_BYTES = 100_000_000
+
+
+def checks(home: Path, asked_port: int | None) -> list[Check]:
+    """Return the checks of installation and machine.
+
+    Args:
+        home: of the runs; it need not exist.
+        asked_port: that must be free; None to say whether the usual one is.
+    """
+    return [
+        ("python", platform.python_version),
+        ("signatures", _signatures),
+        ("contract artefact", _artefact),
+        ("distances", _distances),
+        ("torch", _torch),
+        ("port", lambda: _port(asked_port)),
+        ("disk", lambda: _disk(home)),
+    ]
+
+
+def _signatures() -> str:
+    from ledger.protocol.encoding import keccak256
+    from ledger.protocol.signing import KeySigner, recover
+
+    signer = KeySigner(keccak256(b"PUBLIC TEST KEY of cmfl doctor"))
+    digest = keccak256(b"a message")
+    if recover(digest, signer.sign(digest)) != signer.address:
+        raise CmflError("a signature does not recover to its signer: install coincurve again")
+    return "secp256k1 signs and recovers"
+
+
+def _artefact() -> str:
+    from importlib.resources import files
+
+    from ledger.chain.contract.abi import artifact
+
+    for name, digest in artifact().sources.items():
+        digest_here = hashlib.sha256((files("contracts") / name).read_bytes()).hexdigest()
+        if digest_here != digest:
+            raise CmflError(
+                f"contracts/{name} is not what the artefact was compiled from: compile it again, "
+                f"or put the source back"
+            )
+    return f"{artifact().compiler}, {len(artifact().runtime)} bytes, sources match"
+
+
+def _distances() -> str:
+    """Say how an audit and members compute distances; to know it they are compiled once."""
+    from ledger.distances.fast import fallback_reason
+
+    reason = fallback_reason()
+    if reason:
+        return f"pair by pair, which is many times slower: {reason}"
+    return "compiled for this processor"
+
+
+def _torch() -> str:
+    """Say which torch there is; without importing it, which takes longer than all other checks."""
+    try:
+        installed = version("torch")
+    except PackageNotFoundError:
+        return "not installed: audit and serve work, run and deploy do not"
+    return f"{installed}, {_gpu()}"
+
+
+def _gpu() -> str:
+    try:
+        ctypes.CDLL("libcuda.so.1")  # the driver, without which torch finds no GPU either
+    except OSError:
+        return "no GPU"
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+
+
+def _port(asked: int | None) -> str:
+    port = USUAL_PORT if asked is None else asked
+    if not is_port_taken(port):
+        return f"{port} is free"
+    sentence = f"{port} is taken: give cmfl serve another with --port"
+    if asked is not None:
+        raise CmflError(sentence)
+    return sentence
+
+
+def _disk(home: Path) -> str:
+    folder = next(path for path in (home.absolute(), *home.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < ENOUGH_BYTES:
+        raise CmflError(f"only {free // 1_000_000} MB are free at {folder}: make room")
+    return f"{free / 1e9:.1f} GB free"

@@ -1,0 +1,35 @@
+"""Check of a configuration: the training path, and the treatment of each layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cmfl.commands.checks.check import Check
+
+
+def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> list[Check]:
+    """Return the check of a configuration; none where no configuration is meant."""
+    if preset is None and config is None and not settings:
+        return []
+    return [("training", lambda: _planned(preset, config, settings))]
+
+
+def _planned(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> str:
+    from clients.configuration.loading import load
+    from clients.runs.population import populate
+    from clients.training.path_planner import plan
+
+    configuration = load(preset, config, settings)
+    population = populate(configuration)
+    requested = configuration.training.path
+    training, device = configuration.local_training(), configuration.machine.device
+    planned = plan(population.model, population.data, training, device)
+    sentence = f"{planned.path} path: {planned.reason}"
+    if requested != "auto":
+        sentence = (
+            f"{requested} path, as the configuration says; left open it would be the {sentence}"
+        )
+    return "; ".join([sentence, *planned.layers])

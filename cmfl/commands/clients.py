@@ -1,0 +1,114 @@
+"""`cmfl clients`: the registered clients and their part in the rounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands.console import AsCsv, AsJson, print_csv, print_line, print_table, shortened
+from cmfl.commands.history import open_history, print_response
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import Cursor, Limit
+from cmfl.commands.source_options import HistoryOptions
+from ledger.history.status import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+app = typer.Typer(help="The registered clients and their part in the rounds.", no_args_is_help=True)
+
+Client = Annotated[int, typer.Argument(min=0, help="Index of the client.")]
+_COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
+_COLUMNS = ("client", "address", "samples", *_COUNTS, "banned_in_round")
+_ROUND = ("round", "status", "role", "committed", "rank", "distance", "outcome", "scores", "voted")
+
+
+@app.command("list")
+@expand_groups
+def list_clients(
+    source: HistoryOptions,
+    limit: Limit = 1000,
+    cursor: Cursor = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """List the registered clients with their samples and their counts so far.
+
+    A ban takes effect in the round after the one that records it.
+    """
+    target = source.target()
+    with open_history(target) as history:
+        page = history.clients(limit, cursor)
+    if json:
+        print_response(page)
+        return
+    rows: Sequence[Mapping[str, Any]] = page["clients"]
+    if csv:
+        print_csv(_COLUMNS, rows)
+        return
+    shown = [[shortened(row[column]) for column in _COLUMNS] for row in rows]
+    print_table("clients", (*_COLUMNS[:-1], "banned in"), shown)
+    if page["records_missing"]:
+        print_line(
+            f"The records of {page['records_missing']} rounds are missing: the outcomes of their "
+            "scores are unknown."
+        )
+    if page["next_cursor"] is not None:
+        print_line(f"More: --cursor {page['next_cursor']}")
+
+
+@app.command("show")
+@expand_groups
+def show(
+    source: HistoryOptions,
+    client: Client,
+    json: AsJson = False,
+) -> None:
+    """Show one client: its address, samples and counts so far."""
+    target = source.target()
+    with open_history(target) as history:
+        response = history.client(client)
+    if json:
+        print_response(response)
+        return
+    for name, value in response["client"].items():
+        if name != "links":
+            print_line(f"{name:15} {'' if value is None else value}".rstrip())
+
+
+@app.command("rounds")
+@expand_groups
+def rounds(
+    source: HistoryOptions,
+    client: Client,
+    limit: Limit = 20,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
+    cursor: Cursor = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show one client's rounds: rank, outcome, scores and votes."""
+    target = source.target()
+    order = Order.OLDEST if oldest else Order.NEWEST
+    with open_history(target) as history:
+        page = history.client_rounds(client, order, limit, cursor)
+    if json:
+        print_response(page)
+        return
+    rows: Sequence[Mapping[str, Any]] = page["rounds"]
+    if csv:
+        print_csv(_ROUND, rows)
+        return
+    shown = [[_cell(row, column) for column in _ROUND] for row in rows]
+    print_table(f"rounds of client {client}", _ROUND, shown)
+    if page["next_cursor"] is not None:
+        print_line(f"More: --cursor {page['next_cursor']}")
+
+
+def _cell(row: Mapping[str, Any], column: str) -> object:
+    """Return a table's value, with ranks counted from 1."""
+    value = row[column]
+    if column == "rank" and value is not None:
+        return value + 1
+    return ", ".join(value) if isinstance(value, list) else value

@@ -1,0 +1,247 @@
+"""Output of commands: tables for people, JSON and CSV for programs, lines for errors.
+
+Much of the output was written by others: nodes, publishers of blobs, owners of folders. It is
+printed as plain text, without markup or control sequences. Characters that the terminal's encoding
+lacks are replaced, and a table that is wider than the terminal is printed as a block of lines per
+row.
+
+Drawing libraries are imported only where something is drawn: programs ask for JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands import verbosity
+from cmfl.commands.verbosity import Verbosity
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TextIO
+
+    from rich.console import Console, JustifyMethod
+    from rich.progress import Progress, ProgressColumn
+
+    from cmfl.commands.progress_lines import ProgressLines
+
+
+def _only_one(context: typer.Context, value: bool) -> bool:
+    """Reject --csv together with --json.
+
+    Raises:
+        ConfigurationError: both are given.
+    """
+    if value and context.params.get("json"):
+        raise ConfigurationError("--csv and --json: give one of them")
+    return value
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", is_eager=True)]
+AsCsv = Annotated[
+    bool,
+    typer.Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one),
+]
+
+_WIDEST = 10_000
+_LONGEST = 2_000
+_ASCII = str.maketrans({"…": "...", "±": "+/-", "×": "x", "−": "-", "≥": ">=", "≤": "<=", "Δ": "D"})
+"""Replacements of our own characters for ASCII terminals."""
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on standard output; bytes as 0x-hex."""
+    sys.stdout.write(json.dumps(value, indent=1, default=_plain, allow_nan=False) + "\n")
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows as CSV on standard output, with the values of --json.
+
+    JSON's null is an empty cell; lists and maps are JSON in one cell.
+    """
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_field(row[column]) for column in columns] for row in rows)
+
+
+def print_line(line: str = "", *, bold: bool = False) -> None:
+    """Print one line of plain text for people."""
+    from rich.text import Text
+
+    _console().print(Text(_shown(line), style="bold" if bold else ""))
+
+
+def print_prose(text: str) -> None:
+    """Print a paragraph for people: folded at words on a terminal, unfolded elsewhere.
+
+    Digests and links stay whole, to be copied. All lines have the text's indentation.
+    """
+    if not sys.stdout.isatty():
+        print_line(text)
+        return
+    import textwrap
+
+    indent = " " * (len(text) - len(text.lstrip(" ")))
+    lines = textwrap.wrap(
+        text,
+        max(shutil.get_terminal_size().columns, 20),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines or [""]:
+        print_line(line)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table with right-aligned numbers."""
+    from rich.table import Table
+    from rich.text import Text
+
+    values = list(rows)
+    cells = [[_shown(_cell(value)) for value in row] for row in values]
+    console = _console()
+    widths = _widths(
+        [[column, *column_of] for column, *column_of in zip(columns, *cells, strict=True)],
+        console.width,
+    )
+    if widths is None:
+        _print_blocks(title, columns, cells)
+        return
+    table = Table(title=Text(_shown(title)), title_justify="left", title_style="bold")
+    for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        numeric = any(type(row[index]) in {int, float} for row in values)
+        justify: JustifyMethod = "right" if numeric else "left"
+        table.add_column(column, justify=justify, width=width, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """Return the widths of a table's columns; None if they do not fit.
+
+    Headers and text cells fold at words; a single word never folds.
+    """
+    from rich.cells import cell_len
+
+    natural = [max(map(cell_len, column)) for column in columns]
+    widths = [
+        max(cell_len(word) for cell in column for word in cell.split() or [""])
+        for column in columns
+    ]
+    room = width - 3 * len(columns) - 1 - sum(widths)
+    if room < 0:
+        return None
+    for index, widest in enumerate(natural):
+        extra = min(widest - widths[index], room)
+        widths[index] += extra
+        room -= extra
+    return widths
+
+
+def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print each row of a table as lines of name and value."""
+    print_line(title, bold=True)
+    longest = max(map(len, columns))
+    for row in rows:
+        for column, cell in zip(columns, row, strict=True):
+            print_line(f"{column:{longest}} {cell}".rstrip())
+        print_line()
+
+
+def complain(message: str) -> None:
+    """Print one line to standard error, cut if it is too long."""
+    line = _shown(" ".join(message[:_LONGEST].split()), sys.stderr)
+    sys.stderr.write(f"cmfl: {line}{'...' if len(message) > _LONGEST else ''}\n")
+    sys.stderr.flush()
+
+
+def plain(text: str) -> str:
+    r"""Return text with an escape such as `\x1b` for each control character."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def progress(*columns: ProgressColumn) -> Progress | ProgressLines:
+    """Return progress bars on standard error; lines if that is no terminal, nothing with -q."""
+    from rich.console import Console
+
+    status, is_quiet = Console(stderr=True), verbosity.chosen() is Verbosity.QUIET
+    if not (status.is_terminal or is_quiet):
+        from cmfl.commands.progress_lines import ProgressLines
+
+        return ProgressLines(complain)
+    from rich.progress import Progress
+
+    return Progress(*columns, console=status, transient=True, disable=is_quiet)
+
+
+def command_line(*words: object) -> str:
+    """Return a command of this program, quoted for a shell."""
+    program = "cmfl" if shutil.which("cmfl") else sys.argv[0]
+    return shlex.join(str(word) for word in (program, *words))
+
+
+def whole(value: object) -> str:
+    """Return a value for people: bytes as 0x-hex, several values separated by blanks."""
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(whole, value))
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    return "" if value is None else str(value)
+
+
+def shortened(value: object) -> object:
+    """Return a digest short enough for a table."""
+    text = whole(value) if isinstance(value, bytes) else value
+    if isinstance(text, str) and text.startswith("0x") and len(text) > 20:
+        return f"{text[:10]}…{text[-6:]}"
+    return value
+
+
+def _console() -> Console:
+    """Return standard output; files and pipes are never folded."""
+    from rich.console import Console
+
+    width, height = shutil.get_terminal_size()
+    if not sys.stdout.isatty():
+        width = _WIDEST
+    # Both, or rich ignores them on a dumb terminal.
+    return Console(highlight=False, soft_wrap=True, width=width, height=height)
+
+
+def _shown(text: str, stream: TextIO | None = None) -> str:
+    """Return text as a stream can show it, by default standard output."""
+    encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
+    harmless = plain(text)
+    return harmless if encoding.lower().startswith("utf") else harmless.translate(_ASCII)
+
+
+def _field(value: object) -> object:
+    if isinstance(value, (bool, list, tuple, dict)):
+        return json.dumps(value, default=_plain, allow_nan=False)
+    if isinstance(value, str):
+        return plain(value)
+    return whole(value)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return whole(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    raise TypeError(f"{type(value).__name__} is not JSON")

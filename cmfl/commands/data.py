@@ -1,0 +1,90 @@
+"""`cmfl data`: describe, check and fetch the files of a data set."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
+
+app = typer.Typer(help="Data sets: describe, check and fetch their files.", no_args_is_help=True)
+
+Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
+DataSetName = Annotated[
+    str | None,
+    typer.Option("--dataset", help="The data set; recognised from the files by default."),
+]
+
+
+@app.command("describe")
+def describe(path: Files, dataset: DataSetName = None, json: AsJson = False) -> None:
+    """Print the paper's Table 2 row: devices, samples, mean and deviation of samples per device."""
+    from clients.datasets.summary import summarise
+
+    summary = summarise(path, dataset)
+    if json:
+        print_json(asdict(summary))
+        return
+    columns = ("dataset", "devices", "samples", "mean", "stdev", "smallest", "largest")
+    row = [
+        summary.dataset,
+        f"{summary.devices:,}",
+        f"{summary.samples:,}",
+        f"{summary.mean:,.0f}",
+        f"{summary.stdev:,.0f}",
+        f"{summary.smallest:,}",
+        f"{summary.largest:,}",
+    ]
+    print_table("samples per device", columns, [row])
+    if summary.train is None or summary.test is None:
+        print_line("the files have no split; a run holds out a share of each device's samples")
+    else:
+        print_line(f"train {summary.train:,}, test {summary.test:,}, by the files' own split")
+
+
+@app.command("check")
+def check(
+    path: Files,
+    dataset: DataSetName = None,
+    glove: Annotated[
+        Path | None, typer.Option("--glove", help="Word vectors to check with the data.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Read all files as a run would; the first fault is named, with exit code 2."""
+    from clients.datasets.summary import verify_files
+
+    data_set = verify_files(path, dataset, glove)
+    if json:
+        print_json({"dataset": data_set.name, "sound": True})
+        return
+    print_line(f"{path}: {data_set.name}, all files are valid")
+
+
+@app.command("fetch")
+def fetch(
+    name: Annotated[str, typer.Argument(help="The data set.")],
+    destination: Annotated[Path, typer.Argument(metavar="DEST", help="The new folder.")],
+    json: AsJson = False,
+) -> None:
+    """Fetch a data set's files from the Hugging Face hub, or from HF_ENDPOINT, into a new folder.
+
+    No other command uses the network for data.
+    """
+    from clients.datasets.files.hub import fetch as fetch_files
+    from clients.datasets.registry import data_set_named
+    from ledger.protocol.errors import ConfigurationError
+
+    data_set = data_set_named(name)
+    if data_set.hub is None:
+        raise ConfigurationError(f"data set {name!r} is not on the hub")
+    files = fetch_files(data_set.hub, destination)
+    if json:
+        print_json({"dataset": name, "files": [str(file) for file in files]})
+        return
+    for file in files:
+        print_line(f"{file} ({file.stat().st_size:,} bytes)")
+    print_line(f"check with: {command_line('data', 'check', destination)}")

@@ -1,0 +1,133 @@
+"""The demo's output: one round explained, the accuracies, the audits."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import typer
+
+from cmfl.commands.console import print_line, print_prose, print_table
+from cmfl.commands.demo.runs import ATTACKED
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from clients.experiments.rows import CellRow
+    from ledger.audit.report import AuditReport
+
+SHOWN_RUN = "I-attacked-seed0"
+
+
+def round_to_show(report: AuditReport) -> int:
+    """Return the last round with a false score that was caught, 1 if there is none."""
+    from ledger.audit.checks.distances import FALSE_SCORES
+
+    caught = [f.round for f in report.findings if f.kind == FALSE_SCORES]
+    return max((number for number in caught if number is not None), default=1)
+
+
+def show_round(home: Path, shown: int) -> None:
+    """Print one round in plain words.
+
+    Args:
+        home: of the run that is shown.
+        shown: the round's number.
+    """
+    from ledger.history.serialise.serialise_rounds import explanation
+    from ledger.history.serialise.values import DocumentedRound
+
+    where = Target(home, SHOWN_RUN)
+    with where.reader() as chain:
+        history = where.history(chain)
+        round_ = history.round(shown)
+        assert round_ is not None, "an audited round is on the chain"
+        sentences = explanation(DocumentedRound.of(history, round_))["sentences"]
+    print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
+    for line in sentences:
+        print_prose(line)
+
+
+def show_table(rows: list[CellRow]) -> None:
+    """Print the accuracy of the models, and the share of attackers' updates in them."""
+    from statistics import fmean
+
+    from clients.experiments.rows import LAST_ROUNDS
+
+    table = []
+    for method in dict.fromkeys(row.method for row in rows):
+        own = [row for row in rows if row.method == method]
+        attacked = [row for row in own if row.condition == ATTACKED]
+        clean = [row for row in own if row.condition != ATTACKED]
+        table.append(
+            (
+                _title(own[0]),
+                _mean_and_error(row.final for row in clean),
+                _mean_and_error(row.final for row in attacked),
+                _mean_and_error(row.malicious_accepted for row in attacked),
+            )
+        )
+    seeds = len({row.seed for row in rows})
+    over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"
+    last = min(LAST_ROUNDS, rows[0].rounds)
+    print_table(
+        f"Test accuracy, mean of the last {last} rounds: {over}",
+        ("method", "clean", "attacked", "accepted attackers"),
+        table,
+    )
+    floor = fmean(row.floor or 0.0 for row in rows)
+    print_prose(
+        "Accepted attackers: which share of the updates that entered the model came from them. "
+        f"Always answering the commonest class scores {floor:.3f}."
+    )
+    print_prose(
+        "Strategy I accepts the updates nearest to the committee, II the farthest, III all within "
+        "a threshold that the committee certifies. II is the paper's for clients that are all "
+        "honest: it learns from those that differ most, and so accepts attackers; do not "
+        "use it otherwise."
+    )
+
+
+def _title(row: CellRow) -> str:
+    if row.kind == "cmfl":
+        return f"CMFL, strategy {row.method}"
+    return f"FedAvg, {row.extra['participants']} clients"
+
+
+def _mean_and_error(values: Iterable[float | None]) -> str:
+    from statistics import fmean, stdev
+
+    listed = [value or 0.0 for value in values]
+    if len(listed) == 1:
+        return f"{listed[0]:.3f}"
+    return f"{fmean(listed):.3f} ± {stdev(listed) / sqrt(len(listed)):.3f}"
+
+
+def show_audits(reports: dict[str, AuditReport]) -> None:
+    """Print one audit in full, and how many of all passed.
+
+    Args:
+        reports: by run.
+    """
+    from ledger.audit.report import AuditOutcome
+    from ledger.audit.report_text import readable
+
+    print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
+    for line in readable(reports[SHOWN_RUN]):
+        print_line(line)  # not folded: a head and a command are to be copied whole
+    passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
+    print_line(f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True)
+
+
+def require_passed(reports: Iterable[AuditReport]) -> None:
+    """End with exit code 1 for a contradiction, and 3 for what could not be checked."""
+    from ledger.audit.report import AuditOutcome
+
+    outcomes = {report.outcome for report in reports}
+    if AuditOutcome.FAILED in outcomes:
+        raise typer.Exit(FAILED)
+    if AuditOutcome.INCOMPLETE in outcomes:
+        raise typer.Exit(INCOMPLETE)

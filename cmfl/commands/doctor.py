@@ -1,0 +1,70 @@
+"""`cmfl doctor`: what is installed, what works, and what a home and its node look like."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.exit_codes import FAILED
+from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl
+from cmfl.commands.sender import only_keystore_if_any
+from cmfl.commands.target import Target
+
+
+def doctor(
+    home: HomeFolder = DEFAULT_HOME,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    keystore: Annotated[
+        list[Path] | None,
+        typer.Option("--keystore", help="Encrypted key to look at.", envvar="CMFL_KEYSTORE"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Of the REST service, which must be free; else 8000."),
+    ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Run every block again and hash every blob; takes its time."),
+    ] = False,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Say how clients of this preset would train.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The same of a TOML file.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check installation, home and node; exit 1 if something is wrong.
+
+    No password is asked for. With --preset or --config, also say which path training would take,
+    and how each layer would be computed; the data are loaded for it.
+    """
+    from cmfl.commands.checks import home as of_home
+    from cmfl.commands.checks import machine, node, training
+    from cmfl.commands.checks.check import run_checks
+
+    where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
+    rows = list(
+        run_checks(
+            [
+                *machine.checks(where.home, port),
+                *node.checks(where, only_keystore_if_any(keystore)),
+                *of_home.checks(where, deep=deep),
+                *training.checks(preset, config, tuple(setting or ())),
+            ]
+        )
+    )
+    if json:
+        print_json([asdict(row) for row in rows])
+    else:
+        for row in rows:
+            print_line(f"{'ok  ' if row.ok else 'FAIL'} {row.check:18} {row.found}")
+    raise typer.Exit(0 if all(row.ok for row in rows) else FAILED)

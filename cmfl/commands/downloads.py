@@ -1,0 +1,125 @@
+"""Proofs and bundles from a service.
+
+A service may send anything. A download is read within bounds, must be of the named contract, and is
+then checked like any untrusted file.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cmfl.commands.remote import deployment_at
+from ledger.protocol.errors import EncodingError, ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from api.client.deployment import RemoteDeployment
+    from cmfl.commands.target import Target
+    from ledger.audit.bundles.bundle import RoundBundle
+    from ledger.audit.bundles.container import BundleFile
+    from ledger.audit.proofs.proof import ClientProof, RoundBasis
+    from ledger.protocol.types import ClientId
+
+
+def download_proof(
+    target: Target, round_number: int, client: ClientId, *, whole: bool
+) -> tuple[bytes, ClientProof]:
+    """Return the proof of a client's part in a round, as bytes and parsed.
+
+    Args:
+        target: the service and the deployment.
+        round_number: t.
+        client: its index.
+        whole: whether a head alone must suffice to check it.
+
+    Raises:
+        ServiceError: there is none, or it is no proof, or of another contract.
+    """
+    from ledger.audit.proofs.proof_document import read_proof
+
+    with _deployment(target) as deployment:
+        data = deployment.proof(round_number, client, whole=whole)
+    with _as_sent("proof"):
+        proof = read_proof(data)
+    _require_meant(target, proof)
+    return data, proof
+
+
+@contextmanager
+def download_bundle(
+    target: Target, round_number: int, folder: Path | None, *, whole: bool
+) -> Iterator[tuple[Path, RoundBundle, BundleFile]]:
+    """Download a round's bundle into a temporary file, which the caller may move away.
+
+    Args:
+        target: the service and the deployment.
+        round_number: t.
+        folder: of the file; None for the system's temporary folder.
+        whole: whether a head alone must suffice to check it.
+
+    Yields:
+        The file, its manifest, and its blobs.
+
+    Raises:
+        ServiceError: there is none, or it is no bundle, or of another contract or round.
+        OSError: it cannot be written.
+    """
+    from ledger.audit.bundles.bundle_manifest import read_manifest
+    from ledger.audit.bundles.container import open_bundle
+
+    with tempfile.TemporaryDirectory(prefix=".cmfl-", dir=folder) as temporary:
+        path = Path(temporary) / "bundle.tar"
+        with _deployment(target) as deployment, path.open("xb") as file:
+            deployment.save_bundle(round_number, file, whole=whole)
+            file.flush()
+            os.fsync(file.fileno())
+        with _as_sent("bundle"), open_bundle(path) as parts:
+            bundle = read_manifest(parts.manifest, parts)
+            number = bundle.basis.round
+            if number != round_number:
+                raise ServiceError(
+                    f"the bundle that was sent is of round {number}, not {round_number}"
+                )
+            _require_meant(target, bundle.basis)
+            yield path, bundle, parts
+
+
+@contextmanager
+def _deployment(target: Target) -> Iterator[RemoteDeployment]:
+    assert target.remote is not None, "only what a service sends is fetched"
+    with target.remote.service() as service:
+        yield deployment_at(service, target.chain_id, target.address, target.run)
+
+
+@contextmanager
+def _as_sent(what: str) -> Iterator[None]:
+    """Report an invalid download as the service's error.
+
+    Raises:
+        ServiceError: the download is invalid.
+    """
+    try:
+        yield
+    except EncodingError as error:
+        raise ServiceError(f"what was sent as {what}: {error}") from error
+
+
+def _require_meant(target: Target, basis: RoundBasis) -> None:
+    """Reject a download of another contract or chain than the command names.
+
+    Raises:
+        ServiceError: it is of another one.
+    """
+    from ledger.chain.addresses import checksum
+
+    if target.address not in {None, checksum(basis.contract)}:
+        raise ServiceError(
+            f"what was sent is of contract {checksum(basis.contract)}, not of {target.address}"
+        )
+    if target.chain_id not in {None, basis.chain_id}:
+        raise ServiceError(f"what was sent is of chain {basis.chain_id}, not of {target.chain_id}")

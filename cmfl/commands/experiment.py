@@ -1,0 +1,390 @@
+"""`cmfl experiment`: run, draw, report and audit experiments."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands.console import (
+    AsCsv,
+    AsJson,
+    command_line,
+    complain,
+    print_csv,
+    print_json,
+    print_line,
+    print_table,
+    progress,
+)
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from clients.experiments.execution.repetition import RepeatedCell
+    from clients.experiments.execution.row_store import RowStore
+    from clients.experiments.execution.runner import ExperimentProgress
+    from clients.experiments.plan import ExperimentPlan
+    from clients.experiments.rows import CellRow, ExperimentRows
+    from ledger.io.processes import TaskPool
+
+ALL = "all"
+CELL_COLUMNS = ("cell", "final", "head", "current")
+
+app = typer.Typer(help="Run, draw, report and audit experiments.", no_args_is_help=True)
+
+Name = Annotated[
+    str, typer.Argument(help="An experiment, or the path of a TOML file; see experiment list.")
+]
+NameOrAll = Annotated[
+    str, typer.Argument(help="An experiment, the path of a TOML file, or all; see experiment list.")
+]
+Out = Annotated[
+    Path, typer.Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")
+]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder of the data files that experiments read."),
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="The experiment's small version; its rows are in quick/.")
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option("--seeds", min=1, max=1000, help="How many seeds; else those that it names."),
+]
+DEFAULT_OUT = Path("experiments")
+
+
+@app.command("list")
+def list_(
+    name: Annotated[str | None, typer.Argument(help="Show the cells of this one.")] = None,
+    out: Out = DEFAULT_OUT,
+    data: Data = None,
+    quick: Quick = False,
+    seeds: Seeds = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """List the experiments, or the cells of one with their results."""
+    if name is None:
+        rows = list(_experiments())
+        if csv:
+            print_csv(list(rows[0]), rows)
+        elif json:
+            print_json(rows)
+        else:
+            columns = ("experiment", "number", "title", "methods", "conditions", "seeds", "files")
+            print_table("Experiments", columns, [tuple(row.values()) for row in rows])
+        return
+    plan = _planned(name, seeds, data, is_quick=quick)
+    store = _store(plan, out)
+    rows_by_cell = {row.cell: row for row in store.rows().cells}
+    cells = [_cell(plan, cell.name, rows_by_cell.get(cell.name)) for cell in plan.cells]
+    if csv:
+        print_csv(CELL_COLUMNS, cells)
+        return
+    if json:
+        print_json(cells)
+        return
+    there = sum(cell["current"] is True for cell in cells)
+    title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
+    print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
+    others = sum(plan.row_digest(row) != row.digest for row in rows_by_cell.values())
+    if others:
+        print_line(
+            f"{others} rows in {store.path} are of another version of this experiment, or of cells "
+            f"that it does not have now: experiment run adds none to them"
+        )
+
+
+@app.command("run")
+def run(
+    name: NameOrAll,
+    seeds: Seeds = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, max=256, help="Cells that are run at once.")
+    ] = 2,
+    quick: Quick = False,
+    out: Out = DEFAULT_OUT,
+    data: Data = None,
+    json: AsJson = False,
+) -> None:
+    """Run the cells that have no row yet.
+
+    Killed or interrupted, it goes on when it is called again, and plays again only the cells that
+    were in flight. The first seed of each cell of CMFL is on its own chain and audited there.
+    Exit code 0: every cell has its row, and every audit passed. 1: an audit failed. 2: a cell could
+    not be run. 3: an audit was incomplete.
+    """
+    from clients.experiments.execution.runner import require_data
+    from ledger.io.processes import task_pool
+
+    names = _runnable(data) if name == ALL else [name]
+    plans = [_planned(experiment, seeds, data, is_quick=quick) for experiment in names]
+    stores = [_store(plan, out) for plan in plans]
+    for plan, store in zip(plans, stores, strict=True):
+        # All are looked at before the first is run.
+        require_data(plan, store.rows_of(plan))
+    results = []
+    try:
+        with task_pool(jobs) as processes:
+            for number, (plan, store) in enumerate(zip(plans, stores, strict=True), start=1):
+                place = f"{number} of {len(plans)}: {plan.experiment}"
+                results.append(_run(plan, store, processes, place, quiet=json))
+    except KeyboardInterrupt as error:
+        again = command_line("experiment", "run", name, *_options(seeds, jobs, quick, out, data))
+        raise InterruptedCommand(
+            f"interrupted; all rows are saved; continue with: {again}"
+        ) from error
+    if json:
+        print_json(results)
+    raise typer.Exit(_code(results))
+
+
+@app.command("plot")
+def plot(
+    name: NameOrAll = ALL,
+    out: Out = DEFAULT_OUT,
+    to: Annotated[
+        Path, typer.Option("--to", help="Folder of the figures, SVG and PNG; made if need be.")
+    ] = Path("figures"),
+    quick: Quick = False,
+) -> None:
+    """Draw the figures of all experiments that have rows, or of one."""
+    from clients.experiments.plots import draw
+
+    paths = draw(_rows(name, out, is_quick=quick), to)
+    print_line(f"{len(paths)} files in {to}")
+
+
+@app.command("report")
+def report(
+    out: Out = DEFAULT_OUT,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="The Markdown file to write; else it is printed.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder of figures that it is to show.")
+    ] = None,
+    quick: Quick = False,
+) -> None:
+    """Write the tables, figures and audited points of all rows as one Markdown file."""
+    from clients.experiments.report import report as make_report
+    from ledger.io.home import DISK
+
+    if figures is not None and not figures.is_dir():
+        raise ConfigurationError(f"--figures {figures}: is no folder; make it by experiment plot")
+    shown = [] if figures is None else sorted(figures.glob("*.svg"))
+    folder = Path() if to is None else to.parent
+    links = [Path(os.path.relpath(path, folder)).as_posix() for path in shown]
+    text = make_report(_rows(ALL, out, is_quick=quick), links)
+    if to is None:
+        print_line(text)
+    else:
+        DISK.write_whole(to, text.encode())
+
+
+@app.command("audit")
+def audit(
+    name: Name,
+    cell: Annotated[str, typer.Argument(help="A cell that was on a chain; see experiment list.")],
+    out: Out = DEFAULT_OUT,
+    data: Data = None,
+    quick: Quick = False,
+    home: Annotated[
+        Path | None,
+        typer.Option("--home", help="A folder to make and keep, for cmfl rounds, audit and serve."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Repeat a cell's run on a fresh chain, require the row's head and numbers, and audit it.
+
+    Exit code 0: it came out again, and everything was checked and is true. 1: something differs, or
+    the record contradicts itself. 3: nothing contradicts, but something could not be checked.
+    """
+    from clients.experiments.execution.repetition import repeat_cell
+
+    plan = _planned(name, None, data, is_quick=quick)
+    store = _store(plan, out)
+    if home is not None and home.exists():
+        raise ConfigurationError(f"--home {home}: is there already; name a folder to make")
+    with tempfile.TemporaryDirectory() as folder, progress() as bar:
+        task = bar.add_task("rounds", total=plan.cell(cell).rounds)
+        place = Path(folder) / "home" if home is None else home
+        repeated = repeat_cell(plan, store, cell, place, lambda: bar.advance(task))
+    _tell(repeated, as_json=json)
+
+
+def _tell(found: RepeatedCell, *, as_json: bool) -> None:
+    """Print what became of a repeated cell, and end with its exit code."""
+    from ledger.audit.report import AuditOutcome
+    from ledger.audit.report_text import readable
+
+    if as_json:
+        document = {"differing": found.differing, "report": found.report.as_dict()}
+        print_json({"cell": found.row.cell, "outcome": str(found.outcome), **document})
+    else:
+        for line in readable(found.report):
+            print_line(line)
+        print_line()
+        for line in found.differing:
+            print_line(f"{found.row.cell}: {line}")
+        if found.differing:
+            print_line("DIFFERS: another machine, torch build or version trains to other bytes")
+        else:
+            print_line(f"{found.row.cell} came out again: the same head, and all its numbers")
+    codes = {
+        AuditOutcome.PASSED: 0,
+        AuditOutcome.FAILED: FAILED,
+        AuditOutcome.INCOMPLETE: INCOMPLETE,
+    }
+    raise typer.Exit(codes[found.outcome])
+
+
+def _planned(name: str, seeds: int | None, data: Path | None, *, is_quick: bool) -> ExperimentPlan:
+    from clients.experiments.catalogue import definition_named
+    from clients.experiments.plan import plan_experiment
+
+    definition = definition_named(name)
+    return plan_experiment(_stem(name), definition, seeds=seeds, is_quick=is_quick, data=data)
+
+
+def _stem(name: str) -> str:
+    return Path(name).stem if name.endswith(".toml") else name
+
+
+def _store(plan: ExperimentPlan, out: Path) -> RowStore:
+    from clients.experiments.execution.row_store import RowStore
+
+    return RowStore(_folder(out, is_quick=plan.is_quick), plan.experiment)
+
+
+def _folder(out: Path, *, is_quick: bool) -> Path:
+    return out / "quick" if is_quick else out
+
+
+def _experiments() -> Iterator[dict[str, Any]]:
+    from clients.experiments.catalogue import definition_named, names
+
+    for name in names():
+        definition = definition_named(name)
+        yield {
+            "experiment": name,
+            "number": definition.number,
+            "title": definition.title,
+            "methods": len(definition.methods),
+            "conditions": len(definition.conditions),
+            "seeds": len(definition.seeds),
+            "files": " ".join(definition.files),
+        }
+
+
+def _runnable(data: Path | None) -> list[str]:
+    """Return the experiments whose files are there, and say of the others that they are left out.
+
+    Raises:
+        ConfigurationError: none is left.
+    """
+    from clients.experiments.catalogue import definition_named, names
+    from clients.experiments.plan import missing_files
+
+    runnable = []
+    for name in names():
+        missing = missing_files(definition_named(name), data)
+        if missing:
+            where = "--data is not given" if data is None else f"there is none in {data}"
+            complain(f"{name} is left out: it reads {missing[0]}, and {where}")
+        else:
+            runnable.append(name)
+    return runnable
+
+
+def _cell(plan: ExperimentPlan, name: str, row: CellRow | None) -> dict[str, Any]:
+    """Return a cell and its row as plain data; current: the row is of the cell as it is now."""
+    if row is None:
+        return {"cell": name, "final": None, "head": None, "current": None}
+    head = None if row.ledger is None else row.ledger.head
+    is_current = plan.row_digest(row) == row.digest
+    return {"cell": name, "final": row.final, "head": head, "current": is_current}
+
+
+def _run(
+    plan: ExperimentPlan, store: RowStore, processes: TaskPool, place: str, *, quiet: bool
+) -> dict[str, Any]:
+    """Run one experiment with a progress bar, and return its results."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    from clients.experiments.execution.runner import run_experiment as run_all
+    from ledger.audit.report import AuditOutcome
+
+    with progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+    ) as bar:
+        task = bar.add_task(place, total=None, said="")
+
+        def show(now: ExperimentProgress) -> None:
+            bar.update(task, total=now.rounds, completed=now.done, said=now.job)
+
+        done = run_all(plan, store, processes, show)
+    for failure in done.failures:
+        complain(f"{failure.job}: {failure.reason}")
+    verdicts = [row.ledger.verdict for row in store.rows().cells if row.ledger is not None]
+    passed = sum(verdict == AuditOutcome.PASSED for verdict in verdicts)
+    if not quiet:
+        print_line(
+            f"{plan.experiment}: {len(done.rows)} new rows in {store.path}; {passed} of "
+            f"{len(verdicts)} runs on a chain pass their audit"
+        )
+    return {
+        "experiment": plan.experiment,
+        "rows": str(store.path),
+        "new": [row.cell for row in done.rows],
+        "failures": [asdict(failure) for failure in done.failures],
+        "verdicts": verdicts,
+    }
+
+
+def _code(results: Iterable[dict[str, Any]]) -> int:
+    from ledger.audit.report import AuditOutcome
+
+    verdicts = {verdict for result in results for verdict in result["verdicts"]}
+    if AuditOutcome.FAILED in verdicts:
+        return FAILED
+    if any(result["failures"] for result in results):
+        return WRONG
+    return INCOMPLETE if AuditOutcome.INCOMPLETE in verdicts else 0
+
+
+def _options(
+    seeds: int | None, jobs: int, quick: bool, out: Path, data: Path | None
+) -> list[object]:
+    """Return the options of a command that goes on where this one ended."""
+    words: list[object] = ["--jobs", jobs, "--out", out]
+    words += [] if seeds is None else ["--seeds", seeds]
+    words += ["--quick"] if quick else []
+    return words if data is None else [*words, "--data", data]
+
+
+def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
+    """Return the rows of one experiment, or of all that have some."""
+    from clients.experiments.catalogue import names
+    from clients.experiments.rows import read_rows
+
+    folder = _folder(out, is_quick=is_quick)
+    experiments = names() if name == ALL else (_stem(name),)
+    read = {experiment: read_rows(folder / f"{experiment}.jsonl") for experiment in experiments}
+    rows = {experiment: of for experiment, of in read.items() if of.cells}
+    if not rows:
+        raise ConfigurationError(f"{folder} has no rows of {name}: make them by experiment run")
+    return rows

@@ -1,0 +1,103 @@
+"""`cmfl export`: proofs and rounds as files that others can check without this home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.downloads import download_bundle, download_proof
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.source_options import EvidenceOptions
+from cmfl.commands.verify import RoundNumber, opened_ledger
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cmfl.commands.target import Target
+    from ledger.audit.bundles.bundle_verification import RoundVerification
+    from ledger.audit.proofs.proof import ClientProof
+    from ledger.protocol.types import ClientId
+
+_AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
+
+app = typer.Typer(help="Write a proof or a round into one file.", no_args_is_help=True)
+
+Out = Annotated[Path, typer.Option("--out", help="The file; it comes whole, or not at all.")]
+
+
+@app.command("bundle")
+@expand_groups
+def bundle(
+    source: EvidenceOptions,
+    round_number: RoundNumber,
+    out: Out,
+    json: AsJson = False,
+) -> None:
+    """Write all that checking one round needs into a file, for cmfl verify bundle.
+
+    It is checked on the way, but for one that comes from a service.
+    """
+    target = source.target()
+    try:
+        verification = _written(target, round_number, out) if target.remote is None else None
+        if target.remote is not None:
+            with download_bundle(target, round_number, out.parent, whole=True) as (file, _, _):
+                file.replace(out)
+    except OSError as error:
+        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
+    if json:
+        outcome = None if verification is None else str(verification.outcome)
+        print_json({"file": str(out), "round": round_number, "outcome": outcome})
+        return
+    text = _AS_SENT.format("bundle FILE") if verification is None else verification.sentence
+    print_line(f"{out}: {text}")
+
+
+def _written(target: Target, round_number: int, out: Path) -> RoundVerification:
+    """Write the bundle of a round on a local chain; return the result of checking it."""
+    from ledger.audit.bundles.bundle_export import export_bundle
+
+    with opened_ledger(target) as ledger:
+        return export_bundle(ledger, target.published(), round_number, out)
+
+
+@app.command("proof")
+@expand_groups
+def proof(
+    source: EvidenceOptions,
+    round_number: RoundNumber,
+    client_index: Annotated[
+        int, typer.Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
+    ],
+    out: Out,
+) -> None:
+    """Write what became of a client in a round into a file, for cmfl verify client --proof."""
+    from ledger.audit.proofs.statement import stated
+    from ledger.io.home import DISK
+    from ledger.protocol.types import ClientId
+
+    who = ClientId(client_index)
+    target = source.target()
+    if target.remote is not None:
+        data, _ = download_proof(target, round_number, who, whole=True)
+        text = _AS_SENT.format("client --proof FILE")
+    else:
+        data, made = _made(target, round_number, who)
+        text = stated(round_number, who, made.statement)
+    try:
+        DISK.write_whole(out, data)
+    except OSError as error:
+        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
+    print_line(f"{out}: {text}")
+
+
+def _made(target: Target, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
+    """Return a proof from chain and blobs, as bytes and as an object."""
+    from ledger.audit.proofs.proof_document import proof_bytes
+    from ledger.audit.proofs.proof_maker import make_proof
+
+    with opened_ledger(target) as ledger:
+        made = make_proof(ledger, target.published(), round_number, who, whole=True)
+    return proof_bytes(made), made

@@ -1,0 +1,68 @@
+"""The history of a deployment, from a home's chain or from a service.
+
+Both give the same responses, but for `as_of`, which only a service adds.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cmfl.commands.console import print_json
+from cmfl.commands.options import URL_VARIABLE
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from api.client.deployment import RemoteDeployment
+    from cmfl.commands.target import Target
+    from ledger.history.source import History
+
+
+@contextmanager
+def open_history(target: Target) -> Iterator[History]:
+    """Open the history of the deployment that a command's options name.
+
+    Raises:
+        ConfigurationError: the deployment is ambiguous, or both a node and a service are named.
+    """
+    if target.remote is not None:
+        with open_deployment(target) as deployment:
+            yield deployment
+        return
+    from ledger.history.local_history import LocalHistory
+
+    with target.reader() as chain:
+        yield LocalHistory(target.history(chain))
+
+
+@contextmanager
+def open_deployment(target: Target) -> Iterator[RemoteDeployment]:
+    """Open the deployment of a service that a command's options name.
+
+    Raises:
+        ConfigurationError: the deployment is ambiguous, or a node is named, too.
+    """
+    from cmfl.commands.remote import deployment_at
+
+    assert target.remote is not None, "the options name a service"
+    require_no_node(target)
+    with target.remote.service() as service:
+        yield deployment_at(service, target.chain_id, target.address, target.run)
+
+
+def require_no_node(target: Target) -> None:
+    """Reject a node in addition to a service; one that only a variable names is ignored.
+
+    Raises:
+        ConfigurationError: a node is named, too.
+    """
+    if target.rpc_url not in {None, os.environ.get(URL_VARIABLE)}:
+        raise ConfigurationError("--rpc-url and --api: give one of them")
+
+
+def print_response(response: Mapping[str, object]) -> None:
+    """Print a response as JSON, without the block that a service read it at."""
+    print_json({name: value for name, value in response.items() if name != "as_of"})

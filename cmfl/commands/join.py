@@ -1,0 +1,133 @@
+"""`cmfl join`: whether everything is there to take part in a run, and the command that does."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cmfl.commands.console import AsJson, command_line, print_json, print_table
+from cmfl.commands.exit_codes import FAILED
+from cmfl.commands.next_command import (
+    BLOBS_VARIABLE,
+    MAILBOX_VARIABLE,
+    print_next,
+    quoted_place,
+    quoted_url,
+)
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.participant_options import ParticipantOptions
+from cmfl.commands.sender import private_keys
+
+if TYPE_CHECKING:
+    from clients.onboarding.preflight import PreflightResult
+    from cmfl.commands.participant_options import SharedPlaces
+    from ledger.chain.rpc.sending_node import SendingNode
+    from ledger.protocol.signing import KeySigner
+
+PROBE_BYTES = 64
+
+
+@expand_groups
+def join(
+    options: ParticipantOptions,
+    genesis: Annotated[
+        str | None,
+        typer.Option("--genesis", help="Expected hash of block 0: 0x and 64 hex digits."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check all that you need to take part, say what is missing, and print how to begin.
+
+    Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
+    data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
+    """
+    from clients.onboarding.preflight import CheckState, PreflightChecks, PreflightTarget
+    from ledger.protocol.signing import KeySigner
+
+    shared, expected = options.shared(), _genesis(genesis)
+
+    def open_keys() -> list[KeySigner]:
+        return [
+            KeySigner(key) for key in private_keys(options.keystore or [], options.password_file)
+        ]
+
+    def open_node() -> SendingNode:
+        from ledger.chain.rpc.sending_node import SendingNode
+
+        return SendingNode(shared.rpc_url, chain_id=shared.chain_id, genesis_hash=expected)
+
+    target = PreflightTarget(
+        shared.contract,
+        shared.blobs,
+        shared.mailbox,
+        options.folder,
+        options.data,
+        tuple(options.setting or ()),
+        options.confirmations,
+        options.allow_predictable_seeds,
+    )
+    probe = secrets.token_bytes(PROBE_BYTES)
+    ready = PreflightChecks(target, open_node, open_keys, wall=time.time(), probe=probe)
+    results = list(ready.checks())
+    is_ready = all(result.state in {CheckState.OK, CheckState.WARNING} for result in results)
+    command = _worker_command(options, shared)
+    if json:
+        clients, checks = ready.clients, [asdict(result) for result in results]
+        about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
+        print_json(about | {"checks": checks, "command": command})
+    else:
+        _print(results)
+    if is_ready and not json:
+        print_next("start with", command)
+    raise typer.Exit(0 if is_ready else FAILED)
+
+
+def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
+    """Return the command that starts the worker, with secrets and URLs as variables."""
+    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+
+    chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
+    words: list[object] = ["worker", *chain]
+    for option, value in (
+        *(("--keystore", path) for path in options.keystore or ()),
+        ("--password-file", options.password_file),
+        ("--data", options.data),
+        ("--folder", options.folder),
+        ("--confirmations", options.confirmations),
+        *(("--set", setting) for setting in options.setting or ()),
+    ):
+        words += [] if value is None else [option, value]
+    words += [ALLOW_PREDICTABLE] if options.allow_predictable_seeds else []
+    storage = (
+        f"--blobs {quoted_place(shared.blobs, BLOBS_VARIABLE)} "
+        f"--mailbox {quoted_place(shared.mailbox, MAILBOX_VARIABLE)}"
+    )
+    return f"{command_line(*words)} {storage} --rpc-url {quoted_url(shared.rpc_url)}"
+
+
+def _print(results: list[PreflightResult]) -> None:
+    rows = [(result.check, str(result.state), result.found) for result in results]
+    print_table("what it takes to join", ("check", "state", "found"), rows)
+
+
+def _genesis(text: str | None) -> bytes | None:
+    """Return the expected hash of block 0.
+
+    Raises:
+        ConfigurationError: it is malformed.
+    """
+    from ledger.protocol.errors import ConfigurationError
+
+    if text is None:
+        return None
+    try:
+        genesis = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        genesis = b""
+    if len(genesis) != 32:
+        raise ConfigurationError(f"--genesis {text[:80]}: must be 0x and 64 hex digits")
+    return genesis

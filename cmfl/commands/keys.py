@@ -1,0 +1,166 @@
+"""`cmfl keys`: keystores of clients, their addresses, and the statements that a key can sign."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cmfl.commands.console import (
+    AsJson,
+    command_line,
+    complain,
+    print_json,
+    print_line,
+    print_prose,
+)
+from cmfl.commands.options import Config, Preset, Settings  # noqa: TC001 - options, read at run time
+from cmfl.commands.sender import (
+    KeyFile,
+    KeyPassword,
+    keystore_address,
+    keystore_key,
+    new_password,
+    only_keystore,
+    read_keystore,
+)
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ledger.protocol.types import Address
+
+app = typer.Typer(help="Keys of clients, and the statements they sign.", no_args_is_help=True)
+
+
+@app.command("new")
+def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = False) -> None:
+    """Make a new key, write its keystore, and print its address; nothing is overwritten.
+
+    The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
+    it. A key whose keystore or password is lost cannot be restored.
+    """
+    from clients.onboarding.keystores import write_keystore
+    from ledger.protocol.signing import GROUP_ORDER, KeySigner
+
+    path = only_keystore(keystore)
+    if path.exists():
+        raise ConfigurationError(
+            f"--keystore {path}: there is a file already, and a key is never overwritten"
+        )
+    password = new_password(password_file)
+    key = (secrets.randbelow(GROUP_ORDER - 1) + 1).to_bytes(32)
+    write_keystore(path, key, password)
+    _print_address(KeySigner(key).address, path, json=json)
+
+
+@app.command("show")
+def show(
+    keystore: KeyFile,
+    password_file: KeyPassword = None,
+    prove: Annotated[
+        bool,
+        typer.Option("--prove", help="Decrypt it, and sign a random challenge."),
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Print the address of a keystore; without --prove no password is asked for."""
+    path = only_keystore(keystore)
+    if prove:
+        _print_address(_proven(path, password_file), path, json=json, is_proven=True)
+        return
+    if password_file is not None:
+        raise ConfigurationError("--password-file has no effect without --prove")
+    named = keystore_address(read_keystore(path))
+    if named is None:
+        raise ConfigurationError(
+            f"--keystore {path}: does not name its account; use --prove to find it"
+        )
+    _print_address(bytes.fromhex(named.removeprefix("0x")), path, json=json)
+
+
+@app.command("simulated")
+def simulated(
+    folder: Annotated[Path, typer.Option("--folder", help="A new or empty folder.")],
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Write the keystores of a simulated run's clients: PUBLIC TEST KEYS, without any protection.
+
+    They follow from the run's seed. Use them for trials only: never send anything of value to them.
+    """
+    from clients.configuration.loading import load
+    from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+    from clients.simulated_keys import simulated_keys
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.signing import KeySigner
+
+    configuration = load(preset, config, tuple(setting or ()))
+    keys = simulated_keys(configuration.seed, configuration.protocol.clients)
+    paths = write_test_keystores(folder, keys)
+    addresses = [checksum(KeySigner(key).address) for key in keys]
+    complain("PUBLIC TEST KEYS: everyone can derive them; never send anything of value to them")
+    if json:
+        clients = [
+            {"client": index, "address": address, "keystore": str(path)}
+            for index, (address, path) in enumerate(zip(addresses, paths, strict=True))
+        ]
+        password_file = str(folder / PASSWORD_FILE)
+        print_json({"is_public": True, "password_file": password_file, "clients": clients})
+        return
+    print_line(f"{len(paths)} keystores in {folder}, their password in {folder / PASSWORD_FILE}")
+    print_line(f"give them gas with: {command_line('chain', 'fund', *addresses[:1])} ...")
+
+
+@app.command("can-sign")
+def can_sign(json: AsJson = False) -> None:
+    """List the statements that a client's key signs, and what each signature lets others do."""
+    from clients.onboarding.signed_statements import signed_statement_kinds
+
+    rows = signed_statement_kinds()
+    if json:
+        print_json([asdict(row) for row in rows])
+        return
+    for row in rows:
+        print_line(f"{row.name}  ({row.bound_to})", bold=True)
+        print_prose(f"    {row.fields}")
+        print_prose(f"    lets others {row.lets}")
+
+
+def _proven(keystore: Path, password_file: Path | None) -> Address:
+    """Return the address that a keystore's key signs for.
+
+    Raises:
+        ConfigurationError: the keystore names another one.
+    """
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.registration import challenge_digest
+    from ledger.protocol.signing import KeySigner, recover
+
+    signer = KeySigner(keystore_key(keystore, password_file))
+    challenge = challenge_digest(secrets.token_bytes(32))
+    address = recover(challenge, signer.sign(challenge))
+    named = keystore_address(read_keystore(keystore))
+    if named is not None and named != checksum(address):
+        raise ConfigurationError(
+            f"--keystore {keystore}: names account {named}, and holds the key of "
+            f"{checksum(address)}"
+        )
+    return address
+
+
+def _print_address(
+    address: bytes, keystore: Path, *, json: bool, is_proven: bool | None = None
+) -> None:
+    from ledger.chain.addresses import checksum
+
+    shown = checksum(address)
+    if json:
+        proof = {} if is_proven is None else {"is_proven": is_proven}
+        print_json({"address": shown, "keystore": str(keystore)} | proof)
+        return
+    print_line(f"{shown} of {keystore}" + (": it signs" if is_proven else ""))

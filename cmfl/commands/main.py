@@ -1,0 +1,94 @@
+"""The process `cmfl`: everything else is imported under the guard that `run` installs first.
+
+Exit code 1 is a verdict, so no other failure may use it: an unhandled error, such as an import
+without memory or file descriptors, gives one message and another code. Not even `typing` is
+imported before the guard: it alone takes longer than everything that Python does until here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cmfl.commands.exit_codes import FAULT, INTERRUPTED, WRONG
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
+    from clients.worker.behaviour import WorkerBehaviour
+
+_IMPORTING = "<frozen importlib._bootstrap>"
+_SHOW_CURSOR = "\x1b[?25h"
+_LONGEST = 500
+
+
+def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
+    """Run the command line and end the process with its exit code.
+
+    Args:
+        behaviour: how the clients of `cmfl worker` act; None for honestly.
+    """
+    code = INTERRUPTED
+    try:
+        import signal
+
+        signal.signal(signal.SIGINT, _interrupt)
+        from cmfl.commands import limits, streams
+
+        limits.require_memory()
+        streams.take_over()
+        from cmfl.commands.application import main
+
+        code = main(behaviour)
+        # What Python does from here on is its own: another Ctrl-C ends it without a word.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except KeyboardInterrupt:
+        _end_at_once()
+    except Exception as error:  # noqa: BLE001 - Python would end with 1, which is a verdict
+        _end_for(error)
+    sys.exit(code)
+
+
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, but end at once where a module is being imported.
+
+    Libraries turn an import that is cut off into errors of their own, and nothing that counts is
+    lost: a run survives being killed at any moment.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTING:
+            _end_at_once()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _end_at_once() -> NoReturn:
+    try:
+        shown = _SHOW_CURSOR if os.isatty(2) else ""
+        os.write(2, f"{shown}cmfl: interrupted\n".encode())
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def _end_for(error: Exception) -> NoReturn:
+    """End the process with one sentence, though nothing more may be loaded or allocated."""
+    code = WRONG if isinstance(error, (MemoryError, OSError)) else FAULT
+    try:
+        sentence = " ".join(_explained(error).split())[:_LONGEST]
+        os.write(2, f"cmfl: {sentence}\n".encode(errors="backslashreplace"))
+    finally:
+        os._exit(code)
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"cannot begin: {error}"
+    if not isinstance(error, MemoryError):
+        return f"cannot begin: {type(error).__name__}: {error}"
+    try:
+        from cmfl.commands.limits import too_little_memory
+    except (MemoryError, ImportError, OSError):
+        return "not enough memory"
+    return too_little_memory(error)

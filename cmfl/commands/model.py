@@ -1,0 +1,183 @@
+"""`cmfl model`: export the model that a ledger names, and evaluate a model file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands.console import AsJson, complain, print_json, print_line, whole
+from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from cmfl.commands.target import Target
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.io.home import RunPaths
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.types import Digest
+
+app = typer.Typer(help="Models as files: model.safetensors.", no_args_is_help=True)
+
+
+@app.command("export")
+def export(
+    out: Annotated[Path, typer.Option("--out", help="The file to write or overwrite.")],
+    home: HomeFolder = DEFAULT_HOME,
+    run: RunName = None,
+    round_number: Annotated[
+        int | None,
+        typer.Option(
+            "--round", min=1, max=2**32 - 1, help="The model after this round; the last by default."
+        ),
+    ] = None,
+    address: Address = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    blobs: Annotated[
+        str | None,
+        typer.Option(
+            "--blobs", help="Location of the blobs, a URL or a folder; by default the home."
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Write the model that the ledger names, its tensors by name and shape.
+
+    Its bytes have the digest on the chain; cmfl audit checks that digest.
+    """
+    from clients.models.model_file import encode_model, facts_of
+    from ledger.io.home import DISK
+    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+    from ledger.protocol.documents.run import decode_run
+    from ledger.protocol.encoding import vector_from_bytes
+
+    where = Target(home, run, address, rpc_url, chain_id, blobs)
+    with where.reader() as chain:
+        ledger = where.complete_ledger(chain)
+        configuration = ledger.deployment().config
+        number, model, head = _named(ledger, round_number)
+    published = where.published()
+    document = decode_run(published.get(configuration, MAX_DOCUMENT_BYTES))
+    dimension = document.parameters.dimension
+    vector = vector_from_bytes(published.get(model, 4 * dimension), dimension)
+    described = document.experiment.get("model")
+    if where.address is None:
+        _require_inputs_here(where.run_paths(), document)
+    recorded = described if isinstance(described, dict) else {}
+    facts = facts_of(recorded, document.model_source, document.frozen_state)
+    facts |= {"round": str(number), "head": f"0x{head.hex()}"}
+    DISK.write_whole(out, encode_model(vector, document.layout, facts))
+    size = {"parameters": dimension, "tensors": len(document.layout), "sha256": model}
+    _print({"file": str(out), "says": facts, **size}, as_json=json)
+
+
+@app.command("evaluate")
+def evaluate(
+    file: Annotated[Path, typer.Argument(help="A model.safetensors of cmfl.")],
+    home: HomeFolder = DEFAULT_HOME,
+    run: Annotated[str, typer.Option("--run", help="The run with data and model.")] = "run",
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Data and model of a preset, not of a run.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Data and model of a TOML file, not of a run.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, over run, preset or file.")
+    ] = None,
+    training_loss: Annotated[
+        bool, typer.Option("--training-loss", help="Also the loss on all training samples.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Load a file into its model and print accuracy and loss on the whole test set.
+
+    Data and model are those of a run's configuration, a preset or a file; the model file's own
+    metadata are only shown.
+    """
+    from clients.configuration.loading import load
+    from clients.models.model_file import read_model_file
+    from clients.runs.run_folder import run_folder
+    from clients.runs.stored_model import quality_of
+
+    paths = run_folder(home, run).paths
+    source = paths.configuration if not (preset or config) else config
+    configuration = load(preset, source, tuple(setting or ()))
+    stored = read_model_file(file)
+    # With other settings they are no longer the run's own.
+    document = None if preset or config or setting else _document_of(home, paths)
+    quality = quality_of(stored, configuration, document, training_loss=training_loss)
+    _print({"file": str(file), "says": stored.facts, **asdict(quality)}, as_json=json)
+
+
+def _document_of(home: Path, paths: RunPaths) -> RunDocument | None:
+    """Return a run's document; None for the memory ledger, which has none."""
+    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.io.home import Home
+    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+    from ledger.protocol.documents.run import decode_run
+    from ledger.protocol.types import Digest
+    from ledger.storage.blobs import FolderBlobs
+
+    if not paths.manifest.exists():
+        return None
+    config = Digest(bytes.fromhex(read_run_manifest(paths).config.removeprefix("0x")))
+    return decode_run(FolderBlobs(Home(home).blobs).get(config, MAX_DOCUMENT_BYTES))
+
+
+def _require_inputs_here(paths: RunPaths, document: RunDocument) -> None:
+    """Reject a run whose code, files or samples have changed since its deployment.
+
+    A copy of a home without its data can still be exported: a note names what was not compared.
+
+    Raises:
+        ConfigurationError: names the difference, with both digests.
+    """
+    from clients.configuration.loading import load
+    from clients.runs.stored_model import require_inputs_of
+
+    configuration = load(path=paths.configuration)
+    place = configuration.model.name.rpartition(":")[0]
+    files = [Path(place)] if place.endswith(".py") else []
+    files += [Path(configuration.data.path)] if configuration.data.path else []
+    missing = next((path for path in files if not path.exists()), None)
+    if missing is not None:
+        complain(f"{missing} is not here: the run's code and data were not compared")
+        return
+    require_inputs_of(document, configuration)
+
+
+def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:
+    """Return the round of the requested model, the model's digest, and the ledger's head then.
+
+    Raises:
+        ConfigurationError: the round was not decided.
+    """
+    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+
+    if round_number is None:
+        state = ledger.state()
+        ends = [recorded.event for recorded in ledger.outcomes(1)]
+        ended = [end.round for end in ends if isinstance(end, RoundDecided | RoundAbandoned)]
+        return max(ended, default=0), state.model, state.head
+    events = [recorded.event for recorded in ledger.round_events(round_number)]
+    decided = next((event for event in events if isinstance(event, RoundDecided)), None)
+    if decided is None:
+        raise ConfigurationError(f"round {round_number} was not decided: it has made no model")
+    return round_number, decided.model, decided.head
+
+
+def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+        return
+    metadata = facts.get("says", {}).items()
+    lines = {name: value for name, value in facts.items() if name != "says"}
+    for name, value in (lines | {f"says {name}": value for name, value in metadata}).items():
+        shown = f"{value:.4f}" if isinstance(value, float) else whole(value)
+        print_line(f"{name:15} {shown}".rstrip())

@@ -1,0 +1,278 @@
+"""`cmfl network`: a federation of worker processes on this machine, from nothing to its audit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clients.testnet.kinds import ChainKind, StoreKind
+from cmfl.commands import verbosity
+from cmfl.commands.console import AsJson, complain, print_json, print_line
+from cmfl.commands.exit_codes import INCOMPLETE, InterruptedCommand
+from cmfl.commands.options import (  # noqa: TC001 - options, read at run time
+    AllowPredictableSeeds,
+    Config,
+    Preset,
+    Settings,
+)
+from cmfl.commands.verbosity import Verbosity
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.network_settings import NetworkSettings
+    from clients.testnet.round_watch import WatchedRound
+    from clients.testnet.supervision import NetworkSummary, NetworkSupervisor
+
+ANVIL_VARIABLE = "CMFL_ANVIL"
+DEFAULT_NETWORK = Path("cmfl-network")
+PATIENCE_SECONDS = 300.0
+AUDIT_SECONDS = 1800.0
+
+
+def network(
+    home: Annotated[
+        Path, typer.Option("--home", help="Folder of the whole network; new or empty.")
+    ] = DEFAULT_NETWORK,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=256, help="Processes that host the clients.")
+    ] = 12,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="How many rounds; the run has no more.")
+    ] = 10,
+    chain: Annotated[
+        ChainKind, typer.Option("--chain", help=f"The node; {ANVIL_VARIABLE} may name anvil.")
+    ] = ChainKind.EMBEDDED,
+    store: Annotated[
+        StoreKind, typer.Option("--store", help="Where blobs and mail are.")
+    ] = StoreKind.SERVED,
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
+    chaos: Annotated[
+        bool,
+        typer.Option("--chaos", help="Kill and restart a worker in every round; another one lies."),
+    ] = False,
+    malicious: Annotated[
+        str | None,
+        typer.Option("--malicious", help="Fault of the first worker; false-scores with --chaos."),
+    ] = None,
+    chaos_seed: Annotated[
+        int, typer.Option("--chaos-seed", min=0, help="Of whom --chaos kills, and when.")
+    ] = 0,
+    api: Annotated[bool, typer.Option("--api/--no-api", help="Run the audit service, too.")] = True,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
+    json: AsJson = False,
+) -> None:
+    """Run a federation of separate worker processes on this machine, and audit it.
+
+    Chain, contract, funds, store, service and workers are started in order, all with PUBLIC TEST
+    KEYS; rounds are printed as they end, and everything ends with this command. With -v the logs of
+    all processes are printed, each line after the name of its process.
+    """
+    from clients.testnet.local_network import LocalNetwork
+    from ledger.io.forked_commands import CommandError
+
+    run = _RunOptions(preset, config, setting, rounds, allow_predictable_seeds)
+    settings = _settings(home, workers, chain, store, run, api)
+    fault = malicious or ("false-scores" if chaos else None)
+    if fault is not None:
+        _require_fault(fault)
+        warning = strain_warning(settings, fault)
+        if warning is not None:
+            complain(warning)
+    say = _quiet if json else print_line
+    try:
+        with LocalNetwork(settings, say) as federation:
+            played = _play(federation, rounds, chaos_seed if chaos else None, fault, as_json=json)
+            code, verdict = _audited(federation)
+    except KeyboardInterrupt as error:
+        raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
+    except CommandError as error:
+        raise CommandError(f"{error} (logs are in {home / 'logs'})") from error
+    _report(played, verdict, as_json=json)
+    raise typer.Exit(code)
+
+
+class _RunOptions:
+    """Options of the run's configuration."""
+
+    def __init__(
+        self,
+        preset: str | None,
+        config: Path | None,
+        setting: list[str] | None,
+        rounds: int,
+        allow_predictable_seeds: bool,
+    ) -> None:
+        self.source = (preset, config)
+        self.settings = (*(setting or []), f"protocol.rounds={rounds}")
+        self.allow_predictable_seeds = allow_predictable_seeds
+
+
+def _settings(
+    home: Path, workers: int, chain: ChainKind, store: StoreKind, run: _RunOptions, api: bool
+) -> NetworkSettings:
+    """Return the settings of the network.
+
+    Raises:
+        ConfigurationError: the folder is not empty, there are fewer clients than workers, or the
+            run's seeds can be predicted.
+    """
+    from clients.configuration.parsing import plain_values
+    from clients.configuration.seed_policy import require_unpredictable
+    from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
+
+    configuration = fitted_to_pace(plain_values(*run.source, run.settings), PACES[chain])
+    allowed = run.allow_predictable_seeds
+    require_unpredictable(configuration.protocol.beacon, is_allowed=allowed)
+    clients = configuration.protocol.clients
+    if workers > clients:
+        raise ConfigurationError(f"--workers {workers}: there are {clients} clients to host")
+    malice = configuration.malice
+    if malice.attack or malice.members or malice.trainers:
+        raise ConfigurationError(
+            "malice: a federation's workers know no attackers among themselves: name the fault of "
+            "one worker with --malicious"
+        )
+    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+        raise ConfigurationError(f"--home {home}: exists and is not empty; name a new folder")
+    return NetworkSettings(
+        home=home.absolute(),
+        configuration=configuration,
+        workers=workers,
+        chain=chain,
+        store=store,
+        anvil=os.environ.get(ANVIL_VARIABLE) or None,
+        serves=api,
+        allow_predictable_seeds=allowed,
+    )
+
+
+def _require_fault(name: str) -> None:
+    """Refuse an unknown fault.
+
+    Raises:
+        ConfigurationError: names the known ones.
+    """
+    from clients.adversaries.faults import MemberFault, TrainerFault
+
+    faults = dict.fromkeys([*MemberFault, *TrainerFault])
+    if name not in faults:
+        raise ConfigurationError(f"--malicious {name}: known are {', '.join(faults)}")
+
+
+def strain_warning(settings: NetworkSettings, fault: str) -> str | None:
+    """Return a warning if one malicious worker exceeds what a committee tolerates."""
+    from clients.adversaries.faults import MemberFault
+    from clients.testnet.local_network import clients_by_worker
+
+    sizes = settings.configuration.parameters(dimension=1)
+    hosted = len(clients_by_worker(sizes.clients, settings.workers)[0])
+    borne = sizes.members - 1 - sizes.replies
+    if fault not in set(MemberFault) or hosted * sizes.members <= borne * sizes.clients:
+        return None
+    return (
+        f"--malicious {fault}: the first worker hosts {hosted} of {sizes.clients} clients, on "
+        f"average {hosted * sizes.members / sizes.clients:.1f} of {sizes.members} members, and "
+        f"{borne} may be faulty: a round with more is decided late, or abandoned after "
+        f"{sizes.deadline_blocks} blocks; more workers share the clients more finely"
+    )
+
+
+def _play(
+    federation: LocalNetwork, rounds: int, seed: int | None, fault: str | None, *, as_json: bool
+) -> NetworkSummary:
+    import time
+
+    import numpy as np
+
+    from clients.testnet.log_follower import LogFollower
+    from clients.testnet.round_watch import RoundWatch
+    from clients.testnet.supervision import NetworkSupervisor
+    from ledger.storage.blobs import FolderBlobs
+
+    rng = None if seed is None else np.random.default_rng(seed)
+    logs = LogFollower(federation.settings.home / "logs")
+    shows_logs = verbosity.chosen() is Verbosity.VERBOSE
+    with federation.reader() as reader:
+        blobs = FolderBlobs(federation.home.blobs)
+        watch = RoundWatch(federation.ledger(reader), blobs, time.monotonic)
+        supervisor = NetworkSupervisor(federation, watch, rng, {} if fault is None else {0: fault})
+        supervisor.start()
+        return supervisor.play(
+            rounds,
+            _quiet if as_json else lambda ended: print_line(round_line(ended, supervisor)),
+            patience_seconds(federation.settings),
+            (lambda: logs.show(complain)) if shows_logs else lambda: None,
+        )
+
+
+def patience_seconds(settings: NetworkSettings) -> float:
+    """Return the limit of one round, which is abandoned at its deadline if it is not decided."""
+    deadline = settings.configuration.protocol.deadline_blocks * settings.clocks.block_seconds
+    return max(PATIENCE_SECONDS, 2 * deadline)
+
+
+def round_line(ended: WatchedRound, supervisor: NetworkSupervisor) -> str:
+    """Return one line about an ended round."""
+    if ended.views is None:
+        sentence = "abandoned"
+    else:
+        views = " and ".join(str(view + 1) for view in ended.views)
+        sentence = f"view {views}, {len(ended.accepted)} accepted"
+    for label, clients in (
+        ("late", ended.late),
+        ("unusable", ended.unusable),
+        ("scores refused of", ended.refused),
+        ("banned", ended.banned),
+    ):
+        if clients:
+            sentence += f", {label} {', '.join(map(str, clients))}"
+    if supervisor.killed:
+        sentence += f", killed {', '.join(supervisor.killed)}"
+    return f"round {ended.number}: {sentence}, head {ended.head.hex()[:16]}, {ended.seconds:.1f} s"
+
+
+def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and the report of an audit by another process."""
+    import json
+
+    from clients.testnet.local_network import RUN
+
+    arguments = ["audit", "--home", federation.settings.home, "--run", RUN, "--json"]
+    arguments += ["--rpc-url", federation.node.url, "--chain-id", federation.manifest.chain_id]
+    process = federation.processes.start("audit", arguments)
+    code = process.wait(AUDIT_SECONDS)
+    try:
+        report: dict[str, Any] = json.loads(process.output.read_text("utf-8"))
+    except ValueError as error:
+        raise ConfigurationError(f"the audit said nothing: {process.log_tail()}") from error
+    return (INCOMPLETE if code is None else code), report
+
+
+def _report(played: NetworkSummary, audit: dict[str, Any], *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    figures = asdict(played) | {
+        "rounds_a_minute": round(played.rounds_a_minute, 2),
+        "bytes_a_round": played.bytes_a_round(),
+    }
+    if as_json:
+        print_json({"played": figures, "audit": audit})
+        return
+    print_line(
+        f"{played.rounds} rounds, {played.decided} decided, {played.rounds_a_minute:.1f} a minute; "
+        f"{played.bytes_a_round():,} bytes a round between workers and others "
+        f"(chain {played.chain_bytes:,}, store {played.store_bytes:,} in all)"
+    )
+    if played.kills or played.restarts:
+        print_line(f"{played.kills} workers killed, {played.restarts} ended by themselves")
+    print_line(f"audit: {audit['outcome']}, {audit['rounds']} rounds", bold=True)
+
+
+def _quiet(_: object) -> None:
+    """Print nothing."""

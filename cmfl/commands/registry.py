@@ -1,0 +1,248 @@
+"""`cmfl register` and `cmfl registry`: owners' signed entries, combined into one registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
+from cmfl.commands.options import (
+    DEFAULT_RUN,
+    AllowPredictableSeeds,
+    Config,
+    Preset,
+    RunToMake,
+    Settings,
+)
+from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.configuration.owners import Owners
+    from clients.configuration.schema import Configuration
+    from clients.onboarding.registration import Registry
+
+RegistryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry",
+        help="Registry of owners with keys of their own, written by cmfl registry gather.",
+    ),
+]
+MOST_FILES = 20_000
+DEFAULT_REGISTRY = Path("registry.json")
+
+app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is_help=True)
+
+
+def register(
+    keystore: KeyFile,
+    out: Annotated[Path, typer.Option("--out", help="The entry to write.")],
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, max=2**53 - 1, help="Number of your training samples."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            help="File of your samples, to count them and register their digest.",
+        ),
+    ] = None,
+    password_file: KeyPassword = None,
+    run: RunToMake = DEFAULT_RUN,
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
+    json: AsJson = False,
+) -> None:
+    """Write a signed entry: your address, your number of samples, and the settings you agree to.
+
+    Give it to the deployer of the run, with the same settings. It contains no secret: with --data
+    it has a digest of your samples, with a salt that only your key determines. Your worker uses it
+    to reject other samples, and you can prove later which samples you trained on. The beacon is a
+    block's hash unless the settings say otherwise.
+    """
+    from clients.configuration.owners import owner_samples, shared_configuration
+    from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.signing import KeySigner
+
+    if preset is None and config is None:
+        raise ConfigurationError("give the settings that you agree to: --config or --preset")
+    path = only_keystore(keystore)
+    _require_new(out)
+    settings, allowed = tuple(setting or ()), allow_predictable_seeds
+    configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
+    agreed = proposal_digest(configuration)
+    signer = KeySigner(keystore_key(path, password_file))
+    count, digest = owner_samples(configuration, samples, data, signer)
+    entry = signed_entry(signer, run, agreed, count, digest)
+    _write(out, encode_entry(entry))
+    address = checksum(signer.address)
+    if json:
+        entry_fields = {"run": run, "client": address, "samples": count, "data": digest}
+        print_json(entry_fields | {"configuration": agreed, "entry": str(out)})
+        return
+    print_line(f"{out}: {address} registers for run {run} with {count} samples")
+    print_line(f"settings 0x{agreed.hex()}")
+    words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY]
+    words += _settings_words(preset, config, settings, allowed)
+    print_line(f"whoever deploys goes on with: {command_line(*words)}")
+    print_line(f"once the entries of all owners are in {out.parent}")
+
+
+@app.command("gather")
+def gather(
+    entries: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The registry to write.")],
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
+    json: AsJson = False,
+) -> None:
+    """Check the owners' entries and combine them into one registry, ordered by address.
+
+    Every owner can compare its digest with that of a local copy of the entries, and later with the
+    contract's. With the agreed settings the command checks these as well, and prints the command
+    that deploys the run.
+    """
+    from clients.configuration.owners import shared_configuration
+    from clients.onboarding.registration import combined_registry, encode_registry, read_entry
+    from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
+
+    _require_new(out)
+    settings, allowed = tuple(setting or ()), allow_predictable_seeds
+    if preset is None and config is None and (settings or allowed):
+        raise ConfigurationError("the owners' settings begin with --config or --preset: give it")
+    registry = combined_registry((str(path), read_entry(path)) for path in _files(entries))
+    command = None
+    if preset is not None or config is not None:
+        settings = (*settings, f"protocol.clients={len(registry.entries)}")
+        configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
+        _require_signed("the entries", registry, configuration)
+        words = ["deploy", "--registry", out, "--run", registry.run]
+        command = command_line(*words, *_settings_words(preset, config, settings, allowed))
+    _write(out, encode_registry(registry))
+    if json:
+        print_json(_view(registry) | {"file": str(out), "command": command})
+        return
+    print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
+    print_line(f"registry 0x{registry.digest.hex()}", bold=True)
+    print_line(f"settings 0x{registry.configuration.hex()}")
+    if command is not None:
+        print_line(f"go on with: {command}")
+    elif len(registry.entries) < MIN_ACTIVE:
+        print_line(f"too few for a run yet: {MINIMUM_FEDERATION}")
+    else:
+        print_line("with the settings, --config or --preset and --set, it prints how to go on")
+
+
+@app.command("show")
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A registry.")], json: AsJson = False
+) -> None:
+    """Check a registry's signatures, order and digest, and list its clients."""
+    from clients.onboarding.registration import read_registry
+
+    registry = read_registry(file)
+    view = _view(registry)
+    if json:
+        print_json(view)
+        return
+    rows = [(client["client"], client["address"], client["samples"]) for client in view["clients"]]
+    print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
+    print_line(f"registry 0x{registry.digest.hex()}", bold=True)
+    print_line(f"settings 0x{registry.configuration.hex()}")
+
+
+def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
+    """Return the clients of a registry, who have agreed to this run and its settings.
+
+    Raises:
+        ConfigurationError: the registry is damaged, or they have agreed to other settings.
+    """
+    from clients.onboarding.registration import read_registry
+
+    registry = read_registry(file)
+    if registry.run != run:
+        raise ConfigurationError(
+            f"--registry {file}: its owners have signed for run {registry.run}, not for {run}"
+        )
+    _require_signed(f"--registry {file}", registry, configuration)
+    return registry.owners
+
+
+def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:
+    """Reject owners who have signed for other settings.
+
+    Raises:
+        ConfigurationError: names both digests.
+    """
+    from clients.onboarding.registration import proposal_digest
+
+    proposed = proposal_digest(configuration)
+    if registry.configuration != proposed:
+        raise ConfigurationError(
+            f"{where}: the owners have signed for settings 0x{registry.configuration.hex()}, and "
+            f"these are 0x{proposed.hex()}"
+        )
+
+
+def _settings_words(
+    preset: str | None, config: Path | None, settings: tuple[str, ...], allowed: bool
+) -> list[object]:
+    """Return the options that give another command the same settings."""
+    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+
+    words: list[object] = []
+    words += [] if preset is None else ["--preset", preset]
+    words += [] if config is None else ["--config", config]
+    for setting in settings:
+        words += ["--set", setting]
+    return [*words, ALLOW_PREDICTABLE] if allowed else words
+
+
+def _view(registry: Registry) -> dict[str, Any]:
+    from ledger.chain.addresses import checksum
+
+    return {
+        "run": registry.run,
+        "registry": registry.digest,
+        "configuration": registry.configuration,
+        "clients": [
+            {"client": index, "address": checksum(client.address), "samples": client.samples}
+            for index, client in enumerate(registry.clients)
+        ],
+    }
+
+
+def _files(paths: list[Path]) -> list[Path]:
+    """Return the files, those of a folder in the order of their names.
+
+    Raises:
+        ConfigurationError: there are too many.
+    """
+    files: list[Path] = []
+    for path in paths:
+        files += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if len(files) > MOST_FILES:
+        raise ConfigurationError(f"{len(files)} entries; there may be at most {MOST_FILES}")
+    return files
+
+
+def _require_new(out: Path) -> None:
+    if out.exists():
+        raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
+
+
+def _write(out: Path, data: bytes) -> None:
+    from ledger.io.home import DISK
+
+    DISK.write_whole(out, data)

@@ -1,0 +1,255 @@
+"""`cmfl run`: simulated rounds, all actors in one process, recorded and enforced on a chain."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
+from cmfl.commands.deploy import resume_command
+from cmfl.commands.exit_codes import InterruptedCommand
+from cmfl.commands.next_command import missing_variables
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    DEFAULT_RUN,
+    ChainId,
+    Config,
+    Confirmations,
+    HomeFolder,
+    Keystore,
+    OldName,
+    PasswordFile,
+    Preset,
+    RpcUrl,
+    RunToMake,
+    Settings,
+    one_name,
+)
+from cmfl.commands.sender import Sender, only_keystore_if_any
+from cmfl.commands.target import Target
+from ledger.io.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from clients.configuration.schema import Configuration
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.run import Run
+    from ledger.chain.ports import ChainWriter
+
+
+def run(
+    home: HomeFolder = DEFAULT_HOME,
+    name: RunToMake = DEFAULT_RUN,
+    old_name: OldName = None,
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", help="Short for --set protocol.rounds=N.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Processes that train; changes no result.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take a run up where it was cut off.")
+    ] = False,
+    accept_rollback: Annotated[
+        bool,
+        typer.Option(
+            "--accept-rollback",
+            help="With --resume: go on from a chain that lacks rounds which it had before.",
+        ),
+    ] = False,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    confirmations: Confirmations = None,
+    json: AsJson = False,
+) -> None:
+    """Run simulated rounds until the last one, or take a run up again.
+
+    Every setting with its default and what it may be, every attack and every fault: cmfl settings.
+    """
+    from ledger.protocol.errors import ConfigurationError
+
+    name = one_name(name, old_name)
+    if accept_rollback and not resume:
+        raise ConfigurationError("--accept-rollback goes with --resume")
+    if resume and (preset or config):
+        raise ConfigurationError("--resume takes the run's own configuration, no other")
+    settings = list(setting or [])
+    if rounds is not None:
+        settings.append(f"protocol.rounds={rounds}")
+    if workers is not None:
+        settings.append(f"machine.workers={workers}")
+    source = None if resume else (preset, config)
+    configuration = _configuration(home, name, source, tuple(settings))
+    where = Target(home, name, rpc_url=rpc_url, chain_id=chain_id)
+    if configuration.machine.ledger == "memory":
+        if rpc_url is not None:
+            raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
+        try:
+            played = _in_memory(where, name, configuration, quiet=json)
+        except KeyboardInterrupt as error:
+            raise InterruptedCommand("interrupted; a memory run cannot be resumed") from error
+        _report(name, played, as_json=json)
+        return
+    if accept_rollback and rpc_url is None:
+        # Before the chain is opened for writing, which forgets what was acknowledged.
+        where.require_contract()
+    sender = Sender(only_keystore_if_any(keystore), password_file, confirmations)
+    writer = where.writer(sender, create=not resume, accept_rollback=accept_rollback)
+    try:
+        with _node_gone_explained(where, name, sender):
+            result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
+    except KeyboardInterrupt as error:
+        raise InterruptedCommand("interrupted; a run is taken up again with --resume") from error
+    _report(name, result, as_json=json)
+
+
+@contextmanager
+def _node_gone_explained(where: Target, name: str, sender: Sender) -> Iterator[None]:
+    """Add the command that goes on to the error of a run whose node answers no more.
+
+    Raises:
+        ChainError: the node does not answer, or does not put a transaction into a block.
+    """
+    from ledger.chain.ports import NotServedError, TransactionTimeoutError
+    from ledger.protocol.errors import ChainError
+
+    try:
+        yield
+    except (NotServedError, TransactionTimeoutError) as error:
+        # Of a run that has written nothing yet there is nothing to go on with.
+        if where.rpc_url is None or not Home(where.home).run(name).configuration.exists():
+            raise
+        command = resume_command(where, name, sender)
+        needed = "; ".join(missing_variables(command))
+        hint = f" ({needed})" if needed else ""
+        raise ChainError(f"{error}; the run goes on with: {command}{hint}") from error
+
+
+def _report(name: str, result: dict[str, Any], *, as_json: bool) -> None:
+    """Print the result of a run."""
+    from ledger.claims import is_below_floor
+
+    if as_json:
+        print_json(result)
+        return
+    last = result["last"]
+    if last is None:
+        print_line(f"{name} had ended with round {result['round']} already")
+    place = "memory ledger" if result["address"] is None else f"contract {result['address']}"
+    print_line(f"{place}, head 0x{result['head'].hex()}")
+    if result["address"] is None:
+        print_line("nothing of this run is recorded: it cannot be audited, nor taken up again")
+    if last and last["accuracy"] is not None:
+        print_line(f"accuracy {last['accuracy']:.3f}, floor {last['floor']:.3f}")
+    if last and is_below_floor(last["accuracy"], last["floor"]):
+        print_line(
+            f"WARNING: {name} ends with accuracy {last['accuracy']:.3f}, below the "
+            f"{last['floor']:.3f} of always answering the commonest class: this model is worth "
+            f"nothing",
+            bold=True,
+        )
+
+
+def _configuration(
+    home: Path,
+    name: str,
+    source: tuple[str | None, Path | None] | None,
+    settings: tuple[str, ...],
+) -> Configuration:
+    """Return the configuration of a preset or file, or (None) the recorded one of a run."""
+    from clients.configuration.loading import load
+    from clients.runs.existing_run import recorded_configuration, require_new
+
+    if source is None:
+        return recorded_configuration(home, name, settings)
+    configuration = load(*source, settings)
+    require_new(home, name)
+    return configuration
+
+
+def _carried_out(
+    where: Target,
+    name: str,
+    configuration: Configuration,
+    writer: AbstractContextManager[ChainWriter],
+    accept_rollback: bool,
+    *,
+    quiet: bool,
+) -> dict[str, Any]:
+    from clients.runs.open_run import open_run
+
+    with (
+        writer as chain,
+        open_run(
+            where.home, name, configuration, chain, where.blobs(), accept_rollback=accept_rollback
+        ) as started,
+    ):
+        if started.without_row:
+            rounds = ", ".join(map(str, started.without_row))
+            complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
+        return _played(name, started, quiet=quiet)
+
+
+def _in_memory(
+    where: Target, name: str, configuration: Configuration, *, quiet: bool
+) -> dict[str, Any]:
+    from clients.runs.open_run import open_memory_run
+    from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
+
+    chain_id = DEFAULT_CHAIN_ID if where.chain_id is None else where.chain_id
+    with (
+        where.own_folder(),
+        open_memory_run(where.home, name, configuration, chain_id=chain_id) as started,
+    ):
+        return _played(name, started, quiet=quiet)
+
+
+def _played(name: str, started: Run, *, quiet: bool) -> dict[str, Any]:
+    rows = _watch(started, quiet=quiet)
+    state = started.ledger.state()
+    last = rows[-1] if rows else None
+    return {
+        "run": name,
+        "address": None if started.manifest is None else started.manifest.address,
+        "round": state.round,
+        "rounds_now": len(rows),
+        "head": state.head,
+        "last": asdict(last) if last else None,
+    }
+
+
+def _watch(started: Run, *, quiet: bool) -> list[RoundMetrics]:
+    """Run the rounds, and show how far they are."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    if quiet:
+        return started.go_on(lambda _: None)
+    total = started.configuration.protocol.rounds
+    with progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+    ) as bar:
+        finished = started.simulation.chain is None
+        done = total if finished else started.ledger.state().round - 1
+        task = bar.add_task(started.folder.paths.path.name, total=total, completed=done, said="")
+        return started.go_on(lambda row: bar.update(task, completed=row.round, said=_short(row)))
+
+
+def _short(row: RoundMetrics) -> str:
+    accepted = f"{len(row.accepted)} accepted, {row.malicious_accepted} of them malicious"
+    state = accepted if row.decided else "abandoned"
+    return state if row.accuracy is None else f"accuracy {row.accuracy:.3f}, {state}"

@@ -1,0 +1,265 @@
+"""`cmfl runs`: summaries of the runs of a home or a service, alone and side by side.
+
+The values are claims of the runs' own files. `cmfl runs show` compares the claimed head of a run
+with the chain.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cmfl.commands.console import (
+    AsCsv,
+    AsJson,
+    complain,
+    print_csv,
+    print_json,
+    print_line,
+    print_table,
+    shortened,
+    whole,
+)
+from cmfl.commands.exit_codes import FAILED, WRONG
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    Api,
+    ApiTokenFile,
+    ChainId,
+    HomeFolder,
+    RpcUrl,
+    runs_of_home,
+)
+from cmfl.commands.remote import RemoteService
+from cmfl.commands.run_summaries import open_run_summaries
+from cmfl.commands.target import Target
+from ledger.io.home import Home
+from ledger.protocol.errors import CmflError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cmfl.commands.claimed_head import HeadComparison
+    from cmfl.commands.run_summaries import RunSummaries, RunSummary
+
+app = typer.Typer(
+    help="Summaries of the runs of a home or a service, side by side.", no_args_is_help=True
+)
+
+COLUMNS = (
+    *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
+    *("head", "configuration"),
+)
+CLAIMED = (
+    "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
+    "cmfl audit proves the decisions."
+)
+NOT_SERVED = (
+    "The heads are claims of the service, too. It knows no run on the memory ledger, and no digest "
+    "of a run's own settings file."
+)
+Name = Annotated[
+    str, typer.Argument(metavar="RUN", help="Name of the run.", autocompletion=runs_of_home)
+]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Two runs or more.", autocompletion=runs_of_home),
+]
+
+
+@app.command("list")
+def list_runs(
+    home: HomeFolder = DEFAULT_HOME,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """List the runs of a home: rounds, accuracy and its floor, accepted attackers, head.
+
+    The floor is the accuracy of always answering the commonest class. A run whose files cannot be
+    read is named on standard error, with exit code 2, and the others are listed.
+    """
+    rows: list[RunSummary] = []
+    faults: list[Exception] = []
+    with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
+        for name in runs.names():
+            try:
+                rows.append(runs.row(name))
+            except (CmflError, OSError) as error:
+                rows.append(_unreadable(name))
+                faults.append(error)
+        if csv:
+            print_csv(COLUMNS, rows)
+        elif json:
+            print_json(rows)
+        else:
+            _print_list(runs, rows, is_remote=api is not None)
+    for fault in faults:
+        complain(str(fault))
+    raise typer.Exit(WRONG if faults else 0)
+
+
+@app.command("show")
+def show(
+    name: Name,
+    home: HomeFolder = DEFAULT_HOME,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show one run: its summary and its settings.
+
+    The head that its files claim is compared with the chain; a difference is reported with a
+    warning and exit code 1. The claims of a service are not compared.
+    """
+    from cmfl.commands.claimed_head import head_message
+
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, name, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
+    with open_run_summaries(target) as runs:
+        row, settings = runs.row(name), runs.settings(name)
+        comparison = _head_of(target, row)
+        if json:
+            chain = {
+                "outcome": comparison.outcome.value,
+                "round": comparison.round,
+                "head": comparison.head,
+            }
+            print_json({**row, "chain": chain, "settings": settings})
+            verdict = ""
+        else:
+            verdict = _verdict(runs, row)
+    if not json:
+        for key, value in row.items():
+            print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
+        print_line(verdict)
+        if remote is not None:
+            print_line(NOT_SERVED)
+        elif not comparison.contradicts:
+            print_line(head_message(name, comparison))
+        print_table("settings", ("setting", "value"), list(settings.items()))
+    if comparison.contradicts:
+        complain(f"WARNING: {head_message(name, comparison)}")
+        raise typer.Exit(FAILED)
+
+
+@app.command("compare")
+def compare(
+    names: Names,
+    home: HomeFolder = DEFAULT_HOME,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    json: AsJson = False,
+) -> None:
+    """Compare two runs or more: their summaries, and the settings that differ."""
+    if len(set(names)) < 2:
+        raise ConfigurationError(f"runs compare {' '.join(names)}: name two different runs or more")
+    with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
+        rows = [runs.row(name) for name in names]
+        settings = [runs.settings(name) for name in names]
+    keys = sorted({key for each in settings for key in each})
+    values = {key: [each.get(key) for each in settings] for key in keys}
+    differing = {key: each for key, each in values.items() if len(set(each)) > 1}
+    if json:
+        print_json({"runs": rows, "differing": differing})
+        return
+    columns: list[Mapping[str, object]] = [*rows]
+    lines = [
+        [name.replace("_", " "), *(_shown(column[name]) for column in columns)]
+        for name in COLUMNS[1:]
+    ]
+    print_table("runs", ("", *names), lines)
+    print_line(CLAIMED)
+    if api is not None:
+        print_line(NOT_SERVED)
+    if differing:
+        table = [[key, *map(_set_to, each)] for key, each in differing.items()]
+        print_table("settings that differ", ("setting", *names), table)
+    else:
+        print_line("All settings are the same.")
+
+
+def _unreadable(name: str) -> RunSummary:
+    """Return the row of a run whose files cannot be read."""
+    return {
+        "run": name,
+        "ledger": None,
+        "rounds": None,
+        "of": None,
+        "accuracy": None,
+        "floor": None,
+        "accepted_attackers": None,
+        "head": None,
+        "configuration": None,
+    }
+
+
+def _head_of(target: Target, row: RunSummary) -> HeadComparison:
+    """Return the comparison of a run's claimed head with the chain; a service is not asked."""
+    from cmfl.commands.claimed_head import HeadComparison, HeadOutcome, compare_head
+    from ledger.claims import claimed_run
+
+    if target.remote is not None:
+        return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], row["head"])
+    return compare_head(target, claimed_run(Home(target.home).run(row["run"])))
+
+
+def _print_list(runs: RunSummaries, rows: list[RunSummary], *, is_remote: bool) -> None:
+    columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted attackers", "head")
+    shown = [
+        (
+            *(row["run"], row["ledger"], _of(row), _shown(row["accuracy"]), _shown(row["floor"])),
+            *(_shown(row["accepted_attackers"]), shortened(row["head"])),
+        )
+        for row in rows
+    ]
+    print_table(f"runs of {runs.place}", columns, shown)
+    for row in rows:
+        if _is_below(row):
+            print_line(_verdict(runs, row), bold=True)
+    print_line(CLAIMED)
+    if is_remote:
+        print_line(NOT_SERVED)
+        readable = [row["run"] for row in rows if row["ledger"] is not None]
+        for sentence in filter(None, map(runs.unknown, readable)):
+            print_line(sentence)
+
+
+def _verdict(runs: RunSummaries, row: RunSummary) -> str:
+    """Return in words how far the last accuracy can be trusted."""
+    if unknown := runs.unknown(row["run"]):
+        return unknown
+    if row["accuracy"] is None:
+        return f"{row['run']}: no accuracy was measured"
+    if _is_below(row):
+        return (
+            f"WARNING: {row['run']} ends below its floor: always answering the commonest class is "
+            f"right more often"
+        )
+    audit = f"; {runs.audit_of(row['run'])} proves the decisions"
+    checked = audit if row["ledger"] == "chain" else ""
+    return f"{row['run']}: accuracy and accepted attackers are claimed, not proven{checked}"
+
+
+def _is_below(row: RunSummary) -> bool:
+    from ledger.claims import is_below_floor
+
+    return row["floor"] is not None and is_below_floor(row["accuracy"], row["floor"])
+
+
+def _of(row: RunSummary) -> str:
+    if row["rounds"] is None:
+        return ""
+    return str(row["rounds"]) if row["of"] is None else f"{row['rounds']}/{row['of']}"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else whole(shortened(value))
+
+
+def _set_to(value: str | None) -> str:
+    return "not set" if value is None else value

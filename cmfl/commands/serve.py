@@ -1,0 +1,60 @@
+"""`cmfl serve`: the REST service over a home, read-only, while runs go on."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import typer
+
+from cmfl.commands.console import print_line
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, IndexAt, RpcUrl
+from cmfl.commands.service_options import ServiceOptions
+from cmfl.commands.target import Target
+
+
+@expand_groups
+def serve(
+    home: HomeFolder = DEFAULT_HOME,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    index: IndexAt = None,
+    keep_index: Annotated[
+        bool,
+        typer.Option(
+            "--keep-index",
+            help="Build the index and keep it at the head of the chain while serving; else only "
+            "read it, and cmfl index build --follow updates it.",
+        ),
+    ] = False,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    *,
+    service: ServiceOptions,
+) -> None:
+    """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
+    from api.serve import serve as serve_app
+
+    target = Target(home, rpc_url=rpc_url, chain_id=chain_id)
+    if rpc_url is None and chain_id is not None:
+        with target.reader():  # it checks the id of the home's own chain
+            chain_id = None
+    elif rpc_url is not None:
+        target.node_chain_id()
+    settings = service.settings(
+        home=home, rpc_url=rpc_url, chain_id=chain_id, index=index, keeps_index=keep_index
+    )
+    serve_app(
+        settings,
+        host,
+        port,
+        lambda address: print_line(f"serving {home} at {address}/ until Ctrl-C"),
+    )
+
+
+def is_port_taken(port: int) -> bool:
+    """Return whether a process listens on a port of this machine."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

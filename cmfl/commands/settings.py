@@ -1,0 +1,97 @@
+"""`cmfl settings`: the settings of a run, and the attacks, faults and rules that it may name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands.console import AsCsv, AsJson, print_csv, print_json, print_line
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+LISTS = ("data", "attacks", "faults", "rules")
+
+
+def settings(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SECTION|data|attacks|faults|rules]",
+            help="One section, such as protocol or malice; options and partitions of the data; or "
+            "what a run may name: attacks, faults, rules. Every setting if not given.",
+        ),
+    ] = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show every setting with its default, what it may be, and what it is.
+
+    A setting is given as --set section.key=value, or in a TOML file; see docs/configuration.md.
+    """
+    from clients.configuration import settings_reference as reference
+
+    lists: dict[str, Callable[[], Sequence[Any]]] = {
+        "data": lambda: [*_of_section("data"), *reference.data_settings()],
+        "attacks": reference.attacks,
+        "faults": reference.faults,
+        "rules": reference.rules,
+    }
+    entries = lists.get(what or "", lambda: _of_section(what))()
+    rows = [asdict(entry) for entry in entries]
+    if csv:
+        print_csv(list(rows[0]), rows)
+    elif json:
+        print_json(rows)
+    else:
+        for row in rows:
+            _print(row)
+
+
+def _of_section(section: str | None) -> list[Any]:
+    """Return the settings of a section; all for None.
+
+    Raises:
+        ConfigurationError: there is no such section or list.
+    """
+    from clients.configuration import settings_reference as reference
+
+    every = reference.settings()
+    matching = [
+        entry for entry in every if section in {None, entry.name, entry.name.rpartition(".")[0]}
+    ]
+    if not matching:
+        names = dict.fromkeys(entry.name.rpartition(".")[0] for entry in every if "." in entry.name)
+        names_ = ", ".join(dict.fromkeys((*names, *LISTS)))
+        raise ConfigurationError(f"settings {section}: there are no such; there are {names_}")
+    return matching
+
+
+def _print(row: dict[str, Any]) -> None:
+    """Print an entry as a block: name, allowed values, description."""
+    if "may_be" in row:
+        default = "must be given" if row["is_needed"] else _default(row["default"])
+        print_line(f"{row['name']}  ({default})", bold=True)
+        lines = [row["sentence"], row["may_be"]]
+    elif "sends" in row:
+        print_line(f"{row['name']}  (on {'what is sent' if row['on'] == 'update' else row['on']})")
+        lines = [row["sends"], row["source"]]
+        if row["factor"] is not None:
+            lines.append(
+                f"malice.factor: {row['factor']:g} if not given, {row['least']:g} to "
+                f"{row['most']:g}"
+            )
+    else:
+        print_line(f"{row['setting']} {row['name']}", bold=True)
+        lines = [row["sentence"]]
+    for line in lines:
+        print_line(f"    {line}")
+
+
+def _default(value: object) -> str:
+    if value is None or value == {}:
+        return "not set"
+    return f"default {str(value).lower() if isinstance(value, bool) else value}"

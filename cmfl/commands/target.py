@@ -1,0 +1,306 @@
+"""The chain, the blobs and the contract that a command's options name."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cmfl.commands.fresh_home import made_if_needed
+from cmfl.commands.options import DEFAULT_HOME
+from ledger.io.home import Home, RunPaths
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cmfl.commands.remote import RemoteService
+    from cmfl.commands.sender import Sender
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+    from ledger.chain.ports import ChainReader, ChainWriter
+    from ledger.chain.rpc.rpc_reader import RpcReader
+    from ledger.history.chain_history import ChainHistory
+    from ledger.storage.blobs import BlobReader, FolderBlobs
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Options that name a chain, its blobs and a contract.
+
+    Attributes:
+        home: folder of chain, blobs and runs.
+        run: name of the run.
+        address: of the contract.
+        rpc_url: of a node, or None for the home's own chain.
+        chain_id: that node or home must have.
+        blobs_at: URL or folder of the blobs, or None for the home's own.
+        remote: a service to read instead of the home.
+    """
+
+    home: Path = DEFAULT_HOME
+    run: str | None = None
+    address: str | None = None
+    rpc_url: str | None = None
+    chain_id: int | None = None
+    blobs_at: str | None = None
+    remote: RemoteService | None = None
+
+    @property
+    def chain_file(self) -> Path:
+        """The home's own chain."""
+        return Home(self.home).chain
+
+    def published(self) -> BlobReader:
+        """Return the published blobs."""
+        from ledger.storage.opening import reader_at
+
+        if self.remote is not None:
+            return self.remote.blobs()
+        return self.blobs() if self.blobs_at is None else reader_at(self.blobs_at)
+
+    def blobs(self) -> FolderBlobs:
+        """Return the home's own blobs."""
+        from ledger.storage.blobs import FolderBlobs
+
+        return FolderBlobs(Home(self.home).blobs)
+
+    @contextmanager
+    def reader(self) -> Iterator[ChainReader]:
+        """Open the chain for reading; a run may be writing to it meanwhile."""
+        # The node's URL may hold a secret.
+        _log.info("reads %s", self.chain_file if self.rpc_url is None else "a node's chain")
+        with self.own_reader() if self.rpc_url is None else self.node_reader() as chain:
+            yield chain
+
+    def own_reader(self) -> EmbeddedReader:
+        """Return the home's own chain, opened for reading."""
+        from ledger.chain.embedded.embedded_reader import EmbeddedReader
+
+        chain_id = self.chain_id if self.rpc_url is None else None
+        if not self.chain_file.exists():
+            self._explain_no_chain()
+        return EmbeddedReader.open(self.chain_file, chain_id=chain_id)
+
+    def node_reader(self) -> RpcReader:
+        """Return the node, opened for reading."""
+        from ledger.chain.rpc.rpc_reader import RpcReader
+
+        return RpcReader(self.rpc_url or "", chain_id=self.node_chain_id())
+
+    @contextmanager
+    def writer(
+        self, sender: Sender | None = None, *, create: bool = True, accept_rollback: bool = False
+    ) -> Iterator[ChainWriter]:
+        """Open the home for writing, and its own chain or a node.
+
+        A home that is made for this is removed again after a failure.
+
+        Args:
+            sender: signs, on a node.
+            create: whether to make home and chain if they are missing.
+            accept_rollback: whether to accept a chain without blocks that its home acknowledged.
+        """
+        if not create:
+            self._require_there()
+        if self.rpc_url is not None:
+            assert sender is not None, "commands that write to a node take a sender"
+            with sender.chain(self.rpc_url, self.node_chain_id()) as node, self._writing():
+                yield node
+        else:
+            opened = self._opener(create=create, accept_rollback=accept_rollback)
+            with self._writing(), opened() as chain:
+                yield chain
+
+    @contextmanager
+    def own_writer(self) -> Iterator[EmbeddedChain]:
+        """Open the home and its own chain for writing; both are made if need be."""
+        opened = self._opener(create=True, accept_rollback=False)
+        with self._writing(), opened() as chain:
+            yield chain
+
+    @contextmanager
+    def own_folder(self) -> Iterator[None]:
+        """Open the home for writing, but no chain."""
+        with self._writing():
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        home = Home(self.home)
+        with made_if_needed(home), home.writing():
+            yield
+
+    def _opener(self, *, create: bool, accept_rollback: bool) -> Callable[[], EmbeddedChain]:
+        """Return a function that opens the own chain, with all imports done before."""
+        from ledger.chain.embedded.embedded_chain import EmbeddedChain
+        from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
+
+        if not create:
+            return functools.partial(
+                EmbeddedChain.open,
+                self.chain_file,
+                chain_id=self.chain_id,
+                accept_rollback=accept_rollback,
+            )
+        return functools.partial(
+            EmbeddedChain.open_or_create,
+            self.chain_file,
+            chain_id=self.chain_id,
+            new_chain_id=fresh_chain_id(secrets.randbits(SALT_BITS)),
+            accept_rollback=accept_rollback,
+        )
+
+    def _explain_no_chain(self) -> None:
+        """Reject a home whose runs are on a node, or on the memory ledger.
+
+        Raises:
+            ConfigurationError: names the runs.
+        """
+        from ledger.chain.contract.manifest import was_in_memory
+
+        home = Home(self.home)
+        if not home.runs.is_dir():
+            return
+        if elsewhere := home.deployed():
+            names = ", ".join(run.name for run in elsewhere)
+            raise ConfigurationError(
+                f"there is no chain at {self.chain_file}: is the disk mounted? Where {names} was "
+                f"deployed on a node, name that with --rpc-url and --chain-id"
+            )
+        runs = [RunPaths(path) for path in sorted(home.runs.iterdir()) if path.is_dir()]
+        if runs and all(was_in_memory(run) for run in runs):
+            names = ", ".join(run.name for run in runs)
+            raise ConfigurationError(
+                f"{self.home} has no chain: {names} ran on the memory ledger (machine.ledger = "
+                f"memory), of which nothing is recorded; what they say of themselves, cmfl runs "
+                f"list shows"
+            )
+
+    def _require_there(self) -> None:
+        """Reject a missing chain: an unmounted disk looks like a home without one.
+
+        Raises:
+            ConfigurationError: there is no chain.
+        """
+        if self.rpc_url is None and not self.chain_file.exists():
+            raise ConfigurationError(
+                f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "
+                f"right one? A run that lives on a node is resumed with --rpc-url"
+            )
+
+    def require_contract(self) -> None:
+        """Reject a home whose own chain lacks the named run's contract, before anything is written.
+
+        Raises:
+            ChainRolledBackError: the chain ends before the contract was created.
+            ChainError: the address holds another contract.
+        """
+        from ledger.chain.contract.manifest import read_run_manifest
+        from ledger.chain.ports import ChainRolledBackError
+
+        paths = Home(self.home).run(self.run or "")
+        if not paths.manifest.exists():
+            return  # it was never deployed
+        with self.own_reader() as chain:
+            created, newest = read_run_manifest(paths).block, chain.head().number
+            if created > newest:
+                raise ChainRolledBackError(
+                    f"{self.chain_file} ends with block {newest}, and the contract of run "
+                    f"{self.run!r} was created in block {created}: there is nothing to go on from; "
+                    f"put back a newer copy of the chain, or begin another run in another home"
+                )
+            self.ledger(chain)
+
+    def history(self, chain: ChainReader) -> ChainHistory:
+        """Return the history of the contract.
+
+        Raises:
+            ConfigurationError: the contract is ambiguous.
+        """
+        from ledger.chain.contract.complete_log import complete_ledger
+        from ledger.history.chain_history import ChainHistory
+
+        ledger = self.ledger(chain)
+        # A home's own file has no node between it and its reader.
+        ledger = ledger if chain.node is None else complete_ledger(ledger)
+        return ChainHistory.of(ledger, self.blobs())
+
+    def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
+        """Return the contract as of the chain's newest block, with all of its events up to there.
+
+        Raises:
+            IncompleteLogsError: the chain's logs do not lead to the contract's own state.
+            ConfigurationError: the contract is ambiguous.
+        """
+        from ledger.chain.contract.complete_log import complete_ledger
+
+        return complete_ledger(self.ledger(chain))
+
+    def ledger(self, chain: ChainReader) -> CommitteeLedger:
+        """Return the contract: the address's, the named run's, or the only one of the home.
+
+        Raises:
+            ConfigurationError: the contract is ambiguous.
+        """
+        from ledger.chain.contract.committee_ledger import CommitteeLedger
+        from ledger.chain.contract.deployment import connect, require_code
+        from ledger.chain.contract.manifest import read_run_manifest
+
+        if self.address is not None:
+            require_code(chain, self.address)
+            return CommitteeLedger(chain, self.address)
+        return connect(chain, read_run_manifest(self.run_paths()))
+
+    def run_paths(self) -> RunPaths:
+        """Return the folder of the named run, or of the only one of the home.
+
+        Raises:
+            ConfigurationError: the run is ambiguous.
+        """
+        deployed = Home(self.home).deployed()
+        if self.run is not None:
+            named = [run for run in deployed if run.path.name == self.run]
+            if not named:
+                raise ConfigurationError(f"there is no deployed run {self.run!r} in {self.home}")
+            return named[0]
+        if not deployed:
+            raise ConfigurationError(
+                f"there is no deployed run in {self.home}: make one by cmfl run, or name the "
+                f"contract with --address"
+            )
+        if len(deployed) > 1:
+            names = ", ".join(run.path.name for run in deployed)
+            raise ConfigurationError(f"name one of the runs in {self.home} with --run: {names}")
+        return deployed[0]
+
+    def require_chain_of_its_own(self) -> None:
+        """Reject a service without a node: it gives blobs and proofs, but no chain.
+
+        Raises:
+            ConfigurationError: names the missing options.
+        """
+        if self.remote is None:
+            return
+        if self.rpc_url is None or self.address is None:
+            raise ConfigurationError(
+                "--api gives blobs, and no chain: name the chain and the contract that you trust "
+                "with --rpc-url, --chain-id and --address"
+            )
+
+    def node_chain_id(self) -> int:
+        """Return the id that the node must have.
+
+        Raises:
+            ConfigurationError: --chain-id is missing.
+        """
+        if self.chain_id is None:
+            raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
+        return self.chain_id

@@ -1,0 +1,263 @@
+"""`cmfl verify`: proofs of single clients, rounds and round bundles, checked on this side."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.downloads import download_bundle, download_proof
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import Head
+from cmfl.commands.source_options import ContractOptions, EvidenceOptions
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cmfl.commands.target import Target
+    from ledger.audit.bundles.bundle_verification import RoundVerification
+    from ledger.audit.proofs.comparisons import VerificationStep
+    from ledger.audit.proofs.proof import ClientProof
+    from ledger.audit.proofs.proof_verification import ProofVerification
+    from ledger.audit.proofs.trust import Trusted
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.protocol.types import ClientId
+
+app = typer.Typer(help="Check a client's part, a round or a bundle.", no_args_is_help=True)
+
+RoundNumber = Annotated[
+    int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
+]
+Proof = Annotated[
+    Path | None,
+    typer.Option("--proof", help="A proof that somebody sent; else it is made from the home."),
+]
+
+
+@app.command("client")
+@expand_groups
+def client(
+    source: EvidenceOptions,
+    round_number: RoundNumber,
+    client_index: Annotated[
+        int, typer.Option("--client", min=0, max=2**32 - 1, help="Index of the client.")
+    ],
+    proof: Proof = None,
+    head: Head = None,
+    json: AsJson = False,
+) -> None:
+    """Check what became of a client in a round: was its update used, and why or why not.
+
+    A proof is held against --head, a head that was kept, or against the contract on a chain that is
+    trusted: --rpc-url with --address, or the home's own. With --api a service makes the proof, and
+    is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
+    could not be checked.
+    """
+    from ledger.audit.proofs.proof_verification import verify_proof
+    from ledger.protocol.types import ClientId
+
+    who = ClientId(client_index)
+    where = source.target()
+    if proof is not None:
+        _require_no_service(where, "--proof")
+        found, trusted = _sent(proof), _trusted(where, round_number, head)
+    elif where.remote is not None:
+        trusted = _trusted(where, round_number, head)
+        _, found = download_proof(where, round_number, who, whole=head is not None)
+    else:
+        found, trusted = _made(where, round_number, who, head)
+    result = verify_proof(found, round_number, who, trusted)
+    if not json:
+        print_line(result.sentence, bold=True)
+        _show_steps(result.steps)
+    _end(result, json=json)
+
+
+@app.command("round")
+@expand_groups
+def round_(
+    source: EvidenceOptions,
+    round_number: Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Of the round.")],
+    head: Head = None,
+    json: AsJson = False,
+) -> None:
+    """Check one round by the ten steps of an audit, from chain and blobs.
+
+    With --api a service sends the round's bundle, which is held against --head or against the
+    contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
+    checked and is true. 1: a contradiction. 3: something could not be checked.
+    """
+    from ledger.audit.bundles.bundle_export import make_bundle
+    from ledger.audit.bundles.bundle_verification import verify_bundle
+    from ledger.audit.proofs.trust import read_trusted_contract
+
+    where = source.target()
+    if where.remote is not None:
+        trusted_there = _trusted(where, round_number, head)
+        with download_bundle(where, round_number, None, whole=head is not None) as (_, sent, parts):
+            result = verify_bundle(sent, parts, trusted_there)
+        _show_round(result, json=json)
+    with opened_ledger(where) as ledger:
+        bundle = make_bundle(ledger, where.published(), round_number, whole=head is not None)
+        trusted = _kept(head) if head is not None else read_trusted_contract(ledger, round_number)
+    _show_round(verify_bundle(bundle, where.published(), trusted), json=json)
+
+
+@app.command("bundle")
+@expand_groups
+def bundle(
+    source: ContractOptions,
+    file: Annotated[Path, typer.Argument(help="A bundle, as cmfl export bundle writes it.")],
+    head: Head = None,
+    json: AsJson = False,
+) -> None:
+    """Check the round in a bundle by the ten steps of an audit, with nothing but the file.
+
+    It is held against --head, a head that was kept, or against the contract on a chain that is
+    trusted: --rpc-url with --address, or the home's own. Exit code 0: everything was checked and is
+    true. 1: a contradiction. 3: something could not be checked.
+    """
+    from ledger.audit.bundles.bundle_manifest import read_manifest
+    from ledger.audit.bundles.bundle_verification import verify_bundle
+    from ledger.audit.bundles.container import open_bundle
+
+    where = source.target()
+    try:
+        with open_bundle(file) as parts:
+            manifest = read_manifest(parts.manifest, parts)
+            trusted = _trusted(where, manifest.basis.round, head)
+            result = verify_bundle(manifest, parts, trusted)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: {error.strerror}") from error
+    _show_round(result, json=json)
+
+
+def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
+    from ledger.audit.report_text import finding_line, step_lines
+
+    if not json:
+        print_line(result.sentence, bold=True)
+        _show_steps(result.steps)
+        for step in result.audit:
+            for line in step_lines(step):
+                print_line(f"  {line}")
+        for finding in result.findings:
+            print_line(f"  {finding_line(finding)}")
+    _end(result, json=json)
+
+
+def _show_steps(steps: tuple[VerificationStep, ...]) -> None:
+    """Print each step with what was expected and what was computed."""
+    for step in steps:
+        print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {step.name.sentence}")
+        print_line(f"      expected {_text(step.expected)}")
+        print_line(f"      computed {_text(step.computed)}")
+
+
+def _end(result: ProofVerification | RoundVerification, *, json: bool) -> NoReturn:
+    """Print what is not proven, or all as JSON, and end with the verdict's exit code."""
+    from ledger.audit.report import AuditOutcome
+
+    if json:
+        print_json(result.as_dict())
+    else:
+        for caveat in result.caveats:
+            print_line(f"  note: {caveat.sentence}")
+    codes = {
+        AuditOutcome.PASSED: 0,
+        AuditOutcome.FAILED: FAILED,
+        AuditOutcome.INCOMPLETE: INCOMPLETE,
+    }
+    raise typer.Exit(codes[result.outcome])
+
+
+_MARKS = {True: "ok", False: "NO", None: "? "}
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return "(not known here)"
+        case tuple():
+            return " ".join(map(_text, value)) or "(none)"
+        case _:
+            return str(value) or "(nothing)"
+
+
+def _sent(path: Path) -> ClientProof:
+    """Return the proof in a file, of which no more is read than a proof can have.
+
+    Raises:
+        ConfigurationError: it cannot be read; names the file.
+    """
+    from ledger.audit.proofs.proof import MAX_PROOF_BYTES
+    from ledger.audit.proofs.proof_document import read_proof
+    from ledger.io.home import read_file
+
+    try:
+        return read_proof(read_file(path, MAX_PROOF_BYTES))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+
+
+def _require_no_service(where: Target, option: str) -> None:
+    """Refuse a service where a file is given.
+
+    Raises:
+        ConfigurationError: both are.
+    """
+    if where.remote is not None:
+        raise ConfigurationError(f"{option} and --api: give one of them")
+
+
+@contextmanager
+def opened_ledger(where: Target) -> Iterator[CommitteeLedger]:
+    """Open the contract as of one block, with all of its events up to there."""
+    with where.reader() as chain, chain.snapshot() as view:
+        yield where.complete_ledger(view)
+
+
+def _made(
+    where: Target, round_number: int, who: ClientId, head: str | None
+) -> tuple[ClientProof, Trusted]:
+    """Return a proof out of chain and blobs, and what it is held against."""
+    from ledger.audit.proofs.proof_maker import make_proof
+    from ledger.audit.proofs.trust import read_trusted_contract
+
+    with opened_ledger(where) as ledger:
+        whole = head is not None
+        made = make_proof(ledger, where.published(), round_number, who, whole=whole)
+        return made, _kept(head) if head is not None else read_trusted_contract(
+            ledger, round_number
+        )
+
+
+def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
+    """Return what a file is held against that somebody sent: a head, a contract, or nothing.
+
+    Raises:
+        ConfigurationError: a node is named, and no contract.
+    """
+    from ledger.audit.proofs.trust import read_trusted_contract
+
+    if head is not None:
+        return _kept(head)
+    if where.rpc_url is not None and where.address is None:
+        raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
+    is_there = where.remote is None and where.chain_file.exists()
+    if where.rpc_url is None and not is_there:
+        return None
+    with opened_ledger(where) as ledger:
+        return read_trusted_contract(ledger, round_number)
+
+
+def _kept(head: str) -> Trusted:
+    from ledger.audit.proofs.trust import TrustedHead
+    from ledger.protocol.types import Digest
+
+    return TrustedHead(Digest(bytes.fromhex(head.removeprefix("0x"))))

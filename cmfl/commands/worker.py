@@ -1,0 +1,281 @@
+"""`cmfl worker`: clients of one owner, as a process of their own on a chain shared with others."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.commands import verbosity
+from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import MaxFee, MaxTip
+from cmfl.commands.participant_options import ParticipantOptions
+from cmfl.commands.sender import Sender, private_keys
+from cmfl.commands.verbosity import Verbosity
+from ledger.protocol.errors import ChainError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from clients.onboarding.finality_lag import FinalityLag
+    from clients.worker.chain_clock import Moment
+    from clients.worker.process.setup import WorkerOptions, WorkerTarget
+    from clients.worker.process.worker_folder import WorkerFolder
+    from ledger.chain.rpc.account_pool import AccountPoolChain
+    from ledger.chain.rpc.rpc_reader import RpcSettings
+    from ledger.protocol.parameters import Parameters
+
+_log = logging.getLogger(__name__)
+
+
+@expand_groups
+def worker(
+    context: typer.Context,
+    options: ParticipantOptions,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu, cuda, or auto for cuda where there is one.")
+    ] = "cpu",
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
+    rpc_timeout: Annotated[
+        float, typer.Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
+    ] = 10.0,
+    poll: Annotated[
+        float,
+        typer.Option(min=0.05, max=60, help="Seconds between two polls of the chain."),
+    ] = 0.5,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port for Prometheus, of this machine only."),
+    ] = None,
+    accept_rollback: Annotated[
+        bool,
+        typer.Option(
+            "--accept-rollback", help="Go on though the chain has taken back what was final."
+        ),
+    ] = False,
+    log_format: Annotated[str, typer.Option(help="text, or json for an object a line.")] = "text",
+    status: Annotated[
+        bool, typer.Option("--status", help="Print what the worker of the folder reports.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Take part in a run with one or more clients until it is over.
+
+    Reads the round, the seed and the committee from the chain, and does what its clients' roles
+    ask: train, commit, publish, score, vote, record. It may be killed and started again at any
+    time on the same folder. SIGTERM ends it at once, cmfl leave after its round.
+    """
+    from clients.worker.process.worker_folder import WorkerFolder
+
+    own = WorkerFolder(options.folder)
+    if status:
+        _print_status(own, json=json)
+        return
+    from clients.worker.behaviour import HONEST
+    from clients.worker.process.setup import WorkerOptions, WorkerTarget
+
+    shared = options.shared()
+    target = WorkerTarget(
+        contract=shared.contract,
+        blobs=shared.blobs,
+        mailbox=shared.mailbox,
+        data=options.data,
+        settings=(f"machine.device={device}", *(options.setting or ())),
+        confirmations=options.confirmations,
+    )
+    with own.held(), _logged(log_format):
+        settings_of_node = replace(
+            Sender(max_fee=max_fee, max_tip=max_tip).settings(),
+            request_timeout_seconds=rpc_timeout,
+        )
+        keys = private_keys(options.keystore or [], options.password_file)
+        _run(
+            own,
+            target,
+            keys,
+            partial(_chain, shared.rpc_url, shared.chain_id, keys, settings_of_node),
+            poll=poll,
+            metrics_port=metrics_port,
+            manner=WorkerOptions(
+                secrets.randbits(64),
+                context.obj or HONEST,
+                accept_rollback,
+                options.allow_predictable_seeds,
+            ),
+            json=json,
+        )
+
+
+def _run(
+    own: WorkerFolder,
+    places: WorkerTarget,
+    keys: list[bytes],
+    open_chain: Callable[[], AccountPoolChain],
+    *,
+    poll: float,
+    metrics_port: int | None,
+    manner: WorkerOptions,
+    json: bool,
+) -> None:
+    from clients.onboarding.finality_lag import finality_lag
+    from clients.worker.process.loop import WorkerLoop
+    from clients.worker.process.prometheus import WorkerMetrics, serve_metrics
+    from clients.worker.process.setup import find_deployed_run, open_worker
+    from clients.worker.process.startup import Startup
+    from clients.worker.process.worker_status import StatusFile, worker_status
+    from ledger.protocol.signing import KeySigner
+
+    signers = [KeySigner(key) for key in keys]
+    with _end_signals() as wait:
+        starting = Startup(own, wait, time.time)
+        chain = starting.retry_until_ready(open_chain)
+        if chain is None:
+            return
+        with chain:
+            run = starting.retry_until_ready(lambda: find_deployed_run(chain, places))
+            if run is None:
+                return
+            read_lag = partial(finality_lag, run.ledger.chain, places.confirmations)
+            lag = starting.retry_until_ready(read_lag)
+            if lag is None:
+                return
+            _warn_of_late_finality(lag, run.document.parameters)
+            with (
+                open_worker(run, places, signers, own, manner) as running,
+                serve_metrics(
+                    WorkerMetrics(running.worker, running.counts, time.time), metrics_port
+                ),
+            ):
+                loop = WorkerLoop(running, own, StatusFile(own.status), lambda: chain.sender, poll)
+                loop.run(_moment, wait)
+                if json:
+                    print_json(
+                        worker_status(running.worker, running.counts, loop.stand, chain.sender)
+                    )
+
+
+def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> AccountPoolChain:
+    """Return the node; the richest account of the worker pays for all of its clients."""
+    from ledger.chain.rpc.account_pool import AccountPoolChain
+
+    chain = AccountPoolChain(url, keys, chain_id=chain_id, settings=settings)
+    try:
+        balance = chain.balance()
+    except ChainError:
+        chain.close()
+        raise
+    if not balance:
+        _log.warning("no account of this worker owns anything: it can send no transaction")
+    return chain
+
+
+def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
+    """Warn that rounds or updates will be seen late, at the chain's current pace."""
+    if (never := lag.closed_too_early(parameters.commit_blocks)) is not None:
+        _log.warning("no client of this worker will take part: %s", never)
+    elif (late := lag.seen_too_late(parameters.view_seconds)) is not None:
+        _log.warning("%s", late)
+
+
+def _moment() -> Moment:
+    from clients.worker.chain_clock import Moment
+
+    return Moment(time.time(), time.monotonic())
+
+
+@contextmanager
+def _end_signals() -> Iterator[Callable[[float], bool]]:
+    """Yield a function that waits, and returns whether SIGTERM or Ctrl-C has come."""
+    end = threading.Event()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda *_: end.set()) for number in signals}
+    try:
+        yield end.wait
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _logged(style: str) -> Iterator[None]:
+    from clients.worker.process.log_format import LogFormat, logging_to
+
+    if style not in set(LogFormat):
+        raise ConfigurationError(f"--log-format {style[:40]}: must be one of text, json")
+    levels = {Verbosity.QUIET: logging.ERROR, Verbosity.USUAL: logging.INFO}
+    level = levels.get(verbosity.chosen(), logging.DEBUG)
+    with logging_to(sys.stderr, LogFormat(style), level):
+        yield
+
+
+def _print_status(own: WorkerFolder, *, json: bool) -> None:
+    """Print the status that a worker wrote last, and whether it runs.
+
+    Raises:
+        ConfigurationError: there is none and no worker runs, or the file is damaged.
+    """
+    status, is_running = _status_of(own)
+    if json:
+        print_json({**status, "is_running": is_running})
+        return
+    try:
+        lines = list(_lines(status, is_running=is_running))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{own.status}: a field of a status is wrong: {error}") from error
+    for line in lines:
+        print_line(line)
+
+
+def _status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
+    """Return the status of a folder's worker, and whether it runs.
+
+    Raises:
+        ConfigurationError: there is none and no worker runs, or the file is damaged.
+    """
+    from clients.worker.process.startup import status_before
+    from clients.worker.process.worker_status import WorkerState, read_status
+
+    holder = own.holder()
+    if holder is not None and not own.status.exists():
+        return status_before(WorkerState.STARTING, holder), True
+    status = read_status(own.status)
+    if holder is not None and status.get("pid") != holder:
+        # Of the process before, whose round and roles are not those of the one that starts.
+        return status_before(WorkerState.STARTING, holder), True
+    return status, own.is_held()
+
+
+def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
+    from clients.worker.process.worker_status import WorkerState
+
+    position = "no round is known yet"
+    if status["round"] is not None:
+        position = f"round {status['round']}, block {status['block']}"
+    finished = ", the run is finished" if status.get("is_finished") is True else ""
+    state = status["stand"]
+    if is_running:
+        runs = f"runs as process {status['pid']}, {state}"
+    elif state == WorkerState.ENDED:
+        runs = "does not run, ended"
+    else:
+        runs = f"does not run, was killed while {state}"
+    yield f"{runs}; {position}{finished}"
+    for client, role in status["roles"].items():
+        done = [word for word in ("committed", "published") if role[word]]
+        yield f"  client {client}: {role['role']}{''.join(f', {word}' for word in done)}"
+    if status["view"] is not None:
+        phase, view = status["view"]["phase"], status["view"]["view"]
+        yield f"  phase {phase}, " + ("before its views" if view is None else f"view {view}")
+    for part, failure in status["troubles"].items():
+        yield f"  {part}: {failure['says']} ({failure['times']} times)"

@@ -1,0 +1,160 @@
+"""An address is typed in any case of its letters, and comes out as EIP-55 text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+import typer
+
+from api.settings import Settings
+from cmfl.commands.application import app
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.io.home import Home
+from ledger.protocol.ledger_state import RoundDecided
+from tests.api.conftest import serving
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = SHARED
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "lower": str.lower,
+    "upper": lambda address: f"0x{address[2:].upper()}",
+    "upper prefix": str.upper,
+    "no prefix": lambda address: address[2:],
+}
+
+
+@dataclass(frozen=True)
+class Places:
+    """A run at home and behind a node, and the options that lead to its chain.
+
+    Attributes:
+        home: that holds it.
+        address: of its contract, EIP-55.
+        options: by where the chain is read.
+        round: that was decided.
+        client: whose update was used in it.
+    """
+
+    home: Path
+    address: str
+    options: dict[str, list[object]]
+    round: int
+    client: int
+
+
+@pytest.fixture(scope="module")
+def places(home: Path) -> Iterator[Places]:
+    address = json.loads(Home(home).run("run").manifest.read_bytes())["address"]
+    with EmbeddedReader.open(Home(home).chain) as chain, RpcServer(chain) as server:
+        node = ["--home", home, "--rpc-url", server.url, "--chain-id", chain.chain_id]
+        number = first_decided(home)
+        events = [one.event for one in CommitteeLedger(chain, address).round_events(number)]
+        [decided] = [event for event in events if isinstance(event, RoundDecided)]
+        options = {"home": ["--home", home], "node": node}
+        yield Places(home, address, options, number, decided.accepted[0])
+
+
+@pytest.fixture(params=["home", "node"])
+def chain(places: Places, request: pytest.FixtureRequest) -> list[object]:
+    return places.options[request.param]
+
+
+@pytest.fixture(params=SPELLINGS)
+def typed(places: Places, request: pytest.FixtureRequest) -> str:
+    spelt = SPELLINGS[request.param](places.address)
+    assert spelt != places.address
+    return spelt
+
+
+def test_an_audit_accepts_an_address_in_any_case(
+    places: Places, chain: list[object], typed: str
+) -> None:
+    result = succeeds("audit", *chain, "--address", typed, "--jobs", 1, "--json")
+    found = result.json
+    assert found["outcome"] == "passed", found
+    assert found["deployment"]["address"] == places.address
+
+
+def test_a_proof_accepts_an_address_in_any_case(
+    places: Places, chain: list[object], typed: str, tmp_path: Path
+) -> None:
+    asked = ["--round", places.round, "--client", places.client, *chain]
+    verdicts, proofs = [], []
+    for number, address in enumerate((places.address, typed)):
+        out = tmp_path / f"{number}.json"
+        verdicts.append(succeeds("verify", "client", *asked, "--address", address, "--json").json)
+        succeeds("export", "proof", *asked, "--address", address, "--out", out)
+        proofs.append(out.read_bytes())
+    assert verdicts[0] == verdicts[1]
+    assert proofs[0] == proofs[1]
+    assert json.loads(proofs[0])["address"] == places.address
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_service_over_a_node_accepts_addresses_in_any_case(places: Places, name: str) -> None:
+    typed = SPELLINGS[name](places.address)
+    _, _, _, url, _, chain_id = places.options["node"]
+    with serving(Settings(home=places.home, rpc_url=str(url), chain_id=int(str(chain_id)))) as http:
+        [chain] = http.get("/v1/chains").json()["chains"]
+        deployments = f"/v1/chains/{chain['name']}/deployments"
+        response = http.get(f"{deployments}/{typed}")
+        if name == "no prefix":  # a path has one
+            assert response.status_code == 422
+            return
+        assert response.json()["address"] == places.address
+        for path in ("", f"/proof/{places.client}", "/votes"):
+            found, same = (
+                http.get(f"{deployments}/{address}/rounds/{places.round}{path}")
+                for address in (typed, places.address)
+            )
+            assert found.status_code == same.status_code == httpx.codes.OK, found.text
+            assert found.json() == same.json()
+
+
+def commands() -> dict[str, str]:
+    """Return the option by which each command takes a contract's address."""
+    found, waiting = {}, [("", typer.main.get_command(app))]
+    while waiting:
+        name, command = waiting.pop()
+        for below, one in getattr(command, "commands", {}).items():
+            waiting.append((f"{name} {below}".strip(), one))
+        for parameter in command.params:
+            if {"--address", "--contract"} & set(parameter.opts):
+                found[name] = parameter.opts[0]
+    return found
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_a_wrong_checksum_is_refused_by_every_command(places: Places, command: str) -> None:
+    option = commands()[command]
+    for wrong, rule in (
+        (f"0x{places.address[2:].swapcase()}", "its checksum is wrong"),
+        (places.address[:-1], "0x and 40 hex digits"),
+    ):
+        said = refusal(*command.split(), option, wrong)
+        assert repr(wrong) in said
+        assert rule in said
+
+
+def test_most_commands_take_an_address() -> None:
+    assert {"audit", "verify client", "export proof", "worker", "join"} <= set(commands())
+
+
+def test_a_manifest_in_lower_case_is_the_same_deployment(copy: Path) -> None:
+    path = Home(copy).run("run").manifest
+    found = json.loads(path.read_bytes())
+    path.write_text(json.dumps(found | {"address": found["address"].lower()}))
+    result = cmfl("audit", "--home", copy, "--jobs", 1, "--json")
+    assert result.code == 0, result
+    assert result.json["deployment"]["address"] == found["address"]

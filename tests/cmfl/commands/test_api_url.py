@@ -1,0 +1,227 @@
+"""`--api URL`: a service tells what a home tells, and what it proves is held against one's own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from api.settings import Settings
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
+from tests.api.conftest import deployments, serving
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, seed_of, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+pytestmark = SHARED
+
+TOKEN = "a-token-that-this-test-has-made-up"
+
+
+@pytest.fixture(scope="module")
+def api(service: httpx.Client) -> tuple[str, str]:
+    return "--api", str(service.base_url)
+
+
+@pytest.fixture(scope="module")
+def kept(head: str) -> tuple[str, str]:
+    return "--head", head
+
+
+@pytest.fixture(scope="module")
+def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
+    """Return the options that name a node with the home's chain, and the contract there."""
+    with EmbeddedReader.open(home / "chain.sqlite") as chain, RpcServer(chain) as server:
+        address = deployments(service)[0]["address"]
+        yield "--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("rounds", "list", "--status", "decided", "--since-block", 3, "--until", 2**32 - 1),
+        ("rounds", "show", 1),
+        ("clients", "show", 13),
+        ("clients", "rounds", 3, "--oldest", "--limit", 1),
+    ],
+    ids=lambda asked: " ".join(map(str, asked)),
+)
+def test_the_same_text_is_printed_of_service_and_home(
+    home: Path, api: tuple[str, str], asked: tuple[object, ...]
+) -> None:
+    remote, own = succeeds(*asked, *api), succeeds(*asked, "--home", home)
+    assert sorted(remote.out.splitlines()) == sorted(own.out.splitlines())
+
+
+def test_a_digest_is_found_at_a_service_as_at_home(
+    home: Path, api: tuple[str, str], service: httpx.Client
+) -> None:
+    digest = service.get(deployments(service)[0]["links"]["self"]).json()["state"]["model"]
+    own = succeeds("find", digest, "--home", home, "--json").json
+    assert [one["kind"] for one in own["items"]] == ["model"]
+    assert succeeds("find", digest[2:].upper(), *api, "--json").json == own
+    assert succeeds("find", digest, *api).out == succeeds("find", digest, "--home", home).out
+    nowhere = "5c" * 32
+    assert "is not in this run" in succeeds("find", nowhere, *api).out
+    said = refusal("find", nowhere, *api, "--index", "x")
+    assert said == "--index has no effect with --api: nothing of a home is read then"
+    assert "--rpc-url and --api" in refusal("find", nowhere, *api, "--rpc-url", "http://y")
+
+
+def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[str, str]) -> None:
+    (own,) = succeeds("runs", "list", "--home", home, "--json").json
+    assert succeeds("runs", "list", *api, "--json").json == [own | {"configuration": None}]
+    people = succeeds("runs", "list", *api).out
+    assert f"runs of {api[1].rstrip('/')}" in people
+    assert "It knows no run on the memory ledger" in people
+    shown = succeeds("runs", "show", "run", *api, "--json").json
+    settings, chain = shown.pop("settings"), shown.pop("chain")
+    assert shown == own | {"configuration": None}
+    assert chain == {"outcome": "not_asked", "round": own["rounds"], "head": None}
+    here = succeeds("runs", "show", "run", "--home", home, "--json").json["settings"]
+    same = settings.keys() & here.keys()
+    assert {"seed", "protocol.clients", "malice.members.silent", "training.path"} <= same
+    assert {name: settings[name] for name in same} == {name: here[name] for name in same}
+    people = succeeds("runs", "show", "run", *api).out
+    assert f"audit --api {api[1].rstrip('/')} --rpc-url URL --chain-id" in people
+    assert "serves no run 'other'; it serves run" in refusal("runs", "show", "other", *api)
+    assert "--rpc-url and --api" in refusal("runs", "show", "run", *api, "--rpc-url", "http://y")
+
+
+def test_runs_of_a_service_side_by_side(copy: Path) -> None:
+    later = ("--preset", "smoke", "--set", "seed=99", "--run", "later")
+    succeeds("deploy", *later, "--home", copy, "--json")
+    metrics = copy / "runs" / "run" / "metrics.jsonl"
+    with serving(Settings(home=copy)) as http:
+        api = ("--api", str(http.base_url))
+        found = succeeds("runs", "compare", "run", "later", *api, "--json").json
+        assert [row["rounds"] for row in found["runs"]] == [5, 0]
+        assert found["runs"][1]["accuracy"] is None
+        assert found["differing"]["seed"] == [str(seed_of(copy)), "99"]
+        assert "settings that differ" in succeeds("runs", "compare", "later", "run", *api).out
+        assert "later: no accuracy was measured" in succeeds("runs", "show", "later", *api).out
+        metrics.write_text("{}\n")
+        assert "run: the service cannot read the run's own files" in (
+            succeeds("runs", "list", *api).out
+        )
+        name = http.get(deployments(http)[0]["links"]["self"]).json()["config"][2:]
+        (copy / "blobs" / name[:2] / name).unlink()
+        result = cmfl("runs", "show", "later", *api)
+        assert (result.code, result.out) != (0, "")
+        assert name in result.err
+
+
+def test_a_list_longer_than_a_page_is_read_by_pages(
+    home: Path, api: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.client.deployment.MAX_PAGE", 4)
+    for asked in (("clients", "list", "--limit", 13), ("rounds", "list", "--limit", 5)):
+        whole = succeeds(*asked, "--home", home, "--json").json
+        paged = succeeds(*asked, *api, "--json").json
+        assert paged[asked[0]] == whole[asked[0]]
+        assert paged["next_cursor"] == whole["next_cursor"]
+
+
+def test_a_proof_from_a_service_needs_a_head_or_contract(
+    home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
+) -> None:
+    number = first_decided(home)
+    asked = ("verify", "client", "--round", number, "--client", 3)
+    own = succeeds(*asked, "--home", home).out.splitlines()[0]
+    for trusted in (kept, node):
+        assert succeeds(*asked, *api, *trusted).out.splitlines()[0] == own
+    nothing = cmfl(*asked, *api)
+    assert nothing.code == 3
+    assert nothing.out.startswith("NOT PROVEN: ")
+    assert "neither a head nor a contract is trusted" in nothing.out
+    assert cmfl(*asked, *api, "--head", "0x" + "5c" * 32).code == 3
+
+
+def test_a_round_from_a_service_needs_a_head_or_contract(
+    home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
+) -> None:
+    number = first_decided(home)
+    for trusted in (kept, node):
+        assert succeeds("verify", "round", number, *api, *trusted).out.startswith("PASSED: ")
+    assert cmfl("verify", "round", number, *api).code == 3
+
+
+def test_a_services_answers_are_saved_for_others_to_verify(
+    home: Path, api: tuple[str, str], kept: tuple[str, str], tmp_path: Path
+) -> None:
+    number, proof, bundle = first_decided(home), tmp_path / "proof", tmp_path / "bundle"
+    asked = ("--round", number, *api)
+    said = succeeds("export", "bundle", *asked, "--out", bundle)
+    assert "not checked yet: cmfl verify bundle FILE does" in said.out
+    succeeds("export", "proof", *asked, "--client", 3, "--out", proof)
+    assert {path.name for path in tmp_path.iterdir()} == {"proof", "bundle"}
+    nowhere = ("--home", tmp_path)
+    assert succeeds("verify", "bundle", bundle, *kept, *nowhere).out.startswith("PASSED: ")
+    assert json.loads(proof.read_bytes())["client"] == 3
+    gone = tmp_path / "no" / "bundle"
+    assert "--out" in refusal("export", "bundle", *asked, "--out", gone)
+
+
+def test_an_audit_combines_a_nodes_chain_and_a_services_blobs(
+    report: dict[str, Any], api: tuple[str, str], node: tuple[object, ...]
+) -> None:
+    remote = succeeds("audit", *api, *node, "--jobs", 1, "--json").json
+    assert remote["outcome"] == "passed"
+    assert remote["counts"] == report["counts"]
+    assert "name the chain and the contract that you trust" in refusal("audit", *api)
+
+
+def test_a_token_is_sent_to_the_service_only(
+    home: Path, tmp_path: Path, node: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    with serving(Settings(home=home, tokens=(TOKEN,))) as http:
+        api = ("--api", str(http.base_url))
+        refused = refusal("rounds", "list", *api)
+        assert "/v1/chains: 401 A token is needed" in refused
+        succeeds("rounds", "list", *api, "--api-token-file", file)
+        monkeypatch.setenv("CMFL_API_TOKEN", TOKEN)
+        succeeds("clients", "show", 1, *api)
+        monkeypatch.setenv("CMFL_API_TOKEN", f"wrong-{TOKEN}")
+        said = refusal("verify", "round", 1, *api, *node)
+        assert "401" in said
+        assert TOKEN not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--api", "ftp://x"], "not an http or https URL"),
+        (["--api", "http://127.0.0.1:9/?key=1"], "has a query"),
+        (["--api", "http://127.0.0.1:9"], "http://127.0.0.1:9: unreachable"),
+        (["--api", "http://x", "--home", "."], "--home has no effect with --api"),
+        (["--api", "http://x", "--rpc-url", "http://y"], "--rpc-url and --api: give one of them"),
+        (["--api-token-file", "x"], "--api-token-file has no effect without --api"),
+        (["--api", "http://x", "--api-token-file", "gone"], "gone: No such file"),
+        (["--api", "http://x", "--api-token-file", "/dev/null"], "a device"),
+    ],
+)
+def test_what_is_typed_counts_or_is_refused(arguments: list[str], said: str) -> None:
+    assert said in refusal("rounds", "list", *arguments)
+
+
+def test_which_deployment_is_meant_is_asked_for_by_name(
+    api: tuple[str, str], node: tuple[object, ...]
+) -> None:
+    assert "the service at --api serves run at 0x" in refusal(
+        "rounds", "list", *api, "--run", "another"
+    )
+    assert "name one chain by --chain-id" in refusal("rounds", "list", *api, "--chain-id", 5)
+    other = "0x" + "5c" * 20
+    assert "404 There is no such deployment" in refusal("rounds", "list", *api, "--address", other)
+    assert "404 The round has not opened: round 77" in refusal("rounds", "show", 77, *api)
+    assert "--proof and --api" in refusal(
+        *("verify", "client", "--round", 1, "--client", 1, "--proof", "x"), *api
+    )

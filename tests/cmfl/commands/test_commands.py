@@ -1,0 +1,404 @@
+"""Each command on a real home: what people read, what programs parse, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cmfl.commands.checks import machine
+from cmfl.commands.console import plain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.protocol.descriptions import DROPOUTS, REFUSALS
+from ledger.protocol.encoding import commitment_of
+from ledger.protocol.types import Digest, DropoutReason, RefusalReason
+from tests.cmfl.commands.conftest import (
+    ROUNDS,
+    SETTINGS,
+    SHARED,
+    cmfl,
+    first_decided,
+    refusal,
+    settings_of,
+    succeeds,
+)
+
+pytestmark = SHARED
+
+DIGEST = re.compile(r"0x[0-9a-f]{64}")
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+
+
+def test_run_ends_with_the_head_for_people_and_for_programs(tmp_path: Path) -> None:
+    # A record holds signatures, which name the chain: heads are equal on chains of one id.
+    options = ["--rounds", 2, "--chain-id", 7, *settings_of(*SETTINGS)]
+    arguments = ["run", "--preset", "smoke", *options]
+    people = succeeds(*arguments, "--home", tmp_path / "a").out
+    found = succeeds(*arguments, "--home", tmp_path / "b", "--json").json
+    assert list(found) == ["run", "address", "round", "rounds_now", "head", "last"]
+    assert (found["run"], found["round"], found["rounds_now"]) == ("run", 2, 2)
+    assert DIGEST.fullmatch(found["head"])
+    assert ADDRESS.fullmatch(found["address"])
+    assert f"contract {found['address']}, head {found['head']}" in people
+    assert found["last"]["round"] == 2
+    assert 0 <= found["last"]["accuracy"] <= 1
+
+
+def test_a_finished_run_is_resumed_without_a_round(copy: Path) -> None:
+    assert "run had ended with round 5 already" in succeeds("run", "--home", copy, "--resume").out
+    found = succeeds("run", "--home", copy, "--resume", "--json").json
+    assert (found["round"], found["rounds_now"], found["last"]) == (ROUNDS, 0, None)
+
+
+def test_a_run_leaves_the_files_that_the_design_names(home: Path) -> None:
+    names = {path.name for path in (home / "runs" / "run").iterdir()}
+    assert names == {
+        *("config.toml", "deployment.json", "metrics.jsonl", "model.safetensors"),
+        "votes.sqlite",
+    }
+    assert {"blobs", "chain.sqlite", "runs"} <= {path.name for path in home.iterdir()}
+
+
+def test_rounds_list_shows_the_newest_first(home: Path) -> None:
+    found = succeeds("rounds", "list", "--home", home, "--json").json
+    assert [row["round"] for row in found["rounds"]] == [5, 4, 3, 2, 1]
+    for row in found["rounds"]:
+        assert (row["status"] == "decided") == bool(DIGEST.fullmatch(row["model"] or ""))
+    assert {row["status"] for row in found["rounds"]} == {"decided", "abandoned"}
+    oldest = succeeds("rounds", "list", "--home", home, "--oldest", "--limit", 2, "--json").json
+    assert [row["round"] for row in oldest["rounds"]] == [1, 2]
+    onward = ("--oldest", "--limit", 2, "--cursor", oldest["next_cursor"])
+    after = succeeds("rounds", "list", "--home", home, *onward, "--json").json
+    assert [row["round"] for row in after["rounds"]] == [3, 4]
+    people = succeeds("rounds", "list", "--home", home).out
+    assert people.startswith("rounds of 0x")
+    assert people.count("decided") + people.count("abandoned") == ROUNDS
+    assert (
+        f"More: --cursor {after['next_cursor']}"
+        in succeeds("rounds", "list", "--home", home, *onward).out
+    )
+
+
+def test_rounds_list_takes_the_services_filters(home: Path) -> None:
+    whole = succeeds("rounds", "list", "--home", home, "--full", "--json").json["rounds"]
+    for status in ("decided", "abandoned", "open"):
+        rows = succeeds("rounds", "list", "--home", home, "--status", status, "--json").json
+        expected = [one["round"] for one in whole if one["status"] == status]
+        assert [row["round"] for row in rows["rounds"]] == expected
+    served = ("--client", 3, "--role", "served")
+    rows = succeeds("rounds", "list", "--home", home, *served, "--json").json["rounds"]
+    assert [row["round"] for row in rows] == [
+        one["round"]
+        for one in whole
+        if any(m["client"] == 3 and not m["empty_seat"] for m in one["parts"]["committee"])
+    ]
+    assert refusal("rounds", "list", "--home", home, "--role", "served") == "--role needs --client"
+    said = refusal("rounds", "list", "--home", home, "--client", 14)
+    assert said == "--client 14: there are 14 clients, from 0"
+    said = refusal("rounds", "list", "--home", home, "--cursor", "AQAA")
+    assert said == "it is cut or altered"
+
+
+@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
+def test_rounds_show_tells_all_of_a_round(home: Path, number: int) -> None:
+    found = succeeds("rounds", "show", number, "--home", home, "--json").json
+    parts = found["parts"]
+    assert found["round"] == number
+    assert len(parts["committee"]) == len(parts["next_committee"]) == 5
+    ranked = sorted(
+        (row for row in parts["updates"] if row["rank"] is not None), key=lambda row: row["rank"]
+    )
+    assert [row["rank"] for row in ranked] == list(range(found["ranked"]))
+    accepted = [row["client"] for row in ranked if row["outcome"] == "accepted"]
+    assert accepted == [entry["client"] for entry in parts["aggregation"]["accepted"]]
+    for row in ranked:
+        payload = Digest(bytes.fromhex(row["payload"][2:]))
+        assert row["commitment"] == f"0x{commitment_of(row['client'], payload).hex()}"
+        assert row["committed"]
+    decided = found["status"] == "decided"
+    for name in ("base", "reveal", "model"):
+        assert bool(DIGEST.fullmatch(found[name] or "")) == decided
+    assert (found["record"] is not None) == decided
+    assert len(parts["votes"]["certificates"]) == (2 if decided else 0)
+    assert found["ended"]["at"].endswith("Z")
+    people = succeeds("rounds", "show", number, "--home", home).out
+    assert people.startswith(f"status          {found['status']}\n")
+    assert f"ranking of round {number}" in people
+
+
+def test_reasons_are_codes_in_data_and_words_in_text(home: Path) -> None:
+    dropouts, refused = set(), set()
+    for number in range(1, ROUNDS + 1):
+        found = succeeds("rounds", "show", number, "--home", home, "--json").json["parts"]
+        people = succeeds("rounds", "show", number, "--home", home).out
+        for entry in (*found["updates"], *found["committee"]):
+            if entry["reason"] is not None and found["aggregation"]["model"] is not None:
+                dropouts.add((entry["reason"]["code"], entry["reason"]["name"]))
+                words = DROPOUTS[DropoutReason(entry["reason"]["code"])]
+                assert f"dropout         client {entry['client']}: {words}\n" in people
+        for member in found["committee"]:
+            for one in member["refused"]:
+                refused.add((one["reason"]["code"], one["reason"]["name"]))
+                words = REFUSALS[RefusalReason(one["reason"]["code"])]
+                assert f"refused scores  member {member['client']}: {words}" in people
+                assert f"{words} (client {one['named']})\n" in people
+    assert (3, "payload_malformed") in dropouts
+    assert refused == {(6, "false_distance")}
+
+
+def test_a_round_without_its_record_is_shown_from_the_chain(copy: Path) -> None:
+    number = first_decided(copy)
+    before = succeeds("rounds", "show", number, "--home", copy, "--json").json
+    digest = before["record"]["digest"].removeprefix("0x")
+    (copy / "blobs" / digest[:2] / digest).unlink()
+    after = succeeds("rounds", "show", number, "--home", copy, "--json").json
+    assert after["record"] == before["record"] | {"available": False}
+    for one, was in zip(after["parts"]["updates"], before["parts"]["updates"], strict=True):
+        assert one | {"payload": was["payload"], "reason": was["reason"]} == was
+        assert one["payload"] is None
+    assert {member["scores"] for member in after["parts"]["committee"]} == {"unknown"}
+    assert after["parts"]["votes"] == before["parts"]["votes"]
+    assert "record is missing" in succeeds("rounds", "explain", number, "--home", copy).out
+    listed = succeeds("clients", "list", "--home", copy).out
+    assert "The records of 1 rounds are missing" in listed
+
+
+@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
+def test_rounds_explain_says_it_in_plain_words(home: Path, number: int) -> None:
+    found = succeeds("rounds", "explain", number, "--home", home, "--json").json
+    assert list(found) == ["round", "status", "sentences"]
+    assert all(isinstance(sentence, str) for sentence in found["sentences"])
+    people = succeeds("rounds", "explain", number, "--home", home).out
+    assert people.splitlines() == "\n".join(found["sentences"]).splitlines()
+    assert "committee" in people
+
+
+def test_a_clients_counts_are_those_of_its_rounds(home: Path) -> None:
+    listed = succeeds("clients", "list", "--home", home, "--json").json
+    assert (listed["ended_rounds"], listed["records_missing"]) == (ROUNDS, 0)
+    rows = listed["clients"]
+    assert [row["client"] for row in rows] == list(range(14))
+    lied = [row for row in rows if row["refused"]]
+    assert lied, "who lied is not told as one who only served"
+    assert all(row["served"] >= row["refused"] for row in lied)
+    banned = {row["client"]: row["banned_in_round"] for row in rows if row["banned_in_round"]}
+    assert banned
+    for client, number in banned.items():
+        shown = succeeds("rounds", "show", number, "--home", home, "--json").json
+        assert client in shown["banned"]
+        parts = shown["parts"]
+        active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
+        assert client in active, "its ban counts from the next"
+    for row in rows[:4]:
+        client = row["client"]
+        assert succeeds("clients", "show", client, "--home", home, "--json").json["client"] == row
+        found = succeeds("clients", "rounds", client, "--home", home, "--json").json["rounds"]
+        assert sum(entry["role"] == "trainer" for entry in found) == row["sampled"]
+        seats = [e for e in found if e["role"] == "member" and not e["empty_seat"]]
+        assert len(seats) == row["served"]
+        assert sum(entry["outcome"] == "accepted" for entry in found) == row["accepted"]
+        assert sum(entry["scores"] == "refused" for entry in found) == row["refused"]
+        assert sum(len(entry["voted"]) for entry in found) == row["voted"]
+    assert "clients" in succeeds("clients", "list", "--home", home).out
+    people = succeeds("clients", "show", 0, "--home", home).out
+    assert people.startswith("client          0\n")
+    assert "rounds of client 0" in succeeds("clients", "rounds", 0, "--home", home).out
+
+
+def test_audit_passes_and_writes_its_report(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    found = succeeds("audit", "--home", home, "--json", "--report", path).json
+    assert found["outcome"] == "passed"
+    assert [step["number"] for step in found["steps"]] == list(range(1, 11))
+    assert {step["outcome"] for step in found["steps"]} == {"passed"}
+    assert json.loads(path.read_text(encoding="utf-8")) == found
+    assert "PASSED: all ten steps hold for all 5 rounds" in succeeds("audit", "--home", home).out
+
+
+def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None:
+    found = succeeds("doctor", "--home", home, "--json").json
+    assert [row["check"] for row in found] == [
+        "python",
+        "signatures",
+        "contract artefact",
+        "distances",
+        "torch",
+        "port",
+        "disk",
+        "chain",
+        "run run",
+        "blobs",
+        "vote journals",
+    ]
+    (journals,) = (row["found"] for row in found if row["check"] == "vote journals")
+    assert re.fullmatch(r"run: [1-9][0-9]* statements", journals)
+    assert all(set(row) == {"check", "ok", "found"} and row["ok"] for row in found)
+    assert "none yet in" in succeeds("doctor", "--home", tmp_path / "none").out
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("", "compiled for this processor"), ("no llvmlite", "many times slower: no llvmlite")],
+)
+def test_doctor_says_how_quick_distances_are(
+    monkeypatch: pytest.MonkeyPatch, reason: str, said: str
+) -> None:
+    monkeypatch.setattr("ledger.distances.fast.fallback_reason", lambda: reason)
+    (check,) = (check for name, check in machine.checks(Path(), None) if name == "distances")
+    assert check().endswith(said)
+
+
+def failing(home: Path, *options: object) -> dict[str, str]:
+    """Return what `cmfl doctor` finds wrong, by check."""
+    result = cmfl("doctor", "--home", home, *options, "--json")
+    assert (result.code, result.err) == (1, "")
+    people = cmfl("doctor", "--home", home, *options).out
+    wrong = {row["check"]: str(row["found"]) for row in result.json if not row["ok"]}
+    assert [line[5:23].rstrip() for line in people.splitlines() if line[:4] == "FAIL"] == [
+        plain(name) for name in wrong
+    ]
+    return wrong
+
+
+def test_doctor_fails_on_a_damaged_chain(copy: Path) -> None:
+    (copy / "chain.sqlite").write_bytes(b"no chain at all" * 1000)
+    wrong = failing(copy)
+    assert list(wrong) == ["chain", "run run"]
+    assert wrong["chain"].endswith("chain.sqlite: file is not a database")
+
+
+def test_doctor_fails_on_a_chain_that_was_rolled_back(copy: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older.sqlite"
+    shutil.copy(copy / "chain.sqlite", older)
+    with EmbeddedChain.open(copy / "chain.sqlite") as chain:
+        chain.mine(1)
+        newest = chain.head()
+    for path in copy.glob("chain.sqlite-*"):
+        path.unlink()
+    shutil.copy(older, copy / "chain.sqlite")
+    wrong = failing(copy)
+    assert list(wrong) == ["chain"]
+    assert f"lacks block {newest.number}, 0x{newest.hash.hex()}" in wrong["chain"]
+    assert wrong["chain"].endswith("cmfl run --resume --accept-rollback")
+
+
+def test_doctor_misses_a_chain_that_its_home_has_acknowledged(copy: Path) -> None:
+    for path in copy.glob("chain.sqlite*"):
+        if path.suffix != ".head":
+            path.unlink()
+    wrong = failing(copy)
+    assert list(wrong) == ["chain", "run run"]
+    assert re.search(r"chain\.sqlite is gone, though block [0-9]+, 0x", wrong["chain"])
+
+
+def test_doctor_says_what_a_writer_would_refuse(copy: Path) -> None:
+    os.link(copy / "chain.sqlite", copy / "other.sqlite")
+    assert "(hard links)" in failing(copy)["chain"]
+    (copy / "other.sqlite").unlink()
+    (copy / "runs" / "run" / "deployment.json").unlink()
+    assert "is missing, though run 'run' has been played" in failing(copy)["run run"]
+
+
+def test_doctor_misses_the_model_of_the_newest_round(copy: Path) -> None:
+    for blob in (copy / "blobs").glob("*/*"):
+        blob.unlink()
+    assert re.match(r"blob [0-9a-f]{64} is missing, the model", failing(copy)["run run"])
+
+
+def test_doctor_finds_block_damage_only_by_replaying_it(copy: Path) -> None:
+    before = succeeds("doctor", "--home", copy, "--deep").out
+    assert "every block run again" in before
+    assert re.search(r"^ok   blobs +[0-9]+ blobs, [0-9.]+ MB, each hashed$", before, re.MULTILINE)
+    with closing(sqlite3.connect(copy / "chain.sqlite")) as file, file:
+        file.execute("DELETE FROM logs WHERE id = (SELECT min(id) FROM logs)")
+    succeeds("doctor", "--home", copy)
+    assert list(failing(copy, "--deep")) == ["chain"]
+
+
+def test_doctor_counts_blobs_and_names_the_damaged(copy: Path) -> None:
+    blobs = sorted((copy / "blobs").glob("*/*"))
+    (blobs[0].parent / ".writing-1").touch()
+    (blobs[0].parent / "notes.txt").touch()
+    found = succeeds("doctor", "--home", copy, "--json").json
+    (row,) = (row["found"] for row in found if row["check"] == "blobs")
+    assert row.startswith(f"{len(blobs)} blobs, ")
+    assert row.endswith(
+        "; 1 unfinished files, which the next writer removes; 1 other files, which are ignored"
+    )
+    blobs[1].write_bytes(b"other bytes")
+    succeeds("doctor", "--home", copy)
+    assert failing(copy, "--deep")["blobs"].startswith(f"blob {blobs[1].name} is damaged")
+    blobs[2].write_bytes(b"")
+    assert failing(copy)["blobs"].startswith(f"blob {blobs[2].name} is empty: put the blob back")
+
+
+def test_doctor_looks_at_every_run(copy: Path) -> None:
+    (copy / "runs" / "begun").mkdir()
+    rows = {row["check"]: row for row in succeeds("doctor", "--home", copy, "--json").json}
+    assert rows["run begun"]["found"].startswith("has no contract yet: cmfl run --resume")
+    assert re.fullmatch(
+        r"contract 0x[0-9a-fA-F]{40}, finished after round 5 of 5", rows["run run"]["found"]
+    )
+    (copy / "runs" / "[b]a\nb").mkdir()
+    assert list(failing(copy)) == ["run [b]a\nb"]
+
+
+def test_doctor_fails_on_a_taken_port_that_is_asked_for(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        succeeds("doctor", "--home", tmp_path, "--port", port)
+        taken.listen()
+        assert failing(tmp_path, "--port", port) == {
+            "port": f"{port} is taken: give cmfl serve another with --port"
+        }
+
+
+def test_doctor_fails_on_a_damaged_vote_journal(copy: Path) -> None:
+    (copy / "runs" / "run" / "votes.sqlite").write_bytes(b"no journal at all" * 1000)
+    wrong = failing(copy)
+    assert list(wrong) == ["vote journals"]
+    assert wrong["vote journals"].endswith("votes.sqlite: file is not a database")
+    # Who only reads signs nothing.
+    succeeds("audit", "--home", copy)
+
+
+def test_a_contract_is_named_by_address_without_a_manifest(copy: Path) -> None:
+    address = succeeds("run", "--home", copy, "--resume", "--json").json["address"]
+    (copy / "runs" / "run" / "deployment.json").unlink()
+    found = succeeds("rounds", "list", "--home", copy, "--address", address, "--json").json
+    assert len(found["rounds"]) == ROUNDS
+
+
+def test_a_read_only_command_leaves_the_home_as_it_is(home: Path) -> None:
+    before = contents(home)
+    succeeds("rounds", "list", "--home", home)
+    succeeds("audit", "--home", home)
+    assert contents(home) == before
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    # SQLite's own side files come and go with every reader.
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in home.rglob("*")
+        if path.is_file() and not path.name.startswith("chain.sqlite-")
+    }
+
+
+def test_help_names_every_command() -> None:
+    people = succeeds("--help").out
+    for command in (
+        *("run", "deploy", "rounds", "clients", "audit", "serve", "chain", "doctor", "demo"),
+    ):
+        assert re.search(rf"^ +{command} ", people, re.MULTILINE)
+    assert cmfl().code == 2
+    assert cmfl("sing").code == 2

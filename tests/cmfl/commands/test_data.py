@@ -1,0 +1,240 @@
+"""`cmfl data`: describing, checking and fetching the files of data sets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cmfl.commands.conftest import refusal, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
+REAL = Path(__file__).parents[4] / "shared" / "data"
+COMMIT = "a" * 40
+
+real = pytest.mark.skipif(not REAL.is_dir(), reason="shared/data is not beside us")
+
+
+@real
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("shakespeare.npz", ["shakespeare", "143", "517,106", "3,616", "6,808"]),
+        ("sent140.parquet", ["sent140", "772", "40,783", "53", "32"]),
+    ],
+)
+def test_describe_prints_the_papers_row_of_table_2(name: str, row: list[str]) -> None:
+    printed = succeeds("data", "describe", REAL / name).out
+    (line,) = (line for line in printed.splitlines() if row[0] in line)
+    assert [cell.strip() for cell in line.strip("│").split("│")][:5] == row
+    found = succeeds("data", "describe", REAL / name, "--json").json
+    assert (found["train"] + found["test"]) == found["samples"]
+    assert f"{found['mean']:,.0f}" == row[3]
+    assert f"{found['stdev']:,.0f}" == row[4]
+
+
+def test_describe_counts_samples_and_reports_a_missing_split() -> None:
+    # Two writers with 3 and 4 images.
+    found = succeeds("data", "describe", FIXTURES / "femnist", "--json").json
+    assert found == {
+        "dataset": "femnist",
+        "devices": 2,
+        "samples": 7,
+        "mean": 3.5,
+        "stdev": 0.5,
+        "smallest": 3,
+        "largest": 4,
+        "train": None,
+        "test": None,
+    }
+    assert "the files have no split" in succeeds("data", "describe", FIXTURES / "femnist").out
+
+
+def test_describe_and_check_need_no_machine_learning_framework() -> None:
+    program = (
+        "import sys\nfrom cmfl.commands.application import main\n"
+        f"sys.argv = ['cmfl', 'data', 'describe', {str(FIXTURES / 'sent140')!r}, '--json']\n"
+        "code = main()\nassert 'torch' not in sys.modules and 'web3' not in sys.modules\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert json.loads(done.stdout)["devices"] == 2
+
+
+def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:
+    glove = tmp_path / "glove.txt"
+    glove.write_text("lovely 1 2\nrain 3 4\n")
+    folder = FIXTURES / "sent140"
+    found = succeeds("data", "check", folder, "--glove", glove, "--json").json
+    assert found == {"dataset": "sent140", "sound": True}
+    assert "sent140, all files are valid" in succeeds("data", "check", folder).out
+    glove.write_text("lovely 1 2\nrain 3\n")
+    assert "line 2 has 1 numbers" in refusal("data", "check", folder, "--glove", glove)
+    whole = (folder / "train-00000-of-00001.parquet").read_bytes()
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(whole[:-100])
+    assert "cut.parquet: not a readable .parquet file" in refusal("data", "check", cut)
+
+
+def test_a_wrong_path_or_name_is_refused_with_the_choices(tmp_path: Path) -> None:
+    assert refusal("data", "check", tmp_path / "none").endswith("none: no such file")
+    assert "zero is not a file, but a" in refusal("data", "check", "/dev/zero")
+    said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "sent140")
+    assert "is not a layout of 'sent140'; it may be a .parquet file" in said
+    said = refusal("data", "describe", FIXTURES / "femnist", "--dataset", "mnist")
+    assert said.startswith("unknown data set 'mnist'; known are digits, ")
+    said = refusal("data", "check", FIXTURES / "femnist", "--glove", "g.txt")
+    assert said.startswith("data.options.glove: there is no such setting")
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The two paths of the hub that a download needs: what a revision holds, and a file."""
+
+    files: dict[str, dict[str, bytes]]
+    """Content by revision and name."""
+
+    stated: dict[str, Any]
+    """What the hub says of every file beside its name and size."""
+
+    def do_HEAD(self) -> None:
+        self._answer(send_body=False)
+
+    def do_GET(self) -> None:
+        self._answer(send_body=True)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _answer(self, *, send_body: bool) -> None:
+        path = self.path.partition("?")[0].replace("%2F", "/")
+        headers = {"X-Repo-Commit": COMMIT}
+        if path.startswith("/api/datasets/") and "/revision/" in path:
+            held = self.files.get(path.partition("/revision/")[2])
+            siblings = [
+                {"rfilename": name, "size": len(content)} | self.stated
+                for name, content in (held or {}).items()
+            ]
+            body = json.dumps({"id": "x", "sha": COMMIT, "siblings": siblings}).encode()
+            status = 404 if held is None else 200
+        else:
+            name = path.partition(f"/resolve/{COMMIT}/")[2]
+            found = [held[name] for held in self.files.values() if name in held]
+            status, body = (200, found[0]) if found else (404, b"")
+            headers["ETag"] = f'"{hashlib.sha1(body).hexdigest()}"'
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if send_body:
+            self.wfile.write(body)
+
+
+@contextmanager
+def served(
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, dict[str, bytes]],
+    stated: dict[str, Any] | None = None,
+) -> Iterator[None]:
+    handler = type("ThisHub", (Hub,), {"files": files, "stated": stated or {}})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def content(name: str) -> bytes:
+    (file,) = (path for path in (FIXTURES / name).rglob("*") if path.is_file())
+    return file.read_bytes()
+
+
+def test_fetch_creates_a_folder_that_check_accepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = content("femnist")
+    files = {
+        "data/train-00000-of-00002.parquet": published,
+        "data/train-00001-of-00002.parquet": published,
+        "README.md": b"not asked for",
+    }
+    destination = tmp_path / "new" / "femnist"
+    digest = {"lfs": {"size": 0, "sha256": hashlib.sha256(published).hexdigest(), "pointerSize": 0}}
+    with served(monkeypatch, {"main": files}, digest):
+        found = succeeds("data", "fetch", "femnist", destination, "--json").json
+    names = ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
+    assert found == {
+        "dataset": "femnist",
+        "files": [str(destination / name) for name in names],
+    }
+    assert [path.name for path in sorted(destination.iterdir())] == names
+    assert [path.name for path in destination.parent.iterdir()] == ["femnist"]
+    assert (destination / names[0]).read_bytes() == published
+    assert succeeds("data", "describe", destination, "--json").json["samples"] == 14
+
+
+def test_fetch_uses_converted_files_where_the_main_revision_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "main": {"sentiment140.py": b"a script that nobody runs"},
+        "refs/convert/parquet": {
+            "sentiment140/train/0000.parquet": content("sent140"),
+            "sentiment140/test/0000.parquet": b"",
+        },
+    }
+    with served(monkeypatch, files):
+        printed = succeeds("data", "fetch", "sent140", tmp_path / "s").out
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["0000.parquet"]
+    assert "data check" in printed
+    succeeds("data", "check", tmp_path / "s")
+
+
+def test_a_download_that_fails_names_the_reason_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shakespeare = {"shakespeare.csv": content("shakespeare")}
+    wrong = {"lfs": {"size": 0, "sha256": "0" * 64, "pointerSize": 0}}
+    with served(monkeypatch, {"main": shakespeare}, wrong):
+        said = refusal("data", "fetch", "shakespeare", tmp_path / "s")
+        assert said.endswith(f"came, {'0' * 64} is stated")
+    with served(monkeypatch, {"main": {"README.md": b""}}):
+        said = refusal("data", "fetch", "shakespeare", tmp_path / "s")
+        assert said == r"flwrlabs/shakespeare: the hub has no file shakespeare\.csv"
+    with served(monkeypatch, {}):
+        said = refusal("data", "fetch", "shakespeare", tmp_path / "s")
+        assert said.startswith("flwrlabs/shakespeare cannot be fetched: ")
+    # The server of the last address is gone.
+    said = refusal("data", "fetch", "shakespeare", tmp_path / "s")
+    assert said.startswith("flwrlabs/shakespeare cannot be fetched: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fetch_refuses_what_it_cannot_fetch_before_it_asks_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (
+        refusal("data", "fetch", "digits", tmp_path / "d") == "data set 'digits' is not on the hub"
+    )
+    assert refusal("data", "fetch", "mnist", tmp_path / "d").startswith("unknown data set 'mnist'")
+    assert refusal("data", "fetch", "femnist", tmp_path).endswith("is there already")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    said = refusal("data", "fetch", "femnist", tmp_path / "f")
+    assert said.startswith("downloads need the extra [fetch]: pip install")
+    assert list(tmp_path.iterdir()) == []

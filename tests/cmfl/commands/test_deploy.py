@@ -1,0 +1,125 @@
+"""Deploying is done once, completed where it was cut off, and never done beside what is there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.configuration.loading import load
+from clients.runs.preparation import prepare
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.protocol.ledger_state import LedgerStage
+from ledger.storage.blobs import FolderBlobs
+from tests.clients.played import Cut, CuttingChain
+from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# 300 clients are registered in two transactions: 256 and 44.
+MANY = ("protocol.clients=300", "protocol.active_rate=0.04", "protocol.rounds=1")
+
+
+def files(home: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (home / "runs" / "run").iterdir()}
+
+
+def blocks(home: Path) -> int:
+    with EmbeddedReader.open(home / "chain.sqlite") as chain:
+        return chain.head().number
+
+
+def test_deploying_again_changes_nothing(tmp_path: Path) -> None:
+    arguments = ["deploy", "--preset", "smoke", "--home", tmp_path]
+    people = succeeds(*arguments).out
+    before = files(tmp_path)
+    found = succeeds(*arguments, "--json").json
+    assert found == json.loads(before["deployment.json"])
+    assert set(before) == {"config.toml", "deployment.json"}
+    assert (files(tmp_path), blocks(tmp_path)) == (before, 2)
+    assert people.splitlines()[0] == f"contract {found['address']} on chain {found['chain_id']}"
+    assert f"go on with: cmfl run --home {tmp_path} --run run --resume" in people
+    assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 5
+    assert succeeds(*arguments, "--json").json == found
+
+
+@pytest.mark.parametrize("setting", ["seed=1", "protocol.rounds=6", "training.learning_rate=0.25"])
+def test_another_configuration_under_the_same_name_is_refused(tmp_path: Path, setting: str) -> None:
+    arguments = ["deploy", "--preset", "smoke", "--home", tmp_path]
+    succeeds(*arguments)
+    before = files(tmp_path)
+    assert "is of another configuration" in refusal(*arguments, *settings_of(setting))
+    assert (files(tmp_path), blocks(tmp_path)) == (before, 2)
+    succeeds(*arguments, "--name", "other", *settings_of(setting))
+
+
+def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: Path) -> None:
+    arguments = ["deploy", "--preset", "smoke", "--home"]
+    succeeds(*arguments, tmp_path / "one")
+    manifest = (tmp_path / "one" / "runs" / "run" / "deployment.json").read_bytes()
+    (tmp_path / "two").mkdir()
+    # Another time of block 0 makes it another chain, even under the same id.
+    same_id = json.loads(manifest)["chain_id"]
+    path = tmp_path / "two" / "chain.sqlite"
+    EmbeddedChain.create(path, chain_id=same_id, clock=lambda: 1.0).close()
+    succeeds(*arguments, tmp_path / "two", "--name", "other")
+    target = tmp_path / "two" / "runs" / "run"
+    shutil.copytree(tmp_path / "one" / "runs" / "run", target)
+    assert "with genesis" in refusal(*arguments, tmp_path / "two")
+    assert blocks(tmp_path / "two") == 2
+    (target / "deployment.json").write_bytes(manifest[:50])
+    assert "is not JSON" in refusal(*arguments, tmp_path / "two")
+
+
+@pytest.mark.parametrize(("left", "registered"), [(1, 0), (2, 256), (3, 300)])
+def test_a_deployment_cut_off_between_its_transactions_is_completed(
+    tmp_path: Path, left: int, registered: int
+) -> None:
+    configuration = load("smoke", settings=MANY)
+    with CuttingChain.create(tmp_path / "chain.sqlite") as chain:
+        assert isinstance(chain, CuttingChain)
+        blobs = FolderBlobs(tmp_path / "blobs")
+        chain.left, chain.after = left, False
+        if left < 3:
+            with pytest.raises(Cut):
+                prepare(tmp_path, "run", configuration, chain, blobs)
+        else:
+            prepare(tmp_path, "run", configuration, chain, blobs)
+        chain.left = None
+        manifest = json.loads((tmp_path / "runs" / "run" / "deployment.json").read_bytes())
+        ledger = LedgerWriter(chain, manifest["address"], manifest["block"])
+        assert ledger.state().registered == registered
+    assert succeeds("clients", "list", "--home", tmp_path, "--json").out.count('"address"') == (
+        registered
+    )
+    found = succeeds(
+        "deploy", "--preset", "smoke", *settings_of(*MANY), "--home", tmp_path, "--json"
+    )
+    assert found.json == manifest
+    assert blocks(tmp_path) == 3
+    with EmbeddedReader.open(tmp_path / "chain.sqlite") as reader:
+        state = CommitteeLedger(reader, manifest["address"], manifest["block"]).state()
+        assert (state.registered, state.stage, state.round) == (300, LedgerStage.OPEN, 1)
+    assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 1
+
+
+def test_an_unfinished_deployment_has_no_round_to_show_yet(tmp_path: Path) -> None:
+    with CuttingChain.create(tmp_path / "chain.sqlite") as chain:
+        assert isinstance(chain, CuttingChain)
+        chain.left, chain.after = 2, False
+        configuration, blobs = load("smoke", settings=MANY), FolderBlobs(tmp_path / "blobs")
+        with pytest.raises(Cut):
+            prepare(tmp_path, "run", configuration, chain, blobs)
+    assert succeeds("rounds", "list", "--home", tmp_path, "--json").json["rounds"] == []
+    assert "round 1 has not opened" in refusal("rounds", "show", 1, "--home", tmp_path)
+
+
+def test_an_empty_file_of_a_killed_process_becomes_a_chain(tmp_path: Path) -> None:
+    (tmp_path / "chain.sqlite").touch()
+    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
+    assert blocks(tmp_path) == 2

@@ -1,0 +1,537 @@
+"""Whatever is wrong with a command or its home is one line and exit code 2, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = SHARED
+
+READING = (("rounds", "list"), ("rounds", "show", 1), ("clients", "list"), ("audit",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["protocol.committee_rate=0.2"], "C = 2 members, and needs at least 3"),
+        (["protocol.clients=6"], "the least federation has 6 active clients, 3 members and 3"),
+        (
+            ["protocol.clients=5", "protocol.active_rate=1", "protocol.committee_rate=0.6"],
+            "next committee; the least federation has 6 active clients, 3 members and 3 trainers",
+        ),
+        (["protocol.committee_rate=0.6"], "n = 4 trainers are fewer than C = 6 members"),
+        (["protocol.aggregation_rate=1.5"], "aggregation_rate: Input should be less than or equal"),
+        (["malice.malicious_rate=-0.1"], "malicious_rate: Input should be greater than or equal"),
+        (["data.name=mnist"], "unknown data set 'mnist'"),
+        (["protocol.clients=1439", "protocol.active_rate=0.01"], "more clients than data: 1439"),
+        (["training.batch_size=99999999999999999999"], "training.batch_size: Input should be less"),
+    ],
+)
+def test_wrong_settings_are_refused(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    for command in ("run", "deploy"):
+        settings = settings_of(*arguments)
+        said = refusal(command, "--preset", "smoke", "--home", tmp_path / "home", *settings)
+        assert sentence in said
+    assert not (tmp_path / "home" / "runs" / "run" / "deployment.json").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_an_absent_device_is_refused_before_deployment(tmp_path: Path) -> None:
+    options = ["--preset", "smoke", "--home", tmp_path, "--set", "machine.device=cuda"]
+    assert "machine.device = cuda: this machine, or this torch, has no CUDA" in refusal(
+        "run", *options
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--preset", "huge"], "unknown preset 'huge'; known are digits"),
+        (["--preset", "smoke", "--config", "x.toml"], "a preset or a configuration file, not both"),
+        (["--config", "gone.toml"], "gone.toml cannot be read: No such file or directory"),
+        (["--preset", "smoke", "--rounds", "0"], "rounds = 0 is not in"),
+        (["--preset", "smoke", "--workers", "0"], "machine.workers: Input should be greater"),
+        (["--preset", "smoke", "--set", "seed"], "--set seed: must be section.key=value"),
+        (["--preset", "smoke", "--run", "a/b"], "run name 'a/b': letters, digits"),
+        (["--preset", "smoke", "--name", ".."], "run name '..': letters, digits"),
+        (["--preset", "smoke", "--name", ""], "run name '': letters, digits"),
+        (["--run", "a", "--name", "b"], "--run a and --name b: they are one; give --run"),
+        (["--resume"], "there is no run 'run' in"),
+        (["--resume", "--preset", "smoke"], "--resume takes the run's own configuration"),
+    ],
+)
+def test_wrong_options_of_a_run_are_refused(
+    tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    assert sentence in refusal("run", "--home", tmp_path / "home", *options)
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"seed =", b"", b"[protocol]\nclients = 2\n"])
+def test_a_damaged_configuration_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(data)
+    refusal("run", "--home", tmp_path / "home", "--config", path)
+
+
+def test_a_damaged_recorded_configuration_is_refused(copy: Path) -> None:
+    path = copy / "runs" / "run" / "config.toml"
+    path.write_bytes(path.read_bytes()[:40])
+    refusal("run", "--home", copy, "--resume")
+
+
+def test_a_recorded_configuration_that_was_changed_is_refused_as_another(copy: Path) -> None:
+    path = copy / "runs" / "run" / "config.toml"
+    path.write_text(path.read_text().replace("batch_size = 16", "batch_size = 17"))
+    assert "is of another configuration" in refusal("run", "--home", copy, "--resume")
+
+
+def test_an_existing_run_is_not_begun_again(copy: Path) -> None:
+    said = refusal("run", "--preset", "smoke", "--home", copy)
+    assert "there is a run 'run' in" in said
+    assert "resume it, or name another" in said
+
+
+def test_a_resumed_run_keeps_its_configuration(copy: Path) -> None:
+    for options in (["--set", "seed=1"], ["--rounds", "9"]):
+        said = refusal("run", "--home", copy, "--resume", *options)
+        assert "a resumed run keeps its configuration" in said
+    succeeds("run", "--home", copy, "--resume", "--set", "machine.workers=1")
+
+
+def overwrite(start: int, data: bytes) -> Callable[[bytes], bytes]:
+    return lambda chain: chain[:start] + data + chain[start + len(data) :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda chain: chain[: len(chain) // 2],
+        lambda chain: chain[:1000],
+        lambda _: b"no chain at all" * 1000,
+        lambda _: bytes(100_000),
+        overwrite(0, b"X"),
+        overwrite(4096, bytes(4096)),
+    ],
+    ids=["half", "stump", "text", "zeros", "magic", "page"],
+)
+def test_a_damaged_chain_file_is_refused(copy: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = copy / "chain.sqlite"
+    for side in ("-wal", "-shm"):
+        path.with_name(path.name + side).unlink(missing_ok=True)
+    path.write_bytes(damage(path.read_bytes()))
+    said = [refusal(*command, "--home", copy) for command in READING[:3]]
+    said.append(refusal("run", "--home", copy, "--resume"))
+    assert all("chain" in sentence for sentence in said)
+    assert cmfl("audit", "--home", copy).code in {1, 2}
+
+
+def test_a_log_lacking_a_round_stops_resumption_and_keeps_rows(
+    copy: Path,
+) -> None:
+    with closing(sqlite3.connect(copy / "chain.sqlite")) as file, file:
+        file.execute("DELETE FROM logs WHERE id = (SELECT max(id) FROM logs)")
+    rows = (copy / "runs" / "run" / "metrics.jsonl").read_bytes()
+    said = refusal("run", "--home", copy, "--resume")
+    assert said.startswith("the chain: round 5 of 5 that ended has no end in the logs: ")
+    assert (copy / "runs" / "run" / "metrics.jsonl").read_bytes() == rows
+    # Of a node nothing would follow from it; a file that lacks a log is damaged.
+    assert "logs are damaged" in refusal("verify", "round", 5, "--home", copy)
+    assert cmfl("audit", "--home", copy).code == 1
+
+
+def test_nobody_signs_without_a_readable_journal(tmp_path: Path) -> None:
+    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
+    journal = tmp_path / "runs" / "run" / "votes.sqlite"
+    journal.write_bytes(b"no journal at all" * 1000)
+    said = refusal("run", "--home", tmp_path, "--resume")
+    assert said == f"vote journal {journal}: file is not a database"
+    (one,) = succeeds("rounds", "list", "--home", tmp_path, "--json").json["rounds"]
+    assert one["status"] == "open"
+    journal.unlink()
+    assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 5
+
+
+def test_a_home_without_a_chain_is_refused_for_reading(tmp_path: Path) -> None:
+    for command in READING:
+        assert "chain.sqlite: no such chain file" in refusal(*command, "--home", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "home"
+    path.write_text("a file")
+    for command in READING:
+        assert str(path) in refusal(*command, "--home", path)
+    said = refusal("run", "--preset", "smoke", "--home", path)
+    assert f"--home {path}: " in said
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_run_that_is_not_there_is_refused_by_name(home: Path, command: tuple[str]) -> None:
+    for name in ("other", "a/b", "..", ".", "", "x" * 300):
+        said = refusal(*command, "--home", home, "--run", name)
+        assert "no deployed run" in said or "File name too long" in said
+
+
+def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
+    succeeds("deploy", "--preset", "smoke", "--home", copy, "--run", "second")
+    said = refusal("rounds", "list", "--home", copy)
+    assert said.endswith("with --run: run, second")
+    succeeds("rounds", "list", "--home", copy, "--run", "second")
+
+
+def test_swapped_manifests_of_two_runs_are_refused_by_name(copy: Path) -> None:
+    succeeds("deploy", "--preset", "smoke", "--home", copy, "--name", "second")
+    one, other = (copy / "runs" / name / "deployment.json" for name in ("run", "second"))
+    manifest = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(manifest)
+    for command in READING:
+        said = refusal(*command, "--home", copy, "--run", "run")
+        assert f"{one} is the manifest of run 'second', not of 'run'" in said
+    assert "not of 'second'" in refusal("run", "--home", copy, "--name", "second", "--resume")
+    result = cmfl("doctor", "--home", copy)
+    assert result.code == 1
+    assert result.out.count("FAIL run ") == 2
+
+
+@pytest.mark.parametrize("number", [6, 999, 2**32 - 1])
+def test_a_round_that_has_not_opened_is_refused(home: Path, number: int) -> None:
+    for command in ("show", "explain"):
+        said = refusal("rounds", command, number, "--home", home)
+        assert said == f"round {number} has not opened; the newest of 5 is 5"
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "4294967296", "one"])
+def test_an_invalid_round_number_is_a_usage_error(home: Path, number: str) -> None:
+    result = cmfl("rounds", "show", "--home", home, "--", number)
+    assert (result.code, result.out) == (2, "")
+    assert "Traceback" not in result.err
+
+
+def test_a_client_that_is_not_there_is_refused(home: Path) -> None:
+    said = refusal("clients", "show", 14, "--home", home)
+    assert said == "client 14: there are 14 clients, from 0"
+
+
+def edited(**changes: object) -> Callable[[bytes], bytes]:
+    return lambda data: json.dumps(json.loads(data) | changes).encode()
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda data: data[:-20], "is not JSON"),
+        (lambda _: b"", "is not JSON"),
+        (lambda _: b"\xff\xfe\x00", "is not JSON"),
+        (lambda _: b"[" * 50_000, "is not JSON"),
+        (lambda _: b"{}", "does not have the fields"),
+        (lambda _: b" " * 200_000, "is over 100000 bytes"),
+        (edited(format=1), "format 1 is not 3"),
+        (edited(chain_id="1"), "chain_id is not of type int"),
+        (edited(chain_id=1), "the manifest is for chain 1, not"),
+        (edited(genesis_hash="0x" + "11" * 32), "the manifest is for the chain with genesis 0x11"),
+        (edited(address="0x12"), "'0x12' is not an address"),
+        (edited(address="0x" + "11" * 20), "there is no contract at 0x1111"),
+        (edited(config="0x" + "11" * 32), "the contract has run document 0x"),
+        (edited(transaction="0x" + "11" * 32), "no mined transaction 0x1111"),
+        (edited(transaction="0x11"), "the manifest's transaction is not a hash"),
+        (edited(transaction="none"), "the manifest's transaction is not a hash"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(
+    copy: Path, damage: Callable[[bytes], bytes], sentence: str
+) -> None:
+    path = copy / "runs" / "run" / "deployment.json"
+    path.write_bytes(damage(path.read_bytes()))
+    for command in (*READING, ("run", "--resume")):
+        assert sentence in refusal(*command, "--home", copy)
+
+
+@pytest.mark.parametrize("block", [8, -1, 10**30])
+def test_a_manifest_with_another_block_is_refused_until_resumed(copy: Path, block: int) -> None:
+    # A reorganisation may have put the creation elsewhere; its transaction is the same.
+    path = copy / "runs" / "run" / "deployment.json"
+    before = path.read_bytes()
+    path.write_bytes(edited(block=block)(before))
+    for command in READING:
+        said = refusal(*command, "--home", copy)
+        assert f"block 1 created the contract, not {block}" in said
+    succeeds("run", "--resume", "--home", copy)
+    assert json.loads(path.read_bytes()) == json.loads(before)
+
+
+@pytest.mark.parametrize("address", ["0x12", "me", "0x" + "11" * 20])
+def test_an_address_without_the_contract_is_refused(home: Path, address: str) -> None:
+    for command in READING:
+        assert "0x11" in (said := refusal(*command, "--home", home, "--address", address)) or (
+            "is not an address" in said
+        )
+
+
+def test_a_damaged_blob_fails_the_audit_which_names_it(copy: Path) -> None:
+    digest = ranked_payload(copy)
+    path = copy / "blobs" / digest[:2] / digest
+    path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
+    result = cmfl("audit", "--home", copy)
+    assert (result.code, result.err) == (1, "")
+    assert digest in result.out
+    assert re.search(r"^ 5 blobs equal to their commitments +failed$", result.out, re.MULTILINE)
+    report = cmfl("audit", "--home", copy, "--json")
+    assert report.code == 1
+    assert report.json["outcome"] == "failed"
+
+
+def test_a_missing_blob_leaves_the_audit_incomplete_and_is_named(copy: Path) -> None:
+    digest = ranked_payload(copy)
+    (copy / "blobs" / digest[:2] / digest).unlink()
+    result = cmfl("audit", "--home", copy)
+    assert (result.code, result.err) == (3, "")
+    assert digest in result.out
+    assert "\nINCOMPLETE: nothing contradicts, but steps " in result.out
+    report = cmfl("audit", "--home", copy, "--json")
+    assert (report.code, report.json["outcome"]) == (3, "incomplete")
+
+
+def ranked_payload(home: Path) -> str:
+    """Return the digest of a payload that a decision rests on."""
+    shown = succeeds("rounds", "show", first_decided(home), "--home", home, "--json").json
+    return str(shown["parts"]["aggregation"]["accepted"][0]["payload"]).removeprefix("0x")
+
+
+def test_a_damaged_first_model_is_published_again(tmp_path: Path) -> None:
+    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
+    manifest = json.loads((tmp_path / "runs" / "run" / "deployment.json").read_text())
+    digest = manifest["arguments"]["model"].removeprefix("0x")
+    path = tmp_path / "blobs" / digest[:2] / digest
+    path.write_bytes(b"other bytes")
+    # It follows from the configuration.
+    succeeds("run", "--home", tmp_path, "--resume", "--json")
+    succeeds("audit", "--home", tmp_path)
+
+
+def test_an_unwritable_report_is_refused_before_the_audit(home: Path, tmp_path: Path) -> None:
+    audit = ["audit", "--home", home, "--report"]
+    assert f"there is no folder {tmp_path / 'none'}" in refusal(
+        *audit, tmp_path / "none" / "r.json"
+    )
+    assert "is a folder, must be a file" in refusal(*audit, tmp_path)
+
+
+def test_the_verdict_remains_if_the_report_does_not_fit(copy: Path, home: Path) -> None:
+    lost = (
+        "cmfl: --report /dev/full: No space left on device: the report is not there, or not whole\n"
+    )
+    passed = cmfl("audit", "--home", home, "--report", "/dev/full")
+    assert (passed.code, passed.err) == (2, lost)
+    assert passed.out.splitlines()[-1].startswith("PASSED")
+    digest = ranked_payload(copy)
+    (copy / "blobs" / digest[:2] / digest).unlink()
+    incomplete = cmfl("audit", "--home", copy, "--report", "/dev/full")
+    assert (incomplete.code, incomplete.err) == (3, lost)
+
+
+WRITER = """
+import pathlib, sys
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+with EmbeddedChain.open(pathlib.Path(sys.argv[1])):
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_writer_is_refused_and_readers_are_not(copy: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(copy / "chain.sqlite")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        said = refusal("run", "--home", copy, "--resume")
+        assert f"process {writer.pid} writes to this chain" in said
+        assert "writes to this chain" in refusal("deploy", "--home", copy, "--preset", "smoke")
+        succeeds("rounds", "list", "--home", copy)
+        writer.communicate("")
+    succeeds("run", "--home", copy, "--resume")
+
+
+def test_another_chain_id_is_refused(copy: Path) -> None:
+    with EmbeddedReader.open(copy / "chain.sqlite") as chain:
+        own = chain.chain_id
+    sentence = f"has chain id {own}, expected 1"
+    for command in (*READING, ("run", "--resume")):
+        assert sentence in refusal(*command, "--home", copy, "--chain-id", 1)
+    succeeds("rounds", "list", "--home", copy, "--chain-id", own)
+
+
+def test_two_homes_have_chains_of_different_ids(copy: Path, tmp_path: Path) -> None:
+    succeeds("deploy", "--home", tmp_path / "other", "--preset", "smoke")
+    ids = set()
+    for home in (copy, tmp_path / "other"):
+        with EmbeddedReader.open(home / "chain.sqlite") as chain:
+            ids.add(chain.chain_id)
+    assert len(ids) == 2
+    assert all(0x434D464C << 22 <= chain_id < 2**53 for chain_id in ids)
+
+
+def test_a_chain_of_another_genesis_is_refused(copy: Path) -> None:
+    with EmbeddedReader.open(copy / "chain.sqlite") as chain:
+        same_id = chain.chain_id
+    for path in copy.glob("chain.sqlite*"):
+        path.unlink()
+    other = EmbeddedChain.create(copy / "chain.sqlite", chain_id=same_id, clock=lambda: 1.0)
+    other.close()
+    assert "the manifest is for the chain with genesis" in refusal(
+        "run", "--home", copy, "--resume"
+    )
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", "0x" + "11" * 32)
+
+
+@pytest.mark.usefixtures("key")
+def test_an_unreachable_node_is_refused(home: Path, tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        options = ["--rpc-url", url, "--chain-id", 1]
+        for command in READING:
+            said = refusal(*command, "--home", home, *options)
+            assert said == f"{url}: unreachable (ConnectError)"
+        said = refusal("run", "--preset", "smoke", "--home", tmp_path, *options)
+        assert said == f"{url}: unreachable (ConnectError)"
+
+
+@pytest.mark.usefixtures("key")
+@pytest.mark.parametrize("url", ["ftp://here", "nothing", "", "http://", "http://[::1"])
+def test_what_is_no_address_of_a_node_is_refused(home: Path, url: str) -> None:
+    said = refusal("rounds", "list", "--home", home, "--rpc-url", url, "--chain-id", 1)
+    assert said.startswith("the node's URL: the address is not ")
+
+
+def test_a_node_needs_its_chain_id_and_a_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CMFL_PRIVATE_KEY", raising=False)
+    options = ["run", "--preset", "smoke", "--home", tmp_path, "--rpc-url", "http://127.0.0.1:1"]
+    assert "--rpc-url needs --chain-id" in refusal("rounds", "list", *options[3:])
+    secret = "22" * 31
+    for value in ("", "0x12", secret, "zz" * 32, "0x" + "00" * 32, "ff" * 32):
+        monkeypatch.setenv("CMFL_PRIVATE_KEY", value)
+        said = refusal(*options, "--chain-id", 1)
+        assert "CMFL_PRIVATE_KEY" in said
+        assert secret not in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '"text"',
+        "{}",
+        "[" * 50_000,
+        '{"version": 3}',
+        '{"version": 3, "crypto": 5}',
+        '{"version": 3, "crypto": {}}',
+        '{"version": 3, "crypto": {"kdf": "scrypt"}}',
+    ],
+)
+def test_a_keystore_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "key.json").write_text(text)
+    (tmp_path / "password").write_text("swordfish\n")
+    said = refusal(*with_keystore(tmp_path))
+    assert said.startswith(f"--keystore {tmp_path / 'key.json'}: ")
+
+
+def with_keystore(folder: Path) -> list[object]:
+    options: list[object] = ["--rpc-url", "http://127.0.0.1:1", "--chain-id", 1]
+    options += ["--keystore", folder / "key.json", "--password-file", folder / "password"]
+    return ["run", "--preset", "smoke", "--home", folder / "home", *options]
+
+
+def test_a_missing_keystore_or_password_is_refused(tmp_path: Path) -> None:
+    assert "key.json cannot be read: No such file" in refusal(*with_keystore(tmp_path))
+    (tmp_path / "key.json").write_text('{"version": 3, "crypto": {}}')
+    assert "password cannot be read: No such file" in refusal(*with_keystore(tmp_path))
+
+
+def test_an_unreadable_keystore_is_no_internal_error(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("swordfish")
+    work = {"c": 2**40, "prf": "hmac-sha256", "dklen": 32, "salt": "00"}
+    crypto = {"cipher": "aes-128-ctr", "kdf": "pbkdf2", "kdfparams": work}
+    (tmp_path / "key.json").write_text(json.dumps({"version": 3, "crypto": crypto}))
+    assert "key.json: no keystore: iteration value" in refusal(*with_keystore(tmp_path))
+    (tmp_path / "key.json").write_text("[" * 100_000)
+    assert "key.json: not JSON: nested more than" in refusal(*with_keystore(tmp_path))
+
+
+def test_a_wrong_password_is_refused_and_the_right_one_signs(tmp_path: Path) -> None:
+    from eth_account import Account
+
+    keystore = Account.encrypt(b"\x11" * 32, "swordfish", kdf="pbkdf2", iterations=2)
+    (tmp_path / "key.json").write_text(json.dumps(keystore))
+    (tmp_path / "password").write_text("marlin\n")
+    assert "MAC mismatch" in refusal(*with_keystore(tmp_path))
+    (tmp_path / "password").write_text("swordfish\n")
+    assert "unreachable" in refusal(*with_keystore(tmp_path))
+
+
+def test_a_file_where_a_folder_belongs_is_called_that(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    said = refusal("keys", "simulated", "--preset", "smoke", "--folder", file)
+    assert said == f"{file}: there is a file where a folder belongs"
+
+
+def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where a folder should be")
+    said = refusal("run", "--preset", "smoke", "--home", tmp_path)
+    assert said == f"{tmp_path / 'runs'}: there is a file where a folder belongs"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("rounds", "explain", "first"), "'round_number'"),
+        (("rounds", "show", "0"), "greater than or equal to 1"),
+        (("run", "--rounds", "many"), "'--rounds'"),
+        (("run", "--alpha", "0.4"), "--alpha"),
+        (("clients", "show"), "'client'"),
+        (("mine",), "'mine'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_wrong_command_line_is_one_line_too(command: tuple[str, ...], said: str) -> None:
+    assert said in refusal(*command)
+
+
+def test_a_group_without_a_command_shows_its_commands() -> None:
+    shown = cmfl("rounds")
+    assert (shown.code, shown.out) == (2, "")
+    assert all(name in shown.err for name in ("list", "show", "explain"))

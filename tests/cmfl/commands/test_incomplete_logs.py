@@ -1,0 +1,126 @@
+"""A node that leaves logs out, and is truthful otherwise, proves nothing and refutes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.storage.blobs import FolderBlobs
+from tests.chain.rpc.lying_node import EVENTS, Lie, LyingNode
+from tests.cmfl.commands.conftest import cmfl, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.audit.runs import Run
+
+CLIENT = 6
+HIDDEN = [*(Lie(event, "hide") for event in EVENTS), *(Lie(event, "hide", 0) for event in EVENTS)]
+
+
+class Seen:
+    """A run as it is seen through a node, and a home that has its blobs and nothing else.
+
+    Attributes:
+        node: whose lies may be changed.
+        options: of every command that reads the run.
+        blobs: the home's folder of them.
+    """
+
+    def __init__(self, node: LyingNode, run: Run, home: Path) -> None:
+        self.node = node
+        self.blobs = home / "blobs"
+        where = ["--rpc-url", node.url, "--chain-id", node.chain_id]
+        self.options = ["--home", home, *where, "--address", run.ledger.address]
+
+
+@pytest.fixture(scope="module")
+def seen(honest: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    home = tmp_path_factory.mktemp("home")
+    blobs = FolderBlobs(home / "blobs")
+    for digest in honest.blobs.digests():
+        blobs.put(honest.blobs.get(digest))
+    with LyingNode(honest.chain) as node:
+        yield Seen(node, honest, home)
+
+
+@pytest.fixture(scope="module")
+def sent(seen: Seen, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a right proof and a right bundle, as somebody else sends them."""
+    folder = tmp_path_factory.mktemp("sent")
+    seen.node.lies = []
+    asked = ("--round", 1, *seen.options)
+    succeeds("export", "proof", *asked, "--client", CLIENT, "--out", folder / "proof")
+    succeeds("export", "bundle", *asked, "--out", folder / "bundle")
+    return folder
+
+
+COMMANDS: dict[str, tuple[object, ...]] = {
+    "verify a client": ("verify", "client", "--round", 1, "--client", CLIENT),
+    "verify a round": ("verify", "round", 1),
+    "audit": ("audit", "--jobs", 1),
+    "list rounds": ("rounds", "list"),
+    "show a round": ("rounds", "show", 1),
+    "explain a round": ("rounds", "explain", 1),
+    "list clients": ("clients", "list"),
+    "find": ("find", "00" * 32),
+    "list blobs": ("blobs", "list", "--round", 1),
+}
+
+
+@pytest.mark.parametrize("lie", HIDDEN, ids=str)
+def test_a_node_that_omits_logs_is_named_without_consequences(
+    seen: Seen, sent: Path, lie: Lie
+) -> None:
+    asked = {
+        **COMMANDS,
+        "verify a proof": (
+            *("verify", "client", "--round", 1, "--client", CLIENT),
+            *("--proof", sent / "proof"),
+        ),
+        "verify a bundle": ("verify", "bundle", sent / "bundle"),
+    }
+    for name, command in asked.items():
+        seen.node.lies = []
+        truth = cmfl(*command, *seen.options)
+        assert truth.code == 0, (name, truth)
+        seen.node.lies = [lie]
+        result = cmfl(*command, *seen.options)
+        assert result.code == 3, (name, lie, result)
+        assert seen.node.url in result.out + result.err, (name, lie, result)
+
+
+@pytest.mark.parametrize("lie", HIDDEN, ids=str)
+def test_nothing_is_written_when_a_node_omits_logs(seen: Seen, tmp_path: Path, lie: Lie) -> None:
+    seen.node.lies = [lie]
+    asked = ("--round", 1, *seen.options, "--out", tmp_path / "file")
+    for command in (
+        ("export", "proof", *asked, "--client", CLIENT),
+        ("export", "bundle", *asked),
+        ("model", "export", *seen.options, "--out", tmp_path / "file"),
+    ):
+        result = cmfl(*command)
+        assert result.code == 3, (command, result)
+        assert seen.node.url in result.err, (command, result)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("lie", HIDDEN, ids=str)
+def test_no_payload_is_removed_when_a_node_omits_logs(seen: Seen, lie: Lie) -> None:
+    seen.node.lies = [lie]
+    before = sorted(seen.blobs.rglob("*"))
+    result = cmfl("blobs", "prune", "--keep-rounds", 1, *seen.options)
+    assert result.code == 3, result
+    assert sorted(seen.blobs.rglob("*")) == before
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_index_continues_only_with_complete_logs(seen: Seen, tmp_path: Path, event: str) -> None:
+    build = ("index", "build", *seen.options, "--index", tmp_path / "index.sqlite")
+    seen.node.lies = [Lie(event, "hide", 0)]
+    result = cmfl(*build)
+    assert (result.code, seen.node.url in result.err) == (3, True), result
+    seen.node.lies = []
+    succeeds(*build)

@@ -1,0 +1,535 @@
+"""Owners with keys and data of their own: entries, a registry, a contract, and what it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from clients.configuration.owners import shared_configuration
+from clients.onboarding import preflight
+from clients.onboarding.preflight import CheckState
+from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
+from clients.simulated_keys import simulated_signers
+from clients.worker.process.worker_folder import WorkerFolder
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.finality.checkpoints import FinalityCheckpoints
+from ledger.chain.ports import TransactionRefusedError
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.protocol.keccak import keccak
+from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.types import Digest
+from tests.api.store.conftest import served
+from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OWNER = keccak(b"PUBLIC TEST KEY of an owner who pays for gas, no secret")
+OWNERS = 6
+SETTINGS = (
+    "data.name=own",
+    "data.options.shape=[1,2,2]",
+    "data.options.classes=3",
+    f"protocol.clients={OWNERS}",
+    "protocol.active_rate=1.0",
+    "protocol.committee_rate=0.5",
+    "training.path=plain",
+    "protocol.rounds=1",
+    "protocol.view_seconds=2",
+    "protocol.commit_blocks=5000",
+    "protocol.deadline_blocks=10000",
+)
+AGREED = ["--preset", "smoke", *settings_of(*SETTINGS)]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A deployed run of owners, each step by the command that the one before has printed.
+
+    Attributes:
+        folder: keys in `keys`, the registry, the home of whoever deployed.
+        node: the options that name it.
+        deployed: the manifest.
+        clients: of the registry, index by index.
+        printed: what register, gather and deploy have printed, one after the other.
+    """
+
+    folder: Path
+    node: list[object]
+    deployed: dict[str, Any]
+    clients: list[dict[str, Any]]
+    printed: tuple[str, ...]
+
+    @property
+    def options(self) -> list[object]:
+        return [*self.node, "--contract", self.deployed["address"]]
+
+    @property
+    def blobs(self) -> Path:
+        return self.folder / "cmfl-home" / "blobs"
+
+    def key(self, *clients: int) -> list[object]:
+        keys = self.folder / "keys"
+        stores = (("--keystore", keys / f"client-{client:03}.json") for client in clients)
+        return [*(part for store in stores for part in store), *self.password]
+
+    @property
+    def password(self) -> list[object]:
+        return ["--password-file", self.folder / "keys" / "password.txt"]
+
+    def join(
+        self,
+        client: int,
+        folder: Path,
+        *more: object,
+        blobs: object = None,
+        key: list[object] | None = None,
+    ) -> list[object]:
+        samples = self.clients[client]["samples"]
+        data = samples_file(folder / f"own-{client}.npz", samples)
+        where = ["--blobs", blobs or self.blobs, "--mailbox", self.folder / "mail"]
+        worker = ["--data", data, "--folder", folder / "worker"]
+        return ["join", *self.options, *where, *(key or self.key(client)), *worker, *more]
+
+
+def samples_file(path: Path, rows: int) -> Path:
+    x = np.random.default_rng(rows).random((rows, 1, 2, 2), dtype=np.float32)
+    y = np.arange(rows) % 3
+    np.savez(path, allow_pickle=True, x=x, y=y)
+    return path
+
+
+def next_command(out: str, introduction: str) -> list[str]:
+    """Return the words of a command that was printed, as a shell would run it."""
+    start = f"{introduction}: "
+    (line,) = (line for line in out.splitlines() if line.startswith(start))
+    _, *words = shlex.split(os.path.expandvars(line.removeprefix(start)))
+    return words
+
+
+def write_entries(folder: Path, *settings: str, run: str, skip: int = 0) -> None:
+    """Write the entries of the owners that do not come by a command."""
+    configuration = shared_configuration(
+        "smoke", settings=(*SETTINGS, *settings), allow_predictable=True
+    )
+    agreed = proposal_digest(configuration)
+    for client, signer in enumerate(simulated_signers(0, 8)[skip:OWNERS], start=skip):
+        signed = signed_entry(signer, run, agreed, 10 + client)
+        (folder / f"{client}.json").write_bytes(encode_entry(signed))
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    folder = tmp_path_factory.mktemp("owners")
+    made = cmfl(
+        "keys", "simulated", *AGREED, "--set", "protocol.clients=8", "--folder", folder / "keys"
+    )
+    assert made.code == 0
+    entries, keys = folder / "entries", folder / "keys"
+    entries.mkdir()
+    key = ["--keystore", keys / "client-000.json", "--password-file", keys / "password.txt"]
+    entry = ["--samples", 10, "--out", entries / "0.json", "--run", "fed"]
+    registered = succeeds("register", *key, *entry, *AGREED).out
+    write_entries(entries, run="fed", skip=1)
+    with (
+        EmbeddedChain.create(folder / "node.sqlite") as chain,
+        RpcServer(chain, block_seconds=0.2) as server,
+    ):
+        node: list[object] = ["--rpc-url", server.url, "--chain-id", DEFAULT_CHAIN_ID]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+            patch.setenv("CMFL_RPC_URL", server.url)
+            patch.setenv("CMFL_CHAIN_ID", str(DEFAULT_CHAIN_ID))
+            gather = next_command(registered, "whoever deploys goes on with")
+            gathered = succeeds(*gather).out
+            deployed = succeeds(*next_command(gathered, "go on with")).out
+            clients = succeeds("registry", "show", "registry.json", "--json").json["clients"]
+            richest = [clients[client]["address"] for client in (0, 1)]
+            succeeds("chain", "fund", *richest, "--amount", 1, *node)
+        manifest = json.loads((folder / "cmfl-home/runs/fed/deployment.json").read_text())
+        yield Federation(folder, node, manifest, clients, (registered, gathered, deployed))
+
+
+def states(result: Any) -> dict[str, str]:
+    return {one["check"]: one["state"] for one in result.json["checks"]}
+
+
+def found(result: Any, check: str) -> str:
+    return next(str(one["found"]) for one in result.json["checks"] if one["check"] == check)
+
+
+def test_a_client_that_has_everything_is_told_how_to_begin(
+    federation: Federation, tmp_path: Path
+) -> None:
+    genesis = federation.deployed["genesis_hash"]
+    arguments = federation.join(0, tmp_path, "--genesis", genesis)
+    result = succeeds(*arguments, "--json")
+    assert result.json["ready"] is True
+    assert result.json["client"] == 0
+    assert set(states(result).values()) <= {"ok", "warning"}
+    assert f"--contract {federation.deployed['address']}" in result.json["command"]
+    before = sorted(path for path in federation.blobs.rglob("*") if path.is_file())
+    people = succeeds(*arguments).out
+    assert "start with: cmfl worker --chain-id" in people
+    # What was put to try is gone.
+    assert before == sorted(path for path in federation.blobs.rglob("*") if path.is_file())
+    assert not [*(federation.folder / "mail").iterdir()]
+
+
+def test_a_store_between_machines_is_tried_with_a_signature(
+    federation: Federation, tmp_path: Path
+) -> None:
+    with (
+        EmbeddedReader.open(federation.folder / "node.sqlite") as chain,
+        served(federation.blobs, CommitteeLedger(chain, federation.deployed["address"])) as url,
+    ):
+        arguments = federation.join(1, tmp_path, "--mailbox", url, blobs=url)
+        result = succeeds(*arguments, "--json")
+        assert result.json["ready"] is True
+        assert f"--blobs {url} --mailbox {url}" in result.json["command"]
+        # A key that is not registered could put nothing, and is not even tried.
+        stranger = cmfl(
+            *federation.join(
+                1, tmp_path, "--mailbox", url, "--json", blobs=url, key=federation.key(7)
+            )
+        )
+        assert (stranger.code, states(stranger)["blobs"]) == (1, "not-looked-at")
+    result = cmfl(*arguments, "--json")
+    gone = {check for check, state in states(result).items() if state == "missing"}
+    assert gone == {"run"}
+    assert "127.0.0.1" in found(result, "run")
+
+
+def test_what_is_missing_is_said_in_one_table(federation: Federation, tmp_path: Path) -> None:
+    arguments = federation.join(5, tmp_path)
+    data = samples_file(tmp_path / "few.npz", 3)
+    result = cmfl(*arguments, "--data", data, "--json")
+    assert (result.code, result.json["ready"]) == (1, False)
+    missing = {check for check, state in states(result).items() if state == "missing"}
+    assert missing == {"funds", "data"}
+    assert "has 3 training samples here, and is registered with 15" in found(result, "data")
+    assert "to send a commitment it needs" in found(result, "funds")
+
+
+def test_an_unregistered_or_absent_key_is_named(federation: Federation, tmp_path: Path) -> None:
+    result = cmfl(*federation.join(0, tmp_path, "--json", key=federation.key(7)))
+    assert result.code == 1
+    assert "is none of the run's 6 registered clients" in found(result, "key")
+    later = {check for check, state in states(result).items() if state == "not-looked-at"}
+    assert later == {"funds", "blobs", "mailbox", "data"}
+    nowhere = ["--keystore", tmp_path / "none.json"]
+    result = cmfl(*federation.join(0, tmp_path, "--json", key=nowhere))
+    assert "cannot be read" in found(result, "key")
+
+
+def test_another_chain_contract_or_store_is_named(federation: Federation, tmp_path: Path) -> None:
+    arguments = federation.join(1, tmp_path)
+    result = cmfl(*arguments, "--chain-id", 5, "--json")
+    assert "expected 5" in found(result, "chain")
+    assert set(states(result).values()) == {"missing", "not-looked-at"}
+    result = cmfl(*arguments, "--genesis", "0x" + "11" * 32, "--json")
+    assert "expected 0x1111" in found(result, "chain")
+    assert "64 hex digits" in refusal(*arguments, "--genesis", "0x12")
+    account = federation.clients[0]["address"]
+    result = cmfl(*arguments, "--contract", account, "--json")
+    assert "there is no contract at" in found(result, "contract")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    result = cmfl(*federation.join(1, tmp_path, blobs=empty), "--json")
+    assert "is missing" in found(result, "run")
+    assert (states(result)["contract"], states(result)["model"]) == ("ok", "not-looked-at")
+
+
+def test_a_running_workers_folder_cannot_be_used_by_another(
+    federation: Federation, tmp_path: Path
+) -> None:
+    arguments = federation.join(0, tmp_path)
+    with WorkerFolder(tmp_path / "worker").held():
+        result = cmfl(*arguments, "--json")
+    assert "a worker runs on it already" in found(result, "folder")
+    assert result.code == 1
+
+
+def test_a_folder_of_another_chain_is_noticed_before_the_start(
+    federation: Federation, tmp_path: Path
+) -> None:
+    arguments = federation.join(0, tmp_path)
+    folder = WorkerFolder(tmp_path / "worker")
+    folder.path.mkdir()
+    with EmbeddedChain.create(tmp_path / "other.sqlite", chain_id=7) as other:
+        FinalityCheckpoints.open(folder.acted_on, other).note(other.head())
+    result = cmfl(*arguments, "--json")
+    assert "the checkpoints are of chain 7" in found(result, "folder")
+    assert result.code == 1
+
+
+def test_invalid_folders_urls_and_servers_are_named(federation: Federation, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    arguments = [
+        *federation.join(0, tmp_path, "--folder", file, "--mailbox", "http://127.0.0.1:1"),
+        *("--confirmations", 1000, "--json"),
+    ]
+    result = cmfl(*arguments)
+    assert result.code == 1
+    assert found(result, "folder").startswith(f"--folder {file}: it or one of its parents is no")
+    assert found(result, "mailbox").startswith("http://127.0.0.1:1: unreachable")
+    # No block is so deep yet: what is final is as old as the chain.
+    assert states(result)["finality"] == "warning"
+    assert "and the first view begins 2 s after a window has closed" in found(result, "finality")
+    assert "--confirmations 1000" in result.json["command"], "as it was looked at"
+    worker = ["worker", *federation.options, "--blobs", federation.blobs, "--folder", file]
+    assert "is no folder; a worker keeps its journal" in refusal(*worker, *federation.key(0))
+    nowhere = cmfl(*federation.join(0, tmp_path), "--rpc-url", "nonsense", "--json")
+    assert nowhere.code == 1
+    assert "is not an http or https URL" in found(nowhere, "chain")
+    assert '--rpc-url "$CMFL_RPC_URL"' in nowhere.json["command"]
+
+
+@pytest.fixture
+def chain_of_one(tmp_path: Path) -> Iterator[tuple[EmbeddedChain, RpcServer]]:
+    with (
+        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain,
+        RpcServer(chain) as server,
+    ):
+        yield chain, server
+
+
+def test_an_account_pays_for_as_many_rounds_as_it_can() -> None:
+    price, most = 10**9, 2 * 10**9
+    assert preflight.funds(0, 0, 0, 5)[0] is CheckState.OK
+    assert preflight.funds(0, price, most, 5)[0] is CheckState.MISSING
+    # A node asks for what the whole limit costs at the most that is offered.
+    least = preflight.SENDING_GAS * most
+    assert preflight.funds(least - 1, price, most, 9)[0] is CheckState.MISSING
+    # 3,424,000 gas are seven rounds of 450,000 and a rest.
+    state, said = preflight.funds(least, price, most, 9)
+    assert state is CheckState.WARNING
+    assert "about 7 of the 9 rounds" in said
+    assert preflight.funds(9 * preflight.ROUND_GAS * price, price, most, 9)[0] is CheckState.OK
+
+
+def test_what_join_calls_enough_a_node_takes(chain_of_one: tuple[EmbeddedChain, RpcServer]) -> None:
+    chain, server = chain_of_one
+    with RpcChain(server.url, OWNER, chain_id=chain.chain_id) as owner:
+        price, most = owner.market().base_fee, owner.max_cost(1)
+        chain.send(owner.sender, b"", 21_000, value=preflight.SENDING_GAS * price)
+        assert preflight.funds(owner.balance(), price, most, 1)[0] is CheckState.MISSING
+        with pytest.raises(TransactionRefusedError, match="insufficient funds"):
+            owner.send(owner.sender, b"", preflight.SENDING_GAS)
+        chain.send(owner.sender, b"", 21_000, value=preflight.SENDING_GAS * (most - price))
+        assert preflight.funds(owner.balance(), price, most, 1)[0] is not CheckState.MISSING
+        assert owner.send(owner.sender, b"", preflight.SENDING_GAS).status == 1
+
+
+def test_deploying_with_owners_goes_by_what_they_have_signed(
+    federation: Federation, tmp_path: Path
+) -> None:
+    registry = federation.folder / "registry.json"
+    arguments = ["deploy", "--registry", registry, "--home", tmp_path / "home"]
+    assert "have signed for run fed, not for run" in refusal(*arguments, *AGREED)
+    said = refusal(*arguments, "--run", "fed", *AGREED, "--set", "training.learning_rate=0.9")
+    assert "have signed for settings 0x" in said
+    count = ("--set", "protocol.clients=8")
+    assert "the registry has 6 clients" in refusal(*arguments, "--run", "fed", *AGREED, *count)
+    assert not (tmp_path / "home").exists()
+    shown = succeeds("registry", "show", registry, "--json").json
+    assert [client["address"] for client in shown["clients"]] == [
+        client["address"] for client in federation.clients
+    ]
+    assert "0x" + shown["registry"][2:] in succeeds("registry", "show", registry).out
+    refused = ["registry", "gather", federation.folder / "entries", "--out", registry]
+    assert "the file exists already, and is not overwritten" in refusal(*refused)
+    entry = json.loads((federation.folder / "entries" / "0.json").read_text())
+    (tmp_path / "0.json").write_text(json.dumps(entry | {"samples": 999}))
+    out = ("--out", tmp_path / "forged.json")
+    assert "is not signed by" in refusal("registry", "gather", tmp_path / "0.json", *out)
+    bare = ["register", *federation.key(0), "--samples", 5, "--out", tmp_path / "x.json"]
+    assert "give the settings that you agree to" in refusal(*bare)
+
+
+def test_a_worker_that_is_asked_to_leave_is_waited_for(tmp_path: Path) -> None:
+    worker = WorkerFolder(tmp_path / "worker")
+    assert "no worker runs on it" in refusal("leave", "--folder", worker.path)
+    begun = threading.Event()
+
+    def work() -> None:
+        with worker.held():
+            begun.set()
+            while not worker.leave.exists():
+                time.sleep(0.01)
+            if not is_killed:
+                worker.leave.unlink()
+
+    for is_killed in (False, True):
+        begun.clear()
+        running = threading.Thread(target=work)
+        running.start()
+        begun.wait()
+        found = cmfl("leave", "--folder", worker.path, "--json")
+        running.join()
+        assert json.loads(found.out) == {"round": None, "has_ended": True}
+        assert ("killed before it could leave" in found.err) is is_killed
+    with worker.held():
+        result = cmfl("leave", "--folder", worker.path, "--no-wait")
+        assert (result.code, result.out) == (0, "")
+        assert "the worker ends after its round" in result.err
+        assert worker.leave.exists()
+
+
+def test_a_run_with_predictable_seeds_needs_an_explicit_option(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beacon, allowed = ["--set", "protocol.beacon=none"], "--allow-predictable-seeds"
+    entry = tmp_path / "entry.json"
+    owner = ["--samples", 10, "--out", entry, "--run", "known", *AGREED]
+    register = ["register", *federation.key(0), *owner]
+    assert 'protocol.beacon = "none"' in refusal(*register, *beacon)
+    assert not entry.exists()
+    succeeds(*register, *beacon, allowed)
+    assert entry.exists()
+    # Whoever deploys meets what the owners have signed; whoever joins, what was deployed.
+    entries, registry = tmp_path / "entries", tmp_path / "registry.json"
+    entries.mkdir()
+    short = ("protocol.commit_blocks=1", "protocol.beacon=none")
+    write_entries(entries, *short, run="known")
+    gather = ["registry", "gather", entries, "--out", registry, *AGREED, *settings_of(*short)]
+    assert 'protocol.beacon = "none"' in refusal(*gather)
+    assert not registry.exists()
+    deploy = next_command(succeeds(*gather, allowed).out, "go on with")
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    monkeypatch.chdir(tmp_path)
+    deploy += map(str, federation.node)
+    assert 'protocol.beacon = "none"' in refusal(*(word for word in deploy if word != allowed))
+    assert not (tmp_path / "cmfl-home").exists()
+    data = samples_file(tmp_path / "own.npz", 10)
+    monkeypatch.setenv("CMFL_DATA", str(data))
+    join = next_command(succeeds(*deploy).out, "each owner goes on with")
+    # A block more than the window has.
+    account = federation.clients[0]["address"]
+    succeeds("chain", "fund", account, "--amount", 1, *federation.node)
+    monkeypatch.delenv("CMFL_PRIVATE_KEY")
+    join += map(str, [*federation.key(0), "--folder", tmp_path / "worker", "--json"])
+    refused = cmfl(*(word for word in join if word != allowed))
+    assert (refused.code, states(refused)["run"]) == (1, "missing")
+    assert 'protocol.beacon = "none"' in found(refused, "run")
+    assert states(taken := cmfl(*join))["run"] == "ok"
+    assert allowed in taken.json["command"]
+    assert states(taken)["contract"] == "warning"
+    assert "round 1 has taken no commitments since block" in found(taken, "contract")
+
+
+@pytest.mark.parametrize(
+    ("newest", "rounds", "state", "said"),
+    [
+        (13, 5, CheckState.OK, "round 3 takes commitments up to block 14"),
+        (14, 5, CheckState.WARNING, "since block 14: who joins takes part from round 4 on"),
+        (90, 3, CheckState.WARNING, "since block 14, and no round comes after it"),
+    ],
+)
+def test_who_joins_is_told_whether_the_open_round_takes_commitments(
+    newest: int, rounds: int, state: CheckState, said: str
+) -> None:
+    none = Digest(bytes(32))
+    open_round = LedgerSnapshot(
+        stage=LedgerStage.OPEN,
+        round=3,
+        opened_block=10,
+        seed=none,
+        committee=none,
+        model=none,
+        head=none,
+        registered=6,
+        registry_rest=none,
+        commitments=none,
+    )
+    came_to, sentence = preflight.window(open_round, newest, 4, rounds)
+    assert (came_to, sentence.endswith(said)) == (state, True)
+
+
+def test_two_digests_have_two_names(federation: Federation) -> None:
+    registered, gathered, deployed = federation.printed
+    (agreed,) = (line for line in registered.splitlines() if line.startswith("settings 0x"))
+    assert agreed in gathered.splitlines()
+    assert agreed in succeeds("registry", "show", federation.folder / "registry.json").out
+    assert f"run document {federation.deployed['config']}" in deployed.splitlines()
+    assert agreed.removeprefix("settings ") != federation.deployed["config"]
+    assert "configuration 0x" not in registered + gathered + deployed
+
+
+def test_too_few_owners_are_told_the_least_federation(
+    federation: Federation, tmp_path: Path
+) -> None:
+    entry, out = federation.folder / "entries" / "0.json", tmp_path / "registry.json"
+    gather = ["registry", "gather", entry, "--out", out]
+    least = "the least federation has 6 active clients, 3 members and 3 trainers"
+    assert least in refusal(*gather, *AGREED)
+    assert not out.exists()
+    assert f"too few for a run yet: {least}" in succeeds(*gather).out
+
+
+def test_gather_options_must_match_what_owners_signed(
+    federation: Federation, tmp_path: Path
+) -> None:
+    out = tmp_path / "registry.json"
+    gather = ["registry", "gather", federation.folder / "entries", "--out", out]
+    other = ["--set", "training.learning_rate=0.9"]
+    assert "have signed for settings 0x" in refusal(*gather, *AGREED, *other)
+    assert "give it" in refusal(*gather, *other)
+    assert not out.exists()
+    assert succeeds(*gather, "--json").json["command"] is None
+
+
+def test_each_key_of_a_worker_is_looked_at(federation: Federation, tmp_path: Path) -> None:
+    own = own_samples(federation, tmp_path)
+    key = federation.key(1, 5)
+    both = succeeds(*federation.join(1, tmp_path, "--data", own, "--json", key=key)).json
+    assert (both["ready"], both["clients"], both["client"]) == (True, [1, 5], 1)
+    assert both["command"].count("--keystore") == 2
+    stranger = federation.key(1, 7)
+    result = cmfl(*federation.join(1, tmp_path, "--data", own, "--json", key=stranger))
+    assert (result.code, states(result)["key"]) == (1, "missing")
+    twice = cmfl(*federation.join(1, tmp_path, "--data", own, "--json", key=federation.key(1, 1)))
+    assert "the key of client 1 is given twice" in found(twice, "key")
+
+
+def own_samples(federation: Federation, folder: Path) -> Path:
+    """Return a folder with the samples of every client."""
+    own = folder / "own"
+    own.mkdir()
+    for client in federation.clients:
+        samples_file(own / f"{client['address'].lower()}.npz", client["samples"])
+    return own
+
+
+def test_owners_play_their_run_by_the_commands_that_are_printed(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CMFL_DATA", str(own_samples(federation, tmp_path)))
+    join = next_command(federation.printed[-1], "each owner goes on with")
+    joined = succeeds(*join, *federation.key(*range(OWNERS))).out
+    # Of its accounts two own something: one of these pays for all.
+    played = cmfl(*next_command(joined, "start with"), "--poll", 0.05, "--json")
+    assert played.code == 0, played
+    told = json.loads(played.out)
+    assert told["is_finished"]
+    assert told["account"] in {client["address"] for client in federation.clients[:2]}
+    address = federation.deployed["address"]
+    audit = succeeds("audit", *federation.node, "--address", address, "--blobs", federation.blobs)
+    assert "PASSED: all ten steps hold for all 1 rounds" in audit.out

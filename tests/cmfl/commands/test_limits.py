@@ -1,0 +1,92 @@
+"""Exit code 1 is a verdict: too little memory and too few descriptors end with another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import pytest
+
+from tests.cmfl.commands.conftest import SHARED, cmfl
+from tests.processes import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = SHARED
+
+SCRIPT = (str(Path(sys.executable).with_name("cmfl")),)
+MODULE = (sys.executable, "-m", "cmfl")
+
+
+def limited(limit: str, command: Sequence[object]) -> subprocess.CompletedProcess[str]:
+    """Return what a command came to under a limit that a shell sets for it."""
+    named = [name for name in os.environ if name.startswith("COV")]
+    return subprocess.run(
+        ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name not in named},
+    )
+
+
+def refused(found: subprocess.CompletedProcess[str]) -> str:
+    """Return the one sentence with which a command ended before its verdict."""
+    assert found.returncode in {2, 70}, found
+    assert found.stdout == ""
+    assert found.stderr.startswith("cmfl: ")
+    assert found.stderr.count("\n") == 1, found.stderr
+    return found.stderr
+
+
+@pytest.mark.parametrize("program", [SCRIPT, MODULE], ids=["script", "module"])
+@pytest.mark.parametrize("mebibytes", [24, 64, 100, 140, 200])
+def test_too_little_memory_is_no_verdict(
+    home: Path, program: tuple[str, ...], mebibytes: int
+) -> None:
+    found = limited(f"-v {mebibytes * 1024}", [*program, "audit", "--home", home])
+    assert found.returncode == 2
+    assert "not enough memory" in refused(found)
+    assert f"{mebibytes} MiB" in found.stderr
+
+
+def test_a_small_run_is_audited_in_little_memory(home: Path) -> None:
+    audit = (*SCRIPT, "audit", "--home", home, "--jobs", 1)
+    found = limited(f"-v {400 * 1024}", audit)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("descriptors", [5, 6, 8])
+def test_too_few_descriptors_are_no_verdict(home: Path, descriptors: int) -> None:
+    found = limited(f"-n {descriptors}", [*SCRIPT, "audit", "--home", home, "--jobs", 1])
+    assert found.returncode in {2, 3}, found  # 3: blobs that it could not open
+    assert "Too many open files" in found.stdout + found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_what_cannot_be_imported_is_no_verdict() -> None:
+    program = (
+        "import sys; sys.modules['cmfl.commands.application'] = None; "
+        "from cmfl.commands.main import run; run()"
+    )
+    found = limited("-v unlimited", [sys.executable, "-c", program])
+    assert found.returncode == 70
+    assert "cannot begin: ModuleNotFoundError" in refused(found)
+
+
+UNLOADED = ImportError("libtorch_cpu.so: failed to map segment from shared object")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), UNLOADED], ids=["memory", "library"])
+def test_running_out_of_memory_is_no_internal_error(error: Exception) -> None:
+    with patch("cmfl.commands.target.Target.reader", side_effect=error):
+        result = cmfl("rounds", "list")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("cmfl: not enough memory")
+    assert result.err.count("\n") == 1

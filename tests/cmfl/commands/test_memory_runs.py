@@ -1,0 +1,56 @@
+"""A home with a run on the memory ledger: what commands say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cmfl.commands.checks.home import checks
+from cmfl.commands.target import Target
+from ledger.io.home import Home
+from ledger.protocol.errors import ChainError
+from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALLEST = ("run", "--preset", "smoke", "--rounds", 1, "--json")
+CHAIN_ID = 77
+
+
+def test_a_memory_run_has_the_head_of_its_named_chain(tmp_path: Path) -> None:
+    named = (*SMALLEST, "--chain-id", CHAIN_ID, "--home")
+    chain = succeeds(*named, tmp_path / "chain").json
+    memory = succeeds(*named, tmp_path / "memory", *settings_of("machine.ledger=memory")).json
+    assert memory["head"] == chain["head"]
+
+
+def test_a_home_without_a_chain_says_its_runs_had_none(tmp_path: Path) -> None:
+    succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
+    for command in (("rounds", "list"), ("clients", "list"), ("audit",)):
+        said = refusal(*command, "--home", tmp_path)
+        assert said.startswith(f"{tmp_path} has no chain: run ran on the memory ledger")
+    # A run that was on a chain is looked for there.
+    (tmp_path / "runs" / "run" / "config.toml").write_text("[machine]\nledger = 'chain'\n")
+    assert "no such chain file" in refusal("rounds", "list", "--home", tmp_path)
+
+
+def test_a_home_on_a_node_says_how_to_name_it(tmp_path: Path) -> None:
+    manifest = tmp_path / "runs" / "fed" / "deployment.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{}")
+    for command in (("rounds", "list"), ("blobs", "list", "--round", "1"), ("blobs", "serve")):
+        said = refusal(*command, "--home", tmp_path)
+        assert said.startswith(f"there is no chain at {tmp_path / 'chain.sqlite'}: is the disk")
+        assert said.endswith("fed was deployed on a node, name that with --rpc-url and --chain-id")
+
+
+def test_doctor_asks_for_no_manifest_of_a_memory_run(tmp_path: Path) -> None:
+    succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
+    look = dict(checks(Target(tmp_path), deep=False))["run run"]
+    assert look().startswith("was on the memory ledger")
+    # What has signed votes was on a chain, whatever its configuration says now.
+    Home(tmp_path).run("run").journal.touch()
+    with pytest.raises(ChainError, match="no second contract is deployed"):
+        look()

@@ -1,0 +1,176 @@
+"""`cmfl model`: the last model as a file, and back into its module."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, save
+
+from tests.cmfl.commands.conftest import SHARED, first_decided, refusal, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = SHARED
+
+
+@pytest.fixture(scope="module")
+def exported(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "exported.safetensors"
+    succeeds("model", "export", "--home", home, "--out", path)
+    return path
+
+
+def last_row(home: Path) -> dict[str, float]:
+    lines = (home / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
+    row: dict[str, float] = json.loads(lines[-1])
+    return row
+
+
+def test_what_is_exported_is_the_model_that_the_run_wrote(home: Path, exported: Path) -> None:
+    ours = load((home / "runs" / "run" / "model.safetensors").read_bytes())
+    theirs = load(exported.read_bytes())
+    assert {name: part.shape for name, part in theirs.items()} == {
+        "weights": (10, 64),
+        "biases": (10,),
+    }
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_its_numbers_are_those_whose_digest_is_on_the_chain(home: Path, tmp_path: Path) -> None:
+    number = first_decided(home)
+    out = tmp_path / "new" / "model.safetensors"
+    result = succeeds("model", "export", "--home", home, "--round", number, "--out", out, "--json")
+    shown = succeeds("rounds", "show", number, "--home", home, "--json").json
+    tensors = load(out.read_bytes())
+    numbers = tensors["weights"].tobytes() + tensors["biases"].tobytes()
+    assert f"0x{hashlib.sha256(numbers).hexdigest()}" == shown["model"] == result.json["sha256"]
+    assert result.json["says"]["round"] == str(number)
+    assert result.json["says"]["name"] == "softmax"
+    assert (result.json["parameters"], result.json["tensors"]) == (650, 2)
+
+
+def test_a_model_is_read_back_and_evaluates_equally(home: Path, exported: Path) -> None:
+    found = succeeds("model", "evaluate", exported, "--home", home, "--json").json
+    row = last_row(home)
+    assert found["accuracy"] == row["accuracy"]
+    assert found["loss"] == row["loss"]
+    assert found["floor"] == row["floor"]
+    assert found["training_loss"] is None
+    own = home / "runs" / "run" / "model.safetensors"
+    again = succeeds("model", "evaluate", own, "--home", home, "--training-loss", "--json").json
+    assert again["accuracy"] == found["accuracy"]
+    assert 0 < again["training_loss"] < 10
+
+
+def test_people_read_lines(home: Path, exported: Path) -> None:
+    out = succeeds("model", "evaluate", exported, "--home", home).out
+    assert f"accuracy        {last_row(home)['accuracy']:.4f}" in out
+    assert "says name       softmax" in out
+
+
+def test_data_and_model_may_be_those_of_a_preset(home: Path, exported: Path) -> None:
+    result = succeeds("model", "evaluate", exported, "--preset", "smoke", "--json")
+    assert result.json["samples"] > 0
+    sentence = refusal(
+        "model", "evaluate", exported, "--preset", "smoke", *settings_of("model.name=cnn")
+    )
+    assert (
+        "holds tensor 'weights' of shape (10, 64) where model 'cnn' has 'convolution1" in sentence
+    )
+
+
+def test_a_round_that_made_no_model_is_refused(home: Path, tmp_path: Path) -> None:
+    rows = succeeds("rounds", "list", "--home", home, "--json").json["rounds"]
+    abandoned = next(row["round"] for row in rows if row["status"] == "abandoned")
+    out = tmp_path / "model.safetensors"
+    for number in (abandoned, 999):
+        sentence = refusal("model", "export", "--home", home, "--round", number, "--out", out)
+        assert sentence == f"round {number} was not decided: it has made no model"
+    assert not out.exists()
+
+
+def test_a_model_whose_blob_is_gone_or_damaged_is_refused(copy: Path, tmp_path: Path) -> None:
+    number = first_decided(copy)
+    out = tmp_path / "model.safetensors"
+    digest = succeeds("rounds", "show", number, "--home", copy, "--json").json["model"][2:]
+    blob = copy / "blobs" / digest[:2] / digest
+    blob.write_bytes(b"\0" * blob.stat().st_size)
+    arguments = ("model", "export", "--home", copy, "--round", number, "--out", out)
+    assert digest in refusal(*arguments)
+    blob.unlink()
+    assert f"blob {digest} is missing" in refusal(*arguments)
+    assert not out.exists()
+
+
+def test_an_invalid_or_older_file_is_refused(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+
+    def said() -> str:
+        return refusal("model", "evaluate", path, "--home", home)
+
+    assert "No such file" in said()
+    path.write_bytes(save({"parameters": np.zeros(650, dtype=np.float32)}))
+    assert "as older versions wrote it" in said()
+    path.write_bytes(b"\xff" * 100)
+    assert "not a safetensors file" in said()
+    path.unlink()
+    path.mkdir()
+    assert "no file, but a folder" in said()
+
+
+def test_a_run_that_is_not_there_is_refused(exported: Path, tmp_path: Path) -> None:
+    arguments = ("model", "evaluate", exported, "--home", tmp_path, "--run")
+    assert "runs/other/config.toml cannot be read: No such file" in refusal(*arguments, "other")
+    assert "'../other'" in refusal(*arguments, "../other")
+
+
+NET = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, hidden: int, inputs: int = 64) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(inputs, hidden)
+        self.scores = nn.Linear(hidden, 10)
+
+    def forward(self, x):
+        return self.scores(torch.relu(self.hidden(x.flatten(1))))
+"""
+
+
+def test_a_class_in_a_file_is_trained_and_evaluated(tmp_path: Path) -> None:
+    path, home = tmp_path / "net.py", tmp_path / "home"
+    path.write_text(NET)
+    model = settings_of(f"model.name='{path}:Net'", "model.options.hidden=3")
+    memory = settings_of("machine.ledger=memory")
+    succeeds("run", "--preset", "smoke", "--rounds", 1, "--home", home, *model, *memory, "--json")
+    file = home / "runs" / "run" / "model.safetensors"
+    shapes = {name: part.shape for name, part in load(file.read_bytes()).items()}
+    assert shapes["hidden.weight"] == (3, 64)
+    assert shapes["scores.bias"] == (10,)
+    found = succeeds("model", "evaluate", file, "--home", home, "--json").json
+    assert found["accuracy"] == last_row(home)["accuracy"]
+    assert found["says"]["name"] == "net.py:Net"
+    assert found["says"]["sha256"] == hashlib.sha256(NET.encode()).hexdigest()
+
+
+def test_class_that_fails_on_data_is_refused_without_a_home(tmp_path: Path) -> None:
+    path, home = tmp_path / "net.py", tmp_path / "home"
+    path.write_text(NET)
+    run = ("run", "--preset", "smoke", "--home", home)
+    model = settings_of(f"model.name='{path}:Net'", "model.options.hidden=3")
+    sentence = refusal(*run, *model, *settings_of("model.options.inputs=65"))
+    assert (
+        "model.name = 'net.py:Net': its forward pass in training fails on inputs of shape"
+        in sentence
+    )
+    assert "has no class 'None'" in refusal(*run, *settings_of(f"model.name='{path}:None'"))
+    path.write_text("no module at all")
+    assert "net.py cannot be loaded: SyntaxError" in refusal(*run, *model)
+    assert not home.exists()

@@ -1,0 +1,378 @@
+"""Who operates a run knows which chain is meant, what to do next, and what a refusal means."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import sqlite3
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from eth_account import Account
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.rpc.server.http_server import RpcServer
+from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
+from tests.chain.rpc.scripted_node import Fault, ScriptedNode
+from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = SHARED
+
+VARIABLES = ("CMFL_RPC_URL", "CMFL_CHAIN_ID", "CMFL_KEYSTORE", "CMFL_PRIVATE_KEY")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = tmp_path_factory.mktemp("node") / "node.sqlite"
+    with EmbeddedChain.create(path) as chain, RpcServer(chain) as server:
+        yield server.url
+
+
+def keystore_in(folder: Path, key: bytes, password: str = "swordfish") -> list[object]:
+    """Return the options of a keystore and its password, with blanks in their names."""
+    keystore, passwords = folder / "my key.json", folder / "my password"
+    content = Account.encrypt(key, password, kdf="pbkdf2", iterations=2)
+    keystore.write_text(json.dumps(content))
+    passwords.write_text("swordfish\n")
+    return ["--keystore", keystore, "--password-file", passwords]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--keystore", "key.json"), ("--password-file", "secret"), ("--confirmations", "0")],
+)
+def test_node_options_are_refused_without_a_node(tmp_path: Path, option: str, value: str) -> None:
+    home = tmp_path / "home"
+    for command in ("run", "deploy"):
+        said = refusal(command, "--preset", "smoke", "--home", home, option, value)
+        assert said == (
+            f"{option} has no effect without --rpc-url or CMFL_RPC_URL: the home's own chain "
+            f"needs none"
+        )
+    assert not home.exists()
+
+
+def test_global_variables_do_not_affect_the_homes_own_chain(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_RPC_URL", "")
+    monkeypatch.setenv("CMFL_CHAIN_ID", "1")
+    monkeypatch.setenv("CMFL_KEYSTORE", str(tmp_path / "none.json"))
+    succeeds("rounds", "list", "--home", home)
+    succeeds("deploy", "--preset", "smoke", "--home", tmp_path / "own")
+    # What is typed counts: the home's own chain has another id.
+    assert "has chain id" in refusal("rounds", "list", "--home", home, "--chain-id", 1)
+    assert "has chain id" in refusal("serve", "--home", home, "--chain-id", 1)
+
+
+def test_a_service_over_a_node_needs_its_whole_name(home: Path) -> None:
+    serve = ["serve", "--home", home, "--rpc-url"]
+    assert "--rpc-url needs --chain-id" in refusal(*serve, "http://127.0.0.1:1")
+    said = refusal(*serve, "http://" + "x" * 3_000, "--chain-id", 1)
+    assert said == "--rpc-url: String should have at most 2000 characters"
+
+
+def test_variables_name_the_node_and_the_key(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, keystore, *password = keystore_in(tmp_path, TEST_KEYS[1])
+    monkeypatch.setenv("CMFL_RPC_URL", url)
+    monkeypatch.setenv("CMFL_CHAIN_ID", str(DEFAULT_CHAIN_ID))
+    monkeypatch.setenv("CMFL_KEYSTORE", str(keystore))
+    home = tmp_path / "home"
+    manifest = succeeds("deploy", "--preset", "smoke", "--home", home, *password, "--json").json
+    assert (manifest["chain_id"], manifest["deployer"]) == (
+        DEFAULT_CHAIN_ID,
+        address_of(TEST_KEYS[1]),
+    )
+    assert not (home / "chain.sqlite").exists()
+    (one,) = succeeds("rounds", "list", "--home", home, "--json").json["rounds"]
+    assert (one["round"], one["status"]) == (1, "open")
+
+
+def test_deploy_prints_a_command_that_continues(url: str, tmp_path: Path) -> None:
+    home = tmp_path / "a home"
+    node = ["--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID, "--confirmations", 0]
+    options = [*node, *keystore_in(tmp_path, TEST_KEYS[2])]
+    people = succeeds("deploy", "--preset", "smoke", "--home", home, *options).out
+    (line,) = (line for line in people.splitlines() if line.startswith("go on with: "))
+    _, *words = shlex.split(line.removeprefix("go on with: "))
+    assert succeeds(*words, "--json").json["round"] == 5
+    assert not (home / "chain.sqlite").exists()
+
+
+@dataclass
+class _Leaving:
+    """Makes a node go away after so many transactions, before the next one is sent.
+
+    One that is on its way then would be waited for.
+    """
+
+    after: int
+    is_away: bool = False
+
+    def trouble(self, method: str) -> Trouble:
+        if method == "eth_maxPriorityFeePerGas":  # asked before each transaction
+            self.is_away |= self.after == 0
+            self.after -= 1
+        return Trouble.LOST if self.is_away else Trouble.NONE
+
+
+@pytest.mark.parametrize("after", [0, 3, 8])
+def test_a_run_that_loses_its_node_prints_a_continuing_command(
+    url: str, tmp_path: Path, after: int
+) -> None:
+    leaving = _Leaving(after)
+    with FaultyProxy(url, leaving.trouble) as proxy:
+        node = ["--rpc-url", proxy.url, "--chain-id", DEFAULT_CHAIN_ID]
+        options = [*node, *keystore_in(tmp_path, TEST_KEYS[2]), "--home", tmp_path / "a home"]
+        message = refusal("run", "--preset", "smoke", *options)
+        assert message.startswith(f"{proxy.url}: unreachable")
+        _, _, command = message.partition("; the run goes on with: ")
+        leaving.is_away = False
+        _, *words = shlex.split(command)
+        assert succeeds(*words, "--json").json["round"] == 5
+
+
+def test_a_run_that_never_reached_its_node_prints_no_command(tmp_path: Path) -> None:
+    node = ["--rpc-url", "http://127.0.0.1:1", "--chain-id", DEFAULT_CHAIN_ID]
+    options = [*node, *keystore_in(tmp_path, TEST_KEYS[2]), "--home", tmp_path / "home"]
+    message = refusal("run", "--preset", "smoke", *options)
+    assert message.startswith("http://127.0.0.1:1: unreachable")
+    assert "--resume" not in message
+
+
+@pytest.mark.parametrize("secret", ["user:pa55@", "?key=pa55", "/v3/pa55"])
+def test_a_url_that_may_hold_a_key_is_never_printed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    with_key = url.replace("://", f"://{secret}") if "@" in secret else url + secret
+    options = ["--chain-id", DEFAULT_CHAIN_ID, *keystore_in(tmp_path, TEST_KEYS[3])]
+    deploy = ["deploy", "--preset", "smoke", "--home", tmp_path / "home", *options]
+    people = succeeds(*deploy, "--rpc-url", with_key).out
+    assert "pa55" not in people
+    assert ' --rpc-url "$CMFL_RPC_URL"\n' in people
+    assert "once CMFL_RPC_URL holds the node's URL" in people
+    monkeypatch.setenv("CMFL_RPC_URL", with_key)
+    assert "once CMFL_RPC_URL" not in (again := succeeds(*deploy).out)
+    assert ' --rpc-url "$CMFL_RPC_URL"\n' in again
+
+
+def test_a_wrong_password_names_keystore_and_account(tmp_path: Path) -> None:
+    options = keystore_in(tmp_path, TEST_KEYS[0], password="marlin")
+    node = ["--rpc-url", "http://127.0.0.1:1", "--chain-id", 1]
+    said = refusal("deploy", "--preset", "smoke", "--home", tmp_path / "home", *node, *options)
+    assert said == (
+        f"--keystore {tmp_path}/my key.json: the password in {tmp_path}/my password is not that of "
+        f"this keystore of account {address_of(TEST_KEYS[0])} (MAC mismatch)"
+    )
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "explained"),
+    [
+        ("insufficient funds for gas * price + value", "it owns 1500000000000000000 wei: send it"),
+        ("replacement transaction underpriced", "another program may be sending"),
+        ("nonce too low: next nonce 5, tx nonce 4", "another program may be sending"),
+        ("[/red] \x1b[2J gas limit reached", r"[/red] \x1b[2J gas limit reached"),
+    ],
+)
+def test_a_refused_transaction_names_its_account_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, explained: str
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    with ScriptedNode(
+        eth_getTransactionCount="0x0",
+        eth_maxPriorityFeePerGas="0x1",
+        eth_getBalance=hex(15 * 10**17),
+        eth_sendRawTransaction=Fault(-32000, words),
+        eth_getTransactionByHash=None,
+    ) as node:
+        options = ["--home", tmp_path / "home", "--rpc-url", node.url, "--chain-id", 7]
+        said = refusal("deploy", "--preset", "smoke", *options)
+    assert explained in said
+    assert address_of(TEST_KEYS[0]) in said
+    assert said.endswith("(the account is that of the variable CMFL_PRIVATE_KEY)")
+    assert TEST_KEYS[0].hex() not in said
+
+
+def test_a_start_that_fails_leaves_no_home_behind(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    home = tmp_path / "runs of mine" / "home"
+    begin = ["run", "--preset", "smoke", "--home", home]
+    refusal(*begin, "--set", "protocol.clients=1439", "--set", "protocol.active_rate=0.01")
+    refusal(*begin, "--set", "data.name=digits-by-writer")
+    refusal(*begin, "--rpc-url", url, "--chain-id", 1)
+    refusal("chain", "serve", "--home", home, "--port", url.rpartition(":")[2])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_that_fails_leaves_what_was_there_alone(tmp_path: Path) -> None:
+    begin = ["run", "--preset", "smoke", "--home", tmp_path]
+    refusal(*begin, "--set", "data.name=digits-by-writer")
+    assert (tmp_path / "chain.sqlite").exists()
+    succeeds(*begin, "--rounds", 1)
+    refusal(*begin, "--name", "other", "--set", "data.name=digits-by-writer")
+    assert succeeds("rounds", "list", "--home", tmp_path, "--run", "run", "--json").json
+
+
+def test_a_resumed_run_never_makes_a_chain(copy: Path) -> None:
+    for path in copy.glob("chain.sqlite*"):
+        path.unlink()
+    said = refusal("run", "--home", copy, "--resume")
+    assert said.startswith(f"there is no chain at {copy}/chain.sqlite: is the disk mounted")
+    assert not (copy / "chain.sqlite").exists()
+
+
+def test_a_roll_back_is_accepted_by_name_only(copy: Path) -> None:
+    assert refusal("run", "--home", copy, "--accept-rollback") == (
+        "--accept-rollback goes with --resume"
+    )
+    succeeds("run", "--home", copy, "--resume", "--accept-rollback")
+
+
+def test_a_rollback_before_the_contract_is_refused_first(
+    copy: Path,
+) -> None:
+    with EmbeddedReader.open(copy / "chain.sqlite") as chain:
+        genesis = chain.genesis_hash
+    with closing(sqlite3.connect(copy / "chain.sqlite")) as database, database:
+        head = b"v1:canonical_head_hash"
+        done = database.execute("UPDATE kv SET value = ? WHERE key = ?", (genesis, head))
+        assert done.rowcount == 1
+    note = (copy / "chain.sqlite.head").read_bytes()
+    said = refusal("run", "--home", copy, "--resume", "--accept-rollback")
+    assert "ends with block 0, and the contract of run 'run' was created in block 1" in said
+    assert "put back a newer copy" in said
+    assert (copy / "chain.sqlite.head").read_bytes() == note
+
+
+@pytest.mark.parametrize("head", ["", "0x12", "12" * 32, "0x" + "1g" * 32, "0x" + "12" * 33])
+def test_a_head_of_another_form_is_a_wrong_option(home: Path, head: str) -> None:
+    said = refusal("audit", "--home", home, "--head", head)
+    assert "'--head': a head is 0x and 64 hex digits" in said
+
+
+def test_doctor_looks_at_the_node_its_contract_and_the_account(url: str, tmp_path: Path) -> None:
+    node = ["--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID]
+    keystore = keystore_in(tmp_path, TEST_KEYS[4])
+    home = tmp_path / "home"
+    manifest = succeeds(
+        "deploy", "--preset", "smoke", "--home", home, *node, *keystore, "--json"
+    ).json
+    found = succeeds("doctor", "--home", home, *node, *keystore[:2], "--json").json
+    rows = {row["check"]: row["found"] for row in found}
+    assert rows["node"].startswith(f"chain {DEFAULT_CHAIN_ID}, block ")
+    assert rows["account"].startswith(f"{address_of(TEST_KEYS[4])} of ")
+    assert rows["account"].endswith(" ETH")
+    assert rows["run run"] == f"contract {manifest['address']}, in round 1 of 5"
+    # The same run where its contract is not.
+    alone = {row["check"]: row for row in succeeds("doctor", "--home", home, "--json").json}
+    assert alone["run run"]["found"] == (
+        f"is on chain {DEFAULT_CHAIN_ID}: give --rpc-url to look there"
+    )
+    other = tmp_path / "other.sqlite"
+    with EmbeddedChain.create(other, clock=lambda: 1.0) as chain, RpcServer(chain) as server:
+        result = cmfl("doctor", "--home", home, "--rpc-url", server.url, *node[2:])
+    assert result.code == 1
+    assert "FAIL run run            the manifest is for the chain with genesis" in result.out
+
+
+def test_doctor_names_poor_accounts_and_a_missing_one(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doctor = ["doctor", "--home", tmp_path, "--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID]
+    assert "none: to write there, give --keystore or set CMFL_PRIVATE_KEY" in succeeds(*doctor).out
+    keystore = keystore_in(tmp_path, bytes([9] * 32))
+    poor = f"has 0 ETH on chain {DEFAULT_CHAIN_ID}: send it some"
+    result = cmfl(*doctor, *keystore[:2])
+    assert (result.code, poor in result.out) == (1, True)
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", "09" * 32)
+    again = cmfl(*doctor)
+    assert (again.code, poor in again.out, "09" * 32 in again.out) == (1, True, False)
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    assert (
+        f"{address_of(TEST_KEYS[0])} of the variable CMFL_PRIVATE_KEY has" in succeeds(*doctor).out
+    )
+
+
+def test_doctor_names_the_account_of_a_keystore_without_a_node(tmp_path: Path) -> None:
+    _, keystore, *_ = keystore_in(tmp_path, TEST_KEYS[0])
+    doctor = ["doctor", "--home", tmp_path, "--keystore", keystore]
+    assert f"{address_of(TEST_KEYS[0])} of {keystore}\n" in succeeds(*doctor).out
+    Path(str(keystore)).write_text('{"crypto": {}, "address": "[/red]\\u001b[2J"}')
+    assert f"{keystore} does not name its account" in succeeds(*doctor).out
+    Path(str(keystore)).write_text("{}")
+    result = cmfl(*doctor)
+    assert (result.code, "no keystore: it has no object 'crypto'" in result.out) == (1, True)
+
+
+@contextmanager
+def web_server_over(folder: Path) -> Iterator[str]:
+    handler = functools.partial(_QuietHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _QuietHandler(SimpleHTTPRequestHandler):
+    log_message: Callable[..., None] = lambda *_: None
+
+
+def test_an_audit_of_node_and_blobs_needs_no_home(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = succeeds("audit", "--home", home, "--json").json["deployment"]
+    monkeypatch.chdir(tmp_path)
+    with (
+        EmbeddedReader.open(home / "chain.sqlite") as chain,
+        RpcServer(chain) as node,
+        web_server_over(home / "blobs") as blobs,
+    ):
+        options = ["--rpc-url", node.url, "--chain-id", chain.chain_id, "--address", own["address"]]
+        for place in (blobs, home / "blobs"):
+            found = succeeds("audit", *options, "--blobs", place, "--json").json
+            assert (found["outcome"], found["deployment"]["head"]) == ("passed", own["head"])
+        result = cmfl("audit", *options, "--blobs", f"{blobs}/elsewhere")
+        assert (result.code, result.err) == (3, "")
+        assert "is no folder here" in refusal("audit", *options, "--blobs", tmp_path / "none")
+        assert "there is no deployed run in cmfl-home" in refusal("audit", *options[:4])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_line_to_keep_is_command_that_detects_other_runs(
+    home: Path,
+) -> None:
+    people = succeeds("audit", "--home", home).out
+    (kept,) = (line for line in people.splitlines() if "--head" in line)
+    _, _, words = kept.partition("cmfl ")
+    assert "PASSED" in succeeds(*shlex.split(words), "--home", home).out
+    first = succeeds("rounds", "show", 1, "--home", home, "--json").json["head"]
+    succeeds("audit", "--home", home, "--head", first, "--strict")
+    assert cmfl("audit", "--home", home, "--head", "0x" + "12" * 32).code == 1

@@ -1,0 +1,120 @@
+"""The command as its own process: exit codes, interruption, and what it does not import."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from tests.cmfl.commands.conftest import succeeds
+from tests.e2e.sessions import Home, finish
+from tests.processes import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.processes import Forks
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+IMPORTED = """
+import sys
+from cmfl.commands import main
+try:
+    main.run()
+except SystemExit as end:
+    names = {name.partition(".")[0] for name in sys.modules}
+    print("imported:", *sorted(names), file=sys.stderr)
+    raise
+"""
+HEAVY = {"torch", "sklearn", "fastapi", "web3", "eth_tester", "eth", "safetensors"}
+ACCOUNTS = {"eth_account", "eth_keyfile", "py_ecc"}
+"""What eth-tester and web3 bring along: nobody who only reads signs or pairs anything."""
+
+
+def ended(*command: str) -> subprocess.CompletedProcess[str]:
+    """Return what a Python of its own came to."""
+    return subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def imported_by(*arguments: str) -> tuple[int, set[str]]:
+    """Return exit code of a command, and the packages that it imported."""
+    found = ended("-c", IMPORTED, *arguments)
+    *_, last = found.stderr.splitlines()
+    return found.returncode, set(last.split()[1:])
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code, names = imported_by("--help")
+    assert code == 0
+    assert not names & (HEAVY | {"numpy", "pydantic"})
+
+
+def test_reading_rounds_imports_an_evm_and_no_learning_framework(
+    tmp_path: Path,
+) -> None:
+    code, names = imported_by("rounds", "list", "--home", str(tmp_path))
+    assert code == 2
+    assert names & (HEAVY | ACCOUNTS) == {"eth"}
+
+
+def test_a_wrong_command_ends_with_2_and_without_a_traceback(tmp_path: Path) -> None:
+    found = ended("-m", "cmfl", "rounds", "list", "--home", str(tmp_path))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == f"cmfl: {tmp_path / 'chain.sqlite'}: no such chain file\n"
+
+
+def test_a_clock_before_1970_keeps_nobody_from_deploying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: -1.0)
+    for begin in ("create", "open"):
+        defaults = vars(EmbeddedChain)[begin].__func__.__kwdefaults__
+        assert "clock" in defaults
+        monkeypatch.setitem(defaults, "clock", time.time)
+    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
+    with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
+        assert [chain.block(number).timestamp for number in range(3)] == [0, 1, 1]
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_says_how_it_goes_on(forks: Forks, tmp_path: Path) -> None:
+    home = Home(tmp_path, ("training.path=plain", "protocol.rounds=8"))
+    with home.start(forks) as process:
+        while home.rows() < 2:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert (process.returncode, out) == (130, "")
+    assert err == "cmfl: interrupted; a run is taken up again with --resume\n"
+    assert finish(home.start(forks))["round"] == 8
+    assert home.rows() == 8
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "extra"),
+    [("torch", ("run", "--preset", "smoke"), "clients"), ("uvicorn", ("serve",), "api")],
+)
+def test_a_command_without_its_extra_names_the_extra(
+    package: str, command: tuple[str, ...], extra: str, tmp_path: Path
+) -> None:
+    blocked = (
+        f"import sys; sys.modules[{package!r}] = None; from cmfl.commands import main; main.run()"
+    )
+    found = ended("-c", blocked, *command, "--home", str(tmp_path))
+    assert found.returncode == 2
+    assert f"needs the extra [{extra}]" in found.stderr
+    assert len(found.stderr.splitlines()) == 1

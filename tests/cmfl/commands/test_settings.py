@@ -1,0 +1,98 @@
+"""`cmfl settings`: all that a run can be told, as the code has it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.registry import ATTACKS
+from clients.configuration.loading import load
+from clients.configuration.schema import Configuration
+from clients.configuration.settings_reference import settings
+from ledger.protocol.errors import CmflError
+from tests.cmfl.commands.conftest import refusal, succeeds
+
+
+def keys_of(configuration: Configuration) -> set[str]:
+    """Return the names of all settings of a configuration."""
+    values = configuration.model_dump()
+    sections = {name: value for name, value in values.items() if isinstance(value, dict)}
+    return {f"{name}.{key}" for name, section in sections.items() for key in section} | (
+        values.keys() - sections.keys()
+    )
+
+
+def test_every_setting_is_there_once_with_a_sentence() -> None:
+    found = succeeds("settings", "--json").json
+    names = [row["name"] for row in found]
+    assert len(names) == len(set(names))
+    assert set(names) == keys_of(load("smoke"))
+    for row in found:
+        assert list(row) == ["name", "default", "is_needed", "may_be", "sentence"]
+        assert row["sentence"].endswith("."), row
+        assert row["may_be"], row
+    assert [row["name"] for row in found if row["is_needed"]] == ["protocol.clients"]
+
+
+def test_the_defaults_are_those_of_a_bare_run() -> None:
+    bare = load("smoke").model_copy(update={"protocol": load("smoke").protocol})
+    configuration = Configuration(protocol={"clients": bare.protocol.clients})  # type: ignore[arg-type]
+    values = configuration.model_dump(mode="json")
+    for one in settings():
+        section, _, key = one.name.rpartition(".")
+        if one.name != "protocol.clients":
+            assert one.default == (values[section][key] if section else values[key]), one.name
+
+
+def test_what_a_setting_may_be_is_what_is_taken() -> None:
+    by_name = {one.name: one for one in settings()}
+    assert by_name["machine.workers"].may_be == "whole number, at least 1, at most 256"
+    assert by_name["protocol.rounds"].may_be == "whole number, 1 to 4294967295"
+    assert by_name["protocol.strategy"].may_be == "whole number: 1, 2, 3"
+    assert by_name["training.path"].may_be == "auto or plain or lockstep"
+    assert by_name["machine.keep"].may_be.startswith("all or accepted or whole number, at least 1")
+    for one in by_name.values():
+        if found := re.fullmatch(r"whole number, (\d+) to (\d+)", one.may_be):
+            for wrong in (int(found[1]) - 1, int(found[2]) + 1):
+                with pytest.raises(CmflError, match=one.name.rpartition(".")[2]):
+                    load("smoke", settings=(f"{one.name}={wrong}",))
+
+
+def test_attacks_have_their_factor_and_their_source() -> None:
+    found = {row["name"]: row for row in succeeds("settings", "attacks", "--json").json}
+    assert list(found) == [*ATTACKS, *DATA_ATTACKS]
+    assert found["backdoor"]["on"] == "samples"
+    ipm = found["ipm"]
+    assert (ipm["factor"], ipm["least"], ipm["most"], ipm["on"]) == (0.5, 0.01, 1000.0, "update")
+    assert "Fall of Empires" in ipm["source"]
+    assert found["same-value"]["factor"] is None
+    for name, row in found.items():
+        assert row["sends"], name
+        assert row["source"], name
+    people = succeeds("settings", "attacks").out
+    assert "malice.factor: 0.5 if not given, 0.01 to 1000" in people
+
+
+def test_faults_and_rules_are_listed_with_their_setting() -> None:
+    faults = succeeds("settings", "faults", "--json").json
+    assert [row["name"] for row in faults] == [*MemberFault, *TrainerFault]
+    assert all(row["sentence"] for row in faults)
+    rules = {(row["setting"], row["name"]) for row in succeeds("settings", "rules", "--json").json}
+    assert {("protocol.strategy", "3"), ("protocol.distance", "direction")} <= rules
+    assert "malice.members false-scores\n    Publishes false" in succeeds("settings", "faults").out
+
+
+def test_a_section_or_one_setting_can_be_asked_for() -> None:
+    assert "training.local_steps  (default 5)\n    tau" in succeeds("settings", "training").out
+    assert "(must be given)" in succeeds("settings", "protocol.clients").out
+    assert "data.partition, name = shards: shards" in succeeds("settings", "data").out
+    (seed,) = csv.DictReader(io.StringIO(succeeds("settings", "seed", "--csv").out))
+    assert (seed["name"], seed["default"]) == ("seed", "0")
+    said = refusal("settings", "weather")
+    assert said.startswith("settings weather: there are no such; there are protocol, data, model")
+    assert said.endswith("attacks, faults, rules")

@@ -1,0 +1,77 @@
+"""What commands that only read a home take in: an EVM, but nothing that signs, trains or serves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.journal import FileJournal
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.io.home import Home
+from tests.actors.deployed import deployed_on
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNWANTED = ("torch", "sklearn", "numba", "fastapi", "web3")
+ACCOUNTS = ("eth_tester", "eth_account", "eth_keyfile", "py_ecc")
+COMMANDS = (
+    ("rounds", "list"),
+    ("rounds", "show", "1"),
+    ("rounds", "explain", "1"),
+    ("clients", "list"),
+    ("clients", "show", "3"),
+    ("doctor",),
+)
+CLAIMS = ("runs", "list")
+SCRIPT = """
+import contextlib, io, json, sys
+from cmfl.commands.application import main
+found = []
+for command in json.load(sys.stdin):
+    sys.argv = ["cmfl", *command]
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = main()
+    found.append([code, sorted({name.partition(".")[0] for name in sys.modules})])
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Path:
+    """Return a home with one decided round, which needed no learning framework either."""
+    home = Home(tmp_path / "home")
+    folder = home.run("run").path
+    folder.mkdir(parents=True)
+    with EmbeddedChain.create(home.chain, synchronous="NORMAL") as chain:
+        deployed = deployed_on(chain, folder)
+        assert deployed.play() is not None
+        assert isinstance(deployed.context.journal, FileJournal)
+        deployed.context.journal.close()
+    # Settings of the machine, which the manifest leaves out: it was made of none.
+    home.run("run").configuration.write_text("[machine]\nworkers = 1\n")
+    return home.path
+
+
+def test_commands_that_read_import_neither_torch_nor_accounts_nor_curves(played: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        input=json.dumps([[*command, "--home", str(played)] for command in (CLAIMS, *COMMANDS)]),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = json.loads(ended.stdout)
+    code, names = found.pop(0)
+    assert code == 0
+    assert not {*UNWANTED, *ACCOUNTS, "eth"} & set(names), "what runs claim is in their own files"
+    for command, (code, names) in zip(COMMANDS, found, strict=True):
+        assert "eth" in names, command  # it did read the chain
+        assert not {*UNWANTED, *ACCOUNTS} & set(names), command
+        # No blob is there, and no configuration: the doctor has something to say.
+        assert code == (1 if command[0] == "doctor" else 0), (command, ended.stderr)

@@ -1,0 +1,198 @@
+"""What people's terminals show: narrow ones, and those that have only ASCII; and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import pytest
+import typer
+
+from cmfl.commands import sender
+from cmfl.commands.console import complain, print_csv, print_line, print_prose, print_table
+from ledger.protocol.errors import ConfigurationError
+from tests.cmfl.commands.conftest import SHARED, refusal, succeeds
+from tests.processes import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = SHARED
+
+COLUMNS = ("client", "address", "samples", "what it did")
+ROWS = [(7, "0x12345678…abcdef", 20, "trained in three rounds"), (8, "", None, "± nothing")]
+
+
+class Terminal(io.StringIO):
+    """A terminal of one encoding."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__()
+        self._encoding = encoding
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(width: int, encoding: str, act: Callable[[], None]) -> str:
+    """Return what a terminal shows that is so wide."""
+    terminal = Terminal(encoding)
+    told = {"COLUMNS": str(width), "TERM": "dumb", "NO_COLOR": "1"}
+    with patch.dict(os.environ, told), redirect_stdout(terminal):
+        act()
+    return terminal.getvalue()
+
+
+def table() -> None:
+    print_table("clients", COLUMNS, ROWS)
+
+
+def test_a_table_that_fits_is_a_table() -> None:
+    lines = shown(80, "utf-8", table).splitlines()
+    assert lines[0].rstrip() == "clients"
+    assert lines[1].startswith("┏")
+    assert any("│ 0x12345678…abcdef │      20 │ trained in three rounds │" in one for one in lines)
+
+
+def test_text_folds_at_words_and_numbers_and_digests_never() -> None:
+    text = shown(60, "utf-8", table)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "│ 0x12345678…abcdef │" in text
+    words = set(text.replace("│", " ").replace("┃", " ").split())
+    assert {"trained", "three", "rounds", "nothing", "samples", "address"} <= words
+
+
+def test_sentences_wrap_at_words_and_copyable_text_stays_whole() -> None:
+    digest = f"0x{'5c' * 32}"
+    text = f"  The head after round 7 is {digest}, and eleven-twelfths agree."
+    lines = shown(40, "utf-8", lambda: print_prose(text)).splitlines()
+    assert lines == [
+        "  The head after round 7 is",
+        f"  {digest},",
+        "  and eleven-twelfths agree.",
+    ]
+    piped = io.StringIO()
+    with redirect_stdout(piped):
+        print_prose(text)
+    assert piped.getvalue() == f"{text}\n"
+    assert shown(40, "utf-8", lambda: print_prose("")) == "\n"
+    assert "\x1b" not in shown(40, "utf-8", lambda: print_prose("a \x1b[31m b"))
+
+
+def test_a_table_wider_than_the_terminal_becomes_blocks() -> None:
+    lines = shown(30, "utf-8", table).splitlines()
+    assert lines == [
+        "clients",
+        "client      7",
+        "address     0x12345678…abcdef",
+        "samples     20",
+        "what it did trained in three rounds",
+        "",
+        "client      8",
+        "address",
+        "samples",
+        "what it did ± nothing",
+        "",
+    ]
+
+
+def test_a_terminal_of_ascii_is_shown_ascii() -> None:
+    text = shown(80, "ascii", table)
+    assert text.isascii()
+    assert "0x12345678...abcdef" in text
+    assert "+/- nothing" in text
+    assert shown(80, "ascii", lambda: print_line("a − b ≥ c")) == "a - b >= c\n"
+    err = Terminal("ascii")
+    with patch.object(sys, "stderr", err):
+        complain("0.9 ± 0.1 å")
+    assert err.getvalue() == "cmfl: 0.9 +/- 0.1 å\n"  # the stream shows å by its code
+
+
+def test_the_c_locale_is_ascii_on_60_columns(home: Path) -> None:
+    master, slave = pty.openpty()
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "cmfl", "clients", "list", "--home", str(home)],
+        stdin=subprocess.DEVNULL,
+        stdout=slave,
+        stderr=subprocess.PIPE,
+        env=variables | {"LANG": "C", "COLUMNS": "60", "TERM": "dumb"},
+    ) as process:
+        os.close(slave)
+        text = b""
+        try:
+            while data := os.read(master, 65536):
+                text += data
+        except OSError:  # the other end is closed
+            pass
+        _, err = process.communicate(timeout=PATIENCE_SECONDS)
+    os.close(master)
+    assert (process.returncode, err) == (0, b"")
+    lines = text.decode("ascii").splitlines()
+    # Too many columns to stand beside each other: a block of lines for each client.
+    assert max(map(len, lines)) <= 60
+    address = re.compile(r"address +0x[0-9a-fA-F]{8}\.\.\.[0-9a-fA-F]{6}")
+    assert sum(address.fullmatch(line) is not None for line in lines) == 14
+
+
+def test_csv_has_the_values_of_json() -> None:
+    out = io.StringIO()
+    row = {"client": 7, "rate": 0.1, "none": None, "banned": False, "digest": b"\x01", "of": [1, 2]}
+    with redirect_stdout(out):
+        print_csv(tuple(row), [row | {"client": 8, "none": 'a "text",\x1b\nPASSED'}, row])
+    assert "\x1b" not in out.getvalue()
+    read = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert read[1] == {
+        "client": "7",
+        "rate": "0.1",
+        "none": "",
+        "banned": "false",
+        "digest": "0x01",
+        "of": "[1, 2]",
+    }
+    assert read[0]["none"] == r'a "text",\x1b\nPASSED'
+
+
+def test_csv_and_json_are_one_or_the_other(home: Path) -> None:
+    rows = succeeds("runs", "list", "--home", home, "--json").json
+    (read,) = csv.DictReader(io.StringIO(succeeds("runs", "list", "--home", home, "--csv").out))
+    assert list(read) == list(rows[0])
+    assert (read["run"], read["head"]) == (rows[0]["run"], rows[0]["head"])
+    said = refusal("runs", "list", "--home", home, "--csv", "--json")
+    assert said == "--csv and --json: give one of them"
+
+
+def test_no_password_is_asked_for_where_it_would_be_seen() -> None:
+    asked: list[str] = []
+    with (
+        patch.object(sender, "_has_terminal", lambda: False),
+        patch.object(typer, "prompt", lambda text, **_: asked.append(text)),
+        pytest.raises(ConfigurationError, match="is asked for at a terminal; give --password-file"),
+    ):
+        sender._asked_password()
+    assert asked == []
+
+
+def test_without_a_terminal_no_password_is_asked() -> None:
+    asking = "from cmfl.commands.sender import _has_terminal; raise SystemExit(_has_terminal())"
+    ended = subprocess.run(
+        [sys.executable, "-c", asking],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0

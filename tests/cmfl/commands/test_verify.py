@@ -1,0 +1,155 @@
+"""`cmfl verify` and `cmfl export`: a home that real rounds have filled, and what others send."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = SHARED
+
+
+@pytest.fixture(scope="module")
+def used(home: Path) -> tuple[int, int]:
+    """The first decided round, and a client whose update was used in it."""
+    number = first_decided(home)
+    shown = succeeds("verify", "round", number, "--home", home, "--json").json
+    assert shown["outcome"] == "passed"
+    for client in range(14):
+        found = cmfl("verify", "client", "--round", number, "--client", client, "--home", home)
+        assert found.code == 0, found
+        if "was used with weight" in found.out:
+            return number, client
+    raise AssertionError("nobody's update was used")
+
+
+@pytest.fixture(scope="module")
+def sent(
+    home: Path, used: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """A proof and a bundle, as somebody sends them."""
+    folder, (number, client) = tmp_path_factory.mktemp("sent"), used
+    proof, bundle = folder / "proof.json", folder / "bundle.tar"
+    asked = ("--round", number, "--home", home)
+    succeeds("export", "proof", *asked, "--client", client, "--out", proof)
+    succeeds("export", "bundle", *asked, "--out", bundle)
+    return proof, bundle
+
+
+def test_the_message_comes_first_then_each_step_with_both_values(
+    home: Path, used: tuple[int, int]
+) -> None:
+    number, client = used
+    asked = ("verify", "client", "--round", number, "--client", client, "--home", home)
+    lines = succeeds(*asked).out.splitlines()
+    assert lines[0].startswith(f"PROVEN: in round {number} the update of client {client} was used")
+    assert "ranked" in lines[0]
+    assert sum(line.startswith("      expected ") for line in lines) >= 10
+    plain = succeeds(*asked, "--json").json
+    assert plain["outcome"] == "passed"
+    assert all(step["ok"] is True for step in plain["steps"])
+    assert plain["statement"]["weight"]["samples"] > 0
+
+
+def test_received_files_are_verified_against_a_head_without_a_home(
+    sent: tuple[Path, Path], used: tuple[int, int], head: str, tmp_path: Path
+) -> None:
+    proof, bundle = sent
+    asked = ("verify", "client", "--round", used[0], "--client", used[1], "--proof", proof)
+    nowhere = ("--home", tmp_path)
+    assert succeeds(*asked, "--head", head, *nowhere).out.startswith("PROVEN: ")
+    found = succeeds("verify", "bundle", bundle, "--head", head, *nowhere)
+    assert found.out.startswith(f"PASSED: round {used[0]} was checked whole")
+    for arguments in (asked, ("verify", "bundle", bundle)):
+        nothing = cmfl(*arguments, *nowhere)
+        assert nothing.code == 3
+        assert "neither a head nor a contract is trusted" in nothing.out
+        other = cmfl(*arguments, *nowhere, "--head", "0x" + "00" * 32)
+        assert other.code == 3
+
+
+def test_what_somebody_sent_is_checked_against_the_homes_own_contract(
+    home: Path, sent: tuple[Path, Path], used: tuple[int, int]
+) -> None:
+    proof, bundle = sent
+    asked = ("verify", "client", "--round", used[0], "--client", used[1], "--proof", proof)
+    assert succeeds(*asked, "--home", home).out.startswith("PROVEN: ")
+    assert succeeds("verify", "bundle", bundle, "--home", home).out.startswith("PASSED: ")
+
+
+def test_a_changed_proof_is_contradicted_by_name_and_exit_code(
+    sent: tuple[Path, Path], used: tuple[int, int], head: str, tmp_path: Path
+) -> None:
+    plain: dict[str, Any] = json.loads(sent[0].read_text())
+    plain["decision"]["model"] = "0x" + "11" * 32
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(plain))
+    asked = ("--round", used[0], "--client", used[1], "--proof", changed, "--home", tmp_path)
+    found = cmfl("verify", "client", *asked, "--head", head)
+    assert found.code == 1
+    assert found.out.startswith("CONTRADICTED: ")
+    assert "  NO  decision: " in found.out
+
+
+def test_another_clients_answer_is_refused(
+    sent: tuple[Path, Path], used: tuple[int, int], head: str, tmp_path: Path
+) -> None:
+    asked = ("--round", used[0], "--client", (used[1] + 1) % 14, "--proof", sent[0])
+    found = cmfl("verify", "client", *asked, "--head", head, "--home", tmp_path)
+    assert found.code == 1
+    assert "  NO  question: " in found.out
+
+
+def test_a_round_is_checked_against_a_head_that_was_kept(
+    home: Path, used: tuple[int, int], head: str
+) -> None:
+    found = succeeds("verify", "round", used[0], "--home", home, "--head", head)
+    assert found.out.startswith("PASSED: ")
+    assert " 6 " in found.out
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\x00" * 1_024, b"[" * 3_000, b"\xff\xfe"])
+def test_invalid_proofs_and_bundles_are_refused_in_one_line(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    nowhere = ("--home", tmp_path)
+    refusal("verify", "bundle", path, *nowhere)
+    refusal("verify", "client", "--round", 1, "--client", 0, "--proof", path, *nowhere)
+
+
+def test_missing_files_unopened_rounds_and_unknown_clients_are_refused(
+    home: Path, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    assert "gone: No such file" in refusal("verify", "bundle", gone)
+    assert "is no file, but a folder" in refusal("verify", "bundle", tmp_path)
+    asked = ("--round", 1, "--client", 0)
+    assert "gone: No such file" in refusal("verify", "client", *asked, "--proof", gone)
+    for name in ("round", "bundle"):
+        assert "gone" in refusal(
+            "verify", name, *((1, "--home", gone) if name == "round" else (gone,))
+        )
+    assert "there is no client 99" in refusal(
+        "verify", "client", "--round", 1, "--client", 99, "--home", home
+    )
+    assert "round 77 has not opened" in refusal("verify", "round", 77, "--home", home)
+    out = tmp_path / "no" / "bundle.tar"
+    message = refusal("export", "bundle", "--round", 1, "--home", home, "--out", out)
+    assert "--out" in message
+    assert not out.parent.exists()
+    node = ("--rpc-url", "http://127.0.0.1:9", "--chain-id", 1)
+    assert "--rpc-url needs --address" in refusal(
+        "verify", "client", *asked, "--proof", _proof(home, tmp_path), *node
+    )
+
+
+def _proof(home: Path, folder: Path) -> Path:
+    path = folder / "proof.json"
+    succeeds("export", "proof", "--round", 1, "--client", 0, "--home", home, "--out", path)
+    return path

@@ -1,0 +1,213 @@
+"""`cmfl watch` says each state of a live federation once, and ends with the run."""
+
+from __future__ import annotations
+
+import io
+import threading
+from contextlib import redirect_stdout
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from api.client.connection import ServiceProblemError
+from api.schemas.federation import FederationAnswer
+from api.schemas.problems import Problem
+from api.settings import Settings
+from cmfl.commands import watch
+from ledger.protocol.errors import ServiceError
+from tests.api.conftest import serving
+from tests.api.examples import example
+from tests.api.live_federation import live_federation
+from tests.cmfl.commands.conftest import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.api.live_federation import LiveFederation
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveFederation]:
+    with live_federation(tmp_path_factory.mktemp("watched")) as found:
+        yield found
+
+
+def answer(**changed: Any) -> FederationAnswer:
+    """Return an answer of a service, with this of the open round changed."""
+    told = example(FederationAnswer)
+    told["open"] |= {"view": None, "late": []} | changed
+    return TypeAdapter(FederationAnswer).validate_python(told)
+
+
+def test_each_stage_has_its_line() -> None:
+    view = {"phase": "election", "number": 1, "primary": 7, "begins": 1.0, "ends": 2.0}
+    client = example(FederationAnswer)["open"]["clients"][0]
+    late = client | {"late_since": 5.0, "awaited": [{"act": "reply", "due": 5.0}]}
+    for changed, line in (
+        ({"stage": "committing"}, "round 2: 1 of 1 committed, until block 17"),
+        ({"stage": "collecting"}, "round 2: collecting, 1 of 1 payloads published"),
+        ({"stage": "electing", "view": view}, "round 2: election, view 2, primary 7"),
+        (
+            {"stage": "electing", "view": view, "late": [7], "clients": [late]},
+            "round 2: election, view 2, primary 7; late: 7 (reply)",
+        ),
+        (
+            {"stage": "deciding"},
+            "round 2: both votes are certified, the decision is pending",
+        ),
+        (
+            {"stage": "exhausted"},
+            "round 2: no view is left, may be abandoned from block 17 on",
+        ),
+    ):
+        clients = changed.get("clients") or [client | {"late_since": None}]
+        assert watch.line_of(answer(**changed | {"clients": clients})) == line
+
+
+def test_a_line_names_a_dozen_and_counts_the_rest() -> None:
+    client = example(FederationAnswer)["open"]["clients"][0]
+    late = [client | {"client": i, "late_since": 5.0, "awaited": []} for i in range(14)]
+    line = watch.line_of(answer(stage="collecting", late=list(range(14)), clients=late))
+    assert line.endswith("11 () and 2 more")
+
+
+def test_a_round_is_followed_until_the_service_is_gone(
+    live: LiveFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "AWAY_SECONDS", 0)
+    out, faults = io.StringIO(), []
+    settings = Settings(home=live.home, mailbox=str(live.mailbox))
+    with serving(settings) as client:
+
+        def follow() -> None:
+            try:
+                watch.watch(api=str(client.base_url), poll=0.1)
+            except ServiceError as error:
+                faults.append(error)
+
+        with redirect_stdout(out):
+            follower = threading.Thread(target=follow)
+            follower.start()
+            wait_for(out, "round 1: 0 of 12 committed, until block 6")
+            view = live.actors.closed()
+            wait_for(out, "round 1: collecting, 0 of 12 payloads published")
+            live.actors.publish(*view.inputs.participants.active)
+            wait_for(out, "round 1: collecting, 12 of 12 payloads published")
+            assert live.actors.play() is not None
+            wait_for(out, "round 2: 0 of 12 committed")
+    follower.join()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == len(set(lines))
+    assert any(line.startswith("round 1: decided in views 1 and 1, after ") for line in lines)
+    assert len(faults) == 1
+
+
+def wait_for(out: io.StringIO, text: str) -> None:
+    for _ in range(600):
+        if text in out.getvalue():
+            return
+        threading.Event().wait(0.1)
+    pytest.fail(f"{text!r} was not said: {out.getvalue()}")
+
+
+def test_what_cannot_be_watched_is_refused(live: LiveFederation) -> None:
+    assert "name a service with a mailbox" in refusal("watch")
+    with serving(Settings(home=live.home)) as client:
+        told = refusal("watch", "--api", client.base_url)
+    assert "this service reads no mailbox" in told
+
+
+class Away:
+    """A service that answers from some question on, and a clock that goes on as one waits."""
+
+    def __init__(self, first: int) -> None:
+        self.first, self.asked, self.now = first, 0, 0.0
+
+    def federation(self) -> FederationAnswer:
+        self.asked += 1
+        if self.asked < self.first:
+            raise ServiceError("it does not answer")
+        return answer()
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def give_time(monkeypatch: pytest.MonkeyPatch, away: Away, sleep: Callable[[float], None]) -> None:
+    """Let the command have a clock of its own: the process's is that of servers, too."""
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: away.now)
+    monkeypatch.setattr("cmfl.commands.watch.time", clock)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, away: Away, poll: float) -> FederationAnswer:
+    give_time(monkeypatch, away, away.sleep)
+    return watch._poll(away, poll)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("poll", [0.1, 1.0, 600.0])
+def test_an_offline_service_is_retried_for_a_minute_in_total(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], poll: float
+) -> None:
+    back = Away(first=2 + int(50 / poll))
+    assert asked(monkeypatch, back, poll) == answer()
+    assert capsys.readouterr().err.count("it does not answer; retrying for 60 s") == 1
+    gone = Away(first=10**9)
+    with pytest.raises(ServiceError, match="it does not answer"):
+        asked(monkeypatch, gone, poll)
+    assert 60 <= gone.now <= 60 + 2 * poll
+
+
+def test_what_a_service_refuses_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(Away):
+        def federation(self) -> FederationAnswer:
+            super().federation()
+            raise ServiceProblemError("at", 404, Problem.model_validate(example(Problem)))
+
+    refusing = Refusing(first=0)
+    with pytest.raises(ServiceProblemError):
+        asked(monkeypatch, refusing, 1.0)
+    assert refusing.asked == 1
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, answers: list[FederationAnswer], **how: Any) -> str:
+    """Return what is printed of these answers, a minute after each other, up to the last."""
+    away = Away(first=0)
+    told = iter(answers)
+    monkeypatch.setattr(Away, "federation", lambda _: next(told))
+    give_time(monkeypatch, away, lambda _: away.sleep(60))
+    monkeypatch.setattr("cmfl.commands.watch.deployment_at", lambda *_: away)
+    out = io.StringIO()
+    with redirect_stdout(out):
+        watch.watch(api="http://127.0.0.1:1", **how)
+    return out.getvalue()
+
+
+def finished() -> FederationAnswer:
+    return {**answer(), "stage": "finished", "open": None}
+
+
+def test_a_chain_that_stands_still_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    still = answer(stage="collecting")
+    moved: FederationAnswer = {
+        **still,
+        "as_of": {**still["as_of"], "hash": "0x" + "11" * 32},
+    }
+    out = watched(monkeypatch, [still, still, still, moved, moved, finished()])
+    number = still["as_of"]["number"]
+    assert capsys.readouterr().err.count(f"no block for 60 s: {number} is the newest") == 2
+    assert len(out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_text_of_a_service_controls_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    # CSI in eight bits, and a turn of direction; a client's schema does not know all words.
+    hostile = answer(stage="collecting\x9b31m\u202e")
+    told = watched(monkeypatch, [hostile, finished()], json=as_json)
+    assert "collecting" in told
+    assert all(one.isprintable() for line in told.splitlines() for one in line)

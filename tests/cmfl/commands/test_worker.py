@@ -1,0 +1,384 @@
+"""`cmfl worker` on a served chain: from its options to its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from clients.configuration.loading import load
+from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+from clients.runs.preparation import prepare
+from clients.simulated_keys import simulated_keys
+from clients.testnet.worker_faults import FAULT_VARIABLE
+from clients.worker.process.setup import WorkerTarget, find_deployed_run
+from clients.worker.process.worker_folder import WorkerFolder
+from ledger.chain.addresses import checksum
+from ledger.chain.contract import abi
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.ports import IncompleteLogsError, NotServedError
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.io.home import Home
+from ledger.protocol.inputs import participants_of
+from ledger.protocol.signing import KeySigner
+from ledger.storage.blobs import FolderBlobs
+from tests.api.store.conftest import served as store_served
+from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
+from tests.processes import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.chain.ports import Log
+    from tests.processes import Forked, Forks
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+SETTINGS = (
+    "protocol.beacon=block",
+    "protocol.rounds=2",
+    "protocol.view_seconds=2",
+    "protocol.commit_blocks=5000",
+    "protocol.deadline_blocks=10000",
+    "training.path=plain",
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A deployed run behind a node, the keystores of its clients, and a run of known seeds."""
+
+    home: Home
+    options: list[object]
+    keystores: list[Path]
+    node: list[object]
+    address: str
+    predictable: str
+    idle: int
+
+    def worker(self, folder: Path, *clients: int) -> list[object]:
+        """Return the command of a worker with these clients."""
+        keys = [part for client in clients for part in ("--keystore", self.keystores[client])]
+        return ["worker", *self.options, *keys, "--folder", folder]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    home = Home(folder / "home")
+    home.path.mkdir()
+    configuration = load("smoke", settings=SETTINGS)
+    keys = simulated_keys(configuration.seed, configuration.protocol.clients)
+    keystores = write_test_keystores(folder / "keys", keys)
+    with EmbeddedChain.create(home.chain) as chain:
+        _, _, manifest = prepare(home.path, "run", configuration, chain, FolderBlobs(home.blobs))
+        known = load("smoke", settings=(*SETTINGS, "protocol.beacon=none"))
+        _, _, other = prepare(home.path, "known", known, chain, FolderBlobs(home.blobs))
+        ledger = CommitteeLedger(chain, manifest.address)
+        opening = ledger.opening(1)
+        assert opening is not None
+        parameters = configuration.parameters(dimension=1)
+        about = (1, opening.seed, opening.committee)
+        active = participants_of(parameters, ledger.registry(), *about).active
+        with RpcServer(chain, block_seconds=0.2) as server:
+            with RpcChain(server.url, TEST_KEYS[0], chain_id=chain.chain_id) as bank:
+                payer = checksum(KeySigner(keys[3]).address)
+                bank.send(payer, b"", 30_000, value=10**18)
+            node = ["--rpc-url", server.url, "--chain-id", chain.chain_id]
+            yield Served(
+                home=home,
+                options=[
+                    *node,
+                    *("--contract", manifest.address, "--blobs", home.blobs),
+                    *("--mailbox", folder / "mail", "--poll", 0.05),
+                    *("--password-file", folder / "keys" / PASSWORD_FILE),
+                ],
+                keystores=keystores,
+                node=node,
+                address=manifest.address,
+                predictable=other.address,
+                idle=min(set(range(12)) - set(active)),
+            )
+
+
+@contextmanager
+def stopped_once_it_runs(folder: Path) -> Iterator[None]:
+    """Ask a worker of this process to end, as soon as it has said that it runs."""
+    has_ended = threading.Event()
+
+    def tell() -> None:
+        while not (folder / "status.json").exists():
+            if has_ended.wait(0.05):
+                return
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        teller.join()
+
+
+def test_refuses_what_it_cannot_take_part_with(served: Served, tmp_path: Path) -> None:
+    assert "--rpc-url must be given" in refusal("worker", "--folder", tmp_path)
+    assert "--blobs must be given" in refusal("worker", *served.options[:6], "--folder", tmp_path)
+    wrong_chain = [7 if option == served.node[3] else option for option in served.options]
+    key = ("--keystore", served.keystores[0], "--folder", tmp_path)
+    assert "expected 7" in cmfl("worker", *wrong_chain, *key).err
+    nobody = checksum(bytes(20))
+    elsewhere = [*served.options, "--contract", nobody, *key]
+    found = cmfl("worker", *elsewhere)
+    assert found.code == 2
+    assert f"there is no contract at {nobody}" in found.err
+
+
+def test_predictable_seeds_are_refused_unless_requested(served: Served, tmp_path: Path) -> None:
+    worker = [*served.worker(tmp_path, served.idle), "--contract", served.predictable]
+    with stopped_once_it_runs(tmp_path):
+        refused = cmfl(*worker)
+    assert (refused.code, refused.out) == (2, "")
+    assert 'protocol.beacon = "none"' in refused.err
+    assert not WorkerFolder(tmp_path).journal.exists()
+    with stopped_once_it_runs(tmp_path):
+        assert cmfl(*worker, "--allow-predictable-seeds").code == 0
+
+
+class Late(RpcChain):
+    """A node that calls nothing final but the block that all begins with."""
+
+    def finalized(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("confirmations", "says"),
+    [
+        (None, r"with block \d+ at its head; .* or never, give --confirmations N"),
+        (1000, "1000 conf"),
+    ],
+)
+def test_an_unconfirmed_contract_is_awaited_with_a_hint(
+    served: Served, confirmations: int | None, says: str
+) -> None:
+    places = WorkerTarget(
+        served.address, str(served.home.blobs), "no-mail", confirmations=confirmations
+    )
+    url, chain_id = str(served.node[1]), int(str(served.node[3]))
+    with (
+        Late(url, TEST_KEYS[0], chain_id=chain_id) as node,
+        pytest.raises(NotServedError, match=f"not opened by block 0, the newest final.*{says}"),
+    ):
+        find_deployed_run(node, places)
+
+
+class Forgetful(RpcChain):
+    """A node that has lost the log of the first round's opening."""
+
+    def logs(self, *asked: Any, **how: Any) -> list[Log]:
+        lost = abi.topic("LedgerOpened")
+        return [log for log in super().logs(*asked, **how) if log.topics[0] != lost]
+
+
+def test_a_node_that_omits_the_opening_is_named_and_awaited(served: Served) -> None:
+    """The contract itself says that its first round has opened."""
+    places = WorkerTarget(served.address, str(served.home.blobs), "no-mail")
+    url, chain_id = str(served.node[1]), int(str(served.node[3]))
+    with (
+        Forgetful(url, TEST_KEYS[0], chain_id=chain_id) as node,
+        pytest.raises(IncompleteLogsError) as refused,
+    ):
+        find_deployed_run(node, places)
+    assert refused.value.node == url
+
+
+def test_refuses_a_key_that_is_of_no_client(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    found = cmfl("worker", *served.options, "--folder", tmp_path)
+    assert found.code == 2
+    assert "is none of the run's 12 registered clients" in found.err
+    assert TEST_KEYS[0].hex() not in found.err
+
+
+def test_one_folder_is_for_one_worker(served: Served, tmp_path: Path) -> None:
+    with WorkerFolder(tmp_path).held():
+        sentence = refusal(*served.worker(tmp_path, 0))
+    assert f"process {os.getpid()} runs a worker on this folder" in sentence
+
+
+def test_a_port_that_is_taken_is_named(served: Served, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sentence = cmfl(*served.worker(tmp_path, 0), "--metrics-port", port)
+    assert sentence.code == 2
+    assert f"--metrics-port {port}: cannot listen on 127.0.0.1" in sentence.err
+
+
+def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None:
+    with stopped_once_it_runs(tmp_path):
+        result = cmfl(*served.worker(tmp_path, 0), "--metrics-port", 0, "--log-format", "json")
+    assert result.code == 0
+    events = [json.loads(line)["event"] for line in result.err.splitlines()]
+    assert "ends on request" in events
+    assert any(event.startswith("answers Prometheus on port ") for event in events), "which one"
+    found = json.loads((tmp_path / "status.json").read_text())
+    assert found["stand"] == "ended"
+
+
+def test_an_idle_worker_asked_to_leave_leaves_at_once(
+    served: Served, tmp_path: Path, forks: Forks
+) -> None:
+    told: list[Forked] = []
+
+    def ask() -> None:
+        while not (tmp_path / "status.json").exists():
+            time.sleep(0.05)
+        told.append(forks.start("leave", "--folder", tmp_path, "--json"))
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    result = cmfl(*served.worker(tmp_path, served.idle), "--log-format", "json")
+    asker.join()
+    assert result.code == 0
+    out, err = told[0].communicate()
+    assert (told[0].returncode, err) == (0, "")
+    assert json.loads(out) == {"round": 1, "has_ended": True}
+    events = [json.loads(line)["event"] for line in result.err.splitlines()]
+    assert "leaves after round 1" in events
+    assert not (tmp_path / "leave").exists()
+
+
+@pytest.fixture
+def store(served: Served) -> Iterator[str]:
+    """The URL under which the clients of the contract put blobs and mail."""
+    with (
+        EmbeddedReader.open(served.home.chain) as reader,
+        store_served(served.home.blobs, CommitteeLedger(reader, served.address)) as url,
+    ):
+        yield url
+
+
+def audited_without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Return what an audit says in a process in which nobody can import torch."""
+    program = (
+        "import sys\nsys.modules['torch'] = None\nfrom cmfl.commands.main import run\n"
+        f"sys.argv = {['cmfl', 'audit', *map(str, arguments)]!r}\nrun()"
+    )
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def as_a_process(*arguments: object, variables: dict[str, str]) -> Result:
+    """Return what a `cmfl` process does that begins as an owner's does, with these variables."""
+    process = subprocess.run(
+        [sys.executable, "-m", "cmfl", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | variables,
+        timeout=PATIENCE_SECONDS,
+    )
+    return Result(process.returncode, process.stdout, process.stderr)
+
+
+def test_one_process_plays_a_run_that_a_stranger_audits(
+    served: Served, store: str, tmp_path: Path
+) -> None:
+    """Play a run through a store over HTTP, on a GPU if there is one; torch audits nothing.
+
+    A test network's variable is set, and the worker, which is no test network's, stays honest.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    options = ["--device", device, "--log-format", "json", "--json"]
+    places = ["--blobs", store, "--mailbox", store]
+    worker = [*served.worker(tmp_path, *range(12)), *places, *options]
+    result = as_a_process(*worker, variables={FAULT_VARIABLE: "not-finite,false-scores"})
+    assert result.code == 0, result
+    for line in result.err.splitlines():
+        assert {"time", "level", "event"} <= set(json.loads(line))
+    told = json.loads(result.out)
+    assert told["is_finished"]
+    assert told["troubles"] == {}
+    assert told["counts"]["commitments"] == 20
+    assert told["counts"]["votes"] > 0
+    written = result.err + result.out + (tmp_path / "status.json").read_text()
+    for key in simulated_keys(0, 12):
+        assert key.hex() not in written.lower()
+    shown = succeeds("worker", "--status", "--folder", tmp_path, "--json").json
+    assert not shown["is_running"]
+    assert shown["head"] == told["head"]
+    assert "does not run, ended" in succeeds("worker", "--status", "--folder", tmp_path).out
+    # Nothing of any home: the node, the store, and what is installed without the extra `clients`.
+    where = (*served.node, "--address", served.address, "--blobs", store)
+    audit = audited_without_torch(*where)
+    assert (audit.returncode, audit.stderr) == (0, "")
+    assert "PASSED: all ten steps hold for all 2 rounds" in audit.stdout
+    assert succeeds("audit", *where, "--json").json["findings"] == [], "nobody has lied"
+
+
+def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
+    assert "no worker has ever run" in refusal("worker", "--status", "--folder", tmp_path)
+    (tmp_path / "status.json").write_text("[1]")
+    assert "no status" in refusal("worker", "--status", "--folder", tmp_path)
+
+
+def test_a_worker_waiting_for_its_node_says_so(
+    tmp_path: Path,
+) -> None:
+    folder = WorkerFolder(tmp_path)
+    said = {"format": 1, "pid": 1, "stand": "ended", "round": 6, "block": 9, "is_finished": True}
+    said |= {"roles": {}, "view": None, "troubles": {}}
+    with folder.held():
+        show = ("worker", "--status", "--folder", tmp_path)
+        begins = f"runs as process {os.getpid()}, starting; no round is known yet\n"
+        assert succeeds(*show).out == begins, "nothing was ever said in this folder"
+        folder.status.write_text(json.dumps(said))
+        assert succeeds(*show).out == begins, "what was said was another process's"
+        shown = succeeds(*show, "--json").json
+        assert (shown["is_running"], shown["pid"], shown["round"]) == (True, os.getpid(), None)
+        assert "the worker ends after its round" in cmfl("leave", "--no-wait", *show[2:]).err
+    assert "does not run, ended; round 6, block 9, the run is finished" in succeeds(*show).out
+    folder.status.write_text(json.dumps(said | {"stand": "running", "is_finished": False}))
+    assert succeeds(*show).out == "does not run, was killed while running; round 6, block 9\n"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {},
+        {"roles": []},
+        {"roles": {"0": {}}},
+        {"view": {"phase": 1}},
+        {"view": 1},
+        {"troubles": {"chain": "away"}},
+    ],
+)
+def test_a_status_with_a_wrong_field_is_refused_entirely(
+    tmp_path: Path, damaged: dict[str, object]
+) -> None:
+    whole = {"pid": 1, "stand": "ended", "round": 1, "block": 1}
+    whole |= {"roles": {}, "view": None, "troubles": {}}
+    found = {"format": 1, **(whole | damaged if damaged else {})}
+    (tmp_path / "status.json").write_text(json.dumps(found))
+    said = cmfl("worker", "--status", "--folder", tmp_path)
+    assert (said.code, said.out) == (2, "")
+    assert "a field of a status is wrong" in said.err
