@@ -17,7 +17,7 @@ from cmfl.commands.source_options import EvidenceOptions
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from cmfl.commands.target import Target
+    from cmfl.access.target import Target
     from ledger.audit.audit_options import AuditWorkers
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport

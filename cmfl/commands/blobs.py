@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.chain import until_interrupted
 from cmfl.commands.console import AsJson, print_json, print_line, print_table
 from cmfl.commands.exit_codes import INCOMPLETE
@@ -24,7 +25,6 @@ from cmfl.commands.options import (
     contract_address,
 )
 from cmfl.commands.service_options import MEBIBYTE, LogRequests
-from cmfl.commands.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

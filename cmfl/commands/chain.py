@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.amounts import ETHER_DECIMALS, wei_of
 from cmfl.commands.console import AsJson, command_line, print_json, print_line
 from cmfl.commands.options import (
@@ -24,7 +25,6 @@ from cmfl.commands.options import (
     RpcUrl,
 )
 from cmfl.commands.sender import Sender, in_ether, only_keystore_if_any
-from cmfl.commands.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

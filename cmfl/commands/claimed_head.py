@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ledger.io.home import Home
 
 if TYPE_CHECKING:
-    from cmfl.commands.target import Target
+    from cmfl.access.target import Target
     from ledger.claims import ClaimedRun
 
 

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.commands.console import AsCsv, AsJson, print_csv, print_line, print_table, shortened
-from cmfl.commands.history import open_history, print_response
+from cmfl.access.history import open_history
+from cmfl.commands.console import (
+    AsCsv,
+    AsJson,
+    print_csv,
+    print_line,
+    print_response,
+    print_table,
+    shortened,
+)
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, Limit
 from cmfl.commands.source_options import HistoryOptions

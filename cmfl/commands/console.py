@@ -60,6 +60,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1, default=_plain, allow_nan=False) + "\n")
 
 
+def print_response(response: Mapping[str, object]) -> None:
+    """Print a response as JSON, without the block that a service read it at."""
+    print_json({name: value for name, value in response.items() if name != "as_of"})
+
+
 def print_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print rows as CSV on standard output, with the values of --json.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, command_line, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.next_command import DATA_VARIABLE, print_next, quoted_url, variable_in_shell
@@ -33,7 +34,6 @@ from cmfl.commands.options import (
 )
 from cmfl.commands.registry import RegistryFile, agreed_owners
 from cmfl.commands.sender import Sender, only_keystore_if_any
-from cmfl.commands.target import Target
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl
 from cmfl.commands.sender import only_keystore_if_any
-from cmfl.commands.target import Target
 
 
 def doctor(

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cmfl.commands.remote import deployment_at
+from cmfl.access.remote import deployment_at
 from ledger.protocol.errors import EncodingError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from api.client.deployment import RemoteDeployment
-    from cmfl.commands.target import Target
+    from cmfl.access.target import Target
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.bundles.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis

@@ -21,8 +21,8 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
+    from cmfl.access.target import Target
     from cmfl.commands.sender import Sender
-    from cmfl.commands.target import Target
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.chain.rpc.sending_node import SendingNode

@@ -15,7 +15,7 @@ from cmfl.commands.verify import RoundNumber, opened_ledger
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from cmfl.commands.target import Target
+    from cmfl.access.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
     from ledger.protocol.types import ClientId

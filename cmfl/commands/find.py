@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.commands.console import AsCsv, AsJson, complain, print_csv, print_line, print_table
-from cmfl.commands.history import open_deployment, print_response
+from cmfl.access.history import open_deployment
+from cmfl.commands.console import (
+    AsCsv,
+    AsJson,
+    complain,
+    print_csv,
+    print_line,
+    print_response,
+    print_table,
+)
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Cursor, IndexAt, Limit
 from cmfl.commands.source_options import HistoryOptions
@@ -19,7 +27,7 @@ from ledger.protocol import digest_patterns
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cmfl.commands.target import Target
+    from cmfl.access.target import Target
     from ledger.history.chain_history import ChainHistory
     from ledger.history.responses.digests import DigestPage
     from ledger.protocol.types import Digest

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, print_json, print_line, print_table, shortened
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, IndexAt, RpcUrl
 from cmfl.commands.source_options import ContractOptions
-from cmfl.commands.target import Target
 from ledger.io.home import Home, index_place
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, complain, print_json, print_line, whole
 from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
-from cmfl.commands.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -13,15 +13,16 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from cmfl.access import defaults
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
-URL_VARIABLE = "CMFL_RPC_URL"
-API_TOKEN_VARIABLE = "CMFL_API_TOKEN"  # noqa: S105 - its name
+URL_VARIABLE = defaults.URL_VARIABLE
+API_TOKEN_VARIABLE = defaults.API_TOKEN_VARIABLE
 
-DEFAULT_HOME = Path("cmfl-home")
-DEFAULT_RUN = "run"
+DEFAULT_HOME = defaults.HOME
+DEFAULT_RUN = defaults.RUN
 
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import InterruptedCommand
@@ -30,7 +31,6 @@ from cmfl.commands.options import (
     one_name,
 )
 from cmfl.commands.sender import Sender, only_keystore_if_any
-from cmfl.commands.target import Target
 from ledger.io.home import Home
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import TypedDict
 
+from cmfl.access.history import require_no_node
+from cmfl.access.remote import chain_at
 from cmfl.commands.console import command_line
-from cmfl.commands.history import require_no_node
-from cmfl.commands.remote import chain_at
 from ledger.io.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from api.client.service import Service
-    from cmfl.commands.remote import RemoteService
-    from cmfl.commands.target import Target
+    from cmfl.access.remote import RemoteService
+    from cmfl.access.target import Target
     from ledger.history.responses.deployments import DeploymentSummary
     from ledger.history.responses.series import Series
     from ledger.io.home import RunPaths

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.access.remote import RemoteService
+from cmfl.access.target import Target
 from cmfl.commands.console import (
     AsCsv,
     AsJson,
@@ -31,9 +33,7 @@ from cmfl.commands.options import (
     RpcUrl,
     runs_of_home,
 )
-from cmfl.commands.remote import RemoteService
 from cmfl.commands.run_summaries import open_run_summaries
-from cmfl.commands.target import Target
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError, ConfigurationError
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.console import print_line
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, IndexAt, RpcUrl
 from cmfl.commands.service_options import ServiceOptions
-from cmfl.commands.target import Target
 
 
 @expand_groups

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cmfl.access.remote import API_SECONDS, RemoteService
+from cmfl.access.target import Target
 from cmfl.commands.options import (
     DEFAULT_HOME,
     Address,
@@ -16,8 +18,6 @@ from cmfl.commands.options import (
     RpcUrl,
     RunName,
 )
-from cmfl.commands.remote import API_SECONDS, RemoteService
-from cmfl.commands.target import Target
 
 
 @dataclass(frozen=True, slots=True)

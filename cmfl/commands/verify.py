@@ -19,7 +19,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cmfl.commands.target import Target
+    from cmfl.access.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.comparisons import VerificationStep
     from ledger.audit.proofs.proof import ClientProof

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.access.remote import RemoteService, deployment_at
 from cmfl.commands.console import AsJson, complain, print_line
 from cmfl.commands.options import (  # noqa: TC001 - Typer reads them
     Address,
@@ -18,7 +19,6 @@ from cmfl.commands.options import (  # noqa: TC001 - Typer reads them
     ChainId,
     RunName,
 )
-from cmfl.commands.remote import RemoteService, deployment_at
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from ledger.protocol.errors import BlobMissingError, ChainError, CmflError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cmfl.access.target import Target
     from cmfl.commands.checks.check import Check
-    from cmfl.commands.target import Target
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 LARGE_LOG_BYTES = 256 * 2**20

@@ -11,8 +11,8 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cmfl.access.target import Target
     from cmfl.commands.checks.check import Check
-    from cmfl.commands.target import Target
 
 
 def checks(where: Target, keystore: Path | None) -> list[Check]:

@@ -8,8 +8,8 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cmfl.access.target import Target
 from cmfl.commands.console import progress
-from cmfl.commands.target import Target
 from ledger.io.home import Home
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from cmfl.access.target import Target
 from cmfl.commands.console import command_line, print_line
 from cmfl.commands.serve import is_port_taken
-from cmfl.commands.target import Target
 
 if TYPE_CHECKING:
     from pathlib import Path

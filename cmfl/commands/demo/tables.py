@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cmfl.access.target import Target
 from cmfl.commands.console import print_line, print_prose, print_table
 from cmfl.commands.demo.runs import ATTACKED
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
-from cmfl.commands.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cmfl.commands.fresh_home import made_if_needed
+from cmfl.access.fresh_home import made_if_needed
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cmfl.access.target import Target
 from cmfl.commands.checks.home import checks
-from cmfl.commands.target import Target
 from ledger.io.home import Home
 from ledger.protocol.errors import ChainError
 from tests.cmfl.commands.conftest import refusal, settings_of, succeeds

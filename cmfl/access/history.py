@@ -9,15 +9,14 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cmfl.commands.console import print_json
-from cmfl.commands.options import URL_VARIABLE
+from cmfl.access.defaults import URL_VARIABLE
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from api.client.deployment import RemoteDeployment
-    from cmfl.commands.target import Target
+    from cmfl.access.target import Target
     from ledger.history.source import History
 
 
@@ -45,7 +44,7 @@ def open_deployment(target: Target) -> Iterator[RemoteDeployment]:
     Raises:
         ConfigurationError: the deployment is ambiguous, or a node is named, too.
     """
-    from cmfl.commands.remote import deployment_at
+    from cmfl.access.remote import deployment_at
 
     assert target.remote is not None, "the options name a service"
     require_no_node(target)
@@ -61,8 +60,3 @@ def require_no_node(target: Target) -> None:
     """
     if target.rpc_url not in {None, os.environ.get(URL_VARIABLE)}:
         raise ConfigurationError("--rpc-url and --api: give one of them")
-
-
-def print_response(response: Mapping[str, object]) -> None:
-    """Print a response as JSON, without the block that a service read it at."""
-    print_json({name: value for name, value in response.items() if name != "as_of"})

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cmfl.commands.options import API_TOKEN_VARIABLE
+from cmfl.access.defaults import API_TOKEN_VARIABLE
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

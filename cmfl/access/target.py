@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cmfl.commands.fresh_home import made_if_needed
-from cmfl.commands.options import DEFAULT_HOME
+from cmfl.access.defaults import HOME
+from cmfl.access.fresh_home import made_if_needed
 from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cmfl.commands.remote import RemoteService
+    from cmfl.access.remote import RemoteService
     from cmfl.commands.sender import Sender
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -45,7 +45,7 @@ class Target:
         remote: a service to read instead of the home.
     """
 
-    home: Path = DEFAULT_HOME
+    home: Path = HOME
     run: str | None = None
     address: str | None = None
     rpc_url: str | None = None
