@@ -15,16 +15,9 @@ from cmfl.commands.chain import until_interrupted
 from cmfl.commands.console import AsJson, print_json, print_line, print_table
 from cmfl.commands.exit_codes import INCOMPLETE
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    BlobsAt,
-    ChainId,
-    HomeFolder,
-    RpcUrl,
-    RunName,
-    contract_address,
-)
+from cmfl.commands.options import BlobsAt, contract_address
 from cmfl.commands.service_options import MEBIBYTE, LogRequests
+from cmfl.commands.source_options import ContractOptions
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -40,12 +33,10 @@ app = typer.Typer(
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
-    """A contract on the home's own chain or on a node's."""
+class RunOptions(ContractOptions):
+    """A contract, which --contract names as well as --address."""
 
-    home: HomeFolder = DEFAULT_HOME
-    run: RunName = None
-    contract: Annotated[
+    address: Annotated[
         str | None,
         typer.Option(
             "--contract",
@@ -54,12 +45,6 @@ class RunOptions:
             callback=contract_address,
         ),
     ] = None
-    rpc_url: RpcUrl = None
-    chain_id: ChainId = None
-
-    def target(self) -> Target:
-        """Return where to read."""
-        return Target(self.home, self.run, self.contract, self.rpc_url, self.chain_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +55,7 @@ class RunBlobsOptions(RunOptions):
 
     def target(self) -> Target:
         """Return where to read, the location of the blobs included."""
-        return Target(
-            self.home, self.run, self.contract, self.rpc_url, self.chain_id, self.blobs_at
-        )
+        return Target(self.home, self.run, self.address, self.rpc_url, self.chain_id, self.blobs_at)
 
 
 @dataclass(frozen=True, slots=True)

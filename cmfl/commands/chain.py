@@ -12,23 +12,15 @@ import typer
 from cmfl.access.target import Target
 from cmfl.commands.amounts import ETHER_DECIMALS, wei_of
 from cmfl.commands.console import AsJson, command_line, print_json, print_line
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    KEY_VARIABLE,
-    ChainId,
-    Confirmations,
-    HomeFolder,
-    Keystore,
-    MaxFee,
-    MaxTip,
-    PasswordFile,
-    RpcUrl,
-)
-from cmfl.commands.sender import Sender, in_ether, only_keystore_if_any
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, ChainId, HomeFolder
+from cmfl.commands.sender import in_ether
+from cmfl.commands.source_options import CappedSenderOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cmfl.commands.sender import Sender
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
@@ -73,17 +65,13 @@ def serve(
 
 
 @app.command("fund")
+@expand_groups
 def fund(
     addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="Accounts to fund.")],
     amount: Annotated[str, typer.Option("--amount", help="Amount for each, in ether.")],
     home: HomeFolder = DEFAULT_HOME,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    confirmations: Confirmations = None,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
+    *,
+    node: CappedSenderOptions,
     json: AsJson = False,
 ) -> None:
     """Pay accounts from the sender's own, for their gas.
@@ -95,8 +83,7 @@ def fund(
     from cmfl.commands.paying import pay, recipients
 
     wei = wei_of(amount, "--amount", ETHER_DECIMALS)
-    where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
-    sender = Sender(only_keystore_if_any(keystore), password_file, confirmations, max_fee, max_tip)
+    where, sender = node.chain_of(home), node.sender()
     accounts = recipients(addresses)
     with _payer(where, sender) as chain:
         payments = pay(chain, accounts, wei)

@@ -7,56 +7,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.access.target import Target
+from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOptions
 from cmfl.commands.console import AsJson, command_line, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.next_command import DATA_VARIABLE, print_next, quoted_url, variable_in_shell
+from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import (
-    DEFAULT_HOME,
-    DEFAULT_RUN,
     KEY_VARIABLE,
     URL_VARIABLE,
     AllowPredictableSeeds,
-    ChainId,
-    Config,
-    Confirmations,
-    HomeFolder,
-    Keystore,
-    MaxFee,
-    MaxTip,
-    OldName,
-    PasswordFile,
-    Preset,
-    RpcUrl,
-    RunToMake,
-    Settings,
-    one_name,
 )
 from cmfl.commands.registry import RegistryFile, agreed_owners
-from cmfl.commands.sender import Sender, only_keystore_if_any
+from cmfl.commands.source_options import CappedSenderOptions
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
+    from cmfl.access.target import Target
+    from cmfl.commands.sender import Sender
     from ledger.chain.contract.manifest import Manifest
 
 
+@expand_groups
 def deploy(
-    home: HomeFolder = DEFAULT_HOME,
-    name: RunToMake = DEFAULT_RUN,
-    old_name: OldName = None,
-    preset: Preset = None,
-    config: Config = None,
-    setting: Settings = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    confirmations: Confirmations = None,
-    max_fee: MaxFee = None,
-    max_tip: MaxTip = None,
+    made: NewRunOptions,
+    configured: ConfigurationOptions,
+    node: CappedSenderOptions,
     registry: RegistryFile = None,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     dry: Annotated[
@@ -69,25 +47,19 @@ def deploy(
 
     With --dry-run the exit code is 2 if the sender does not own enough.
     """
-    from clients.configuration.loading import load
-    from clients.configuration.owners import shared_configuration
     from clients.configuration.seed_policy import ALLOW_PREDICTABLE
     from clients.runs.preparation import prepare
 
-    name, settings = one_name(name, old_name), tuple(setting or ())
+    home, name = made.home, made.run_name()
     owners: Owners | None = None
     if registry is None:
         if allow_predictable_seeds:
             raise ConfigurationError(f"{ALLOW_PREDICTABLE} has no effect without --registry")
-        configuration = load(preset, config, settings)
+        configuration = configured.load()
     else:
-        allowed = allow_predictable_seeds
-        configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
+        configuration = configured.load_shared(allow_predictable=allow_predictable_seeds)
         owners = agreed_owners(registry, name, configuration)
-    where, sender = (
-        Target(home, rpc_url=rpc_url, chain_id=chain_id),
-        Sender(only_keystore_if_any(keystore), password_file, confirmations, max_fee, max_tip),
-    )
+    where, sender = node.chain_of(home), node.sender()
     if dry:
         _show_dry_run(where, name, configuration, owners, sender, json=json)
         return

@@ -8,17 +8,19 @@ from typing import Annotated
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED
-from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import DEFAULT_HOME, HomeFolder
 from cmfl.commands.sender import only_keystore_if_any
+from cmfl.commands.source_options import NodeOptions
 
 
+@expand_groups
 def doctor(
     home: HomeFolder = DEFAULT_HOME,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
+    *,
+    node: NodeOptions,
     keystore: Annotated[
         list[Path] | None,
         typer.Option("--keystore", help="Encrypted key to look at.", envvar="CMFL_KEYSTORE"),
@@ -48,15 +50,16 @@ def doctor(
     and how each layer would be computed; the data are loaded for it.
     """
     from cmfl.commands.checks import home as of_home
-    from cmfl.commands.checks import machine, node, training
+    from cmfl.commands.checks import machine, training
+    from cmfl.commands.checks import node as of_node
     from cmfl.commands.checks.check import run_checks
 
-    where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
+    where = node.chain_of(home)
     rows = list(
         run_checks(
             [
                 *machine.checks(where.home, port),
-                *node.checks(where, only_keystore_if_any(keystore)),
+                *of_node.checks(where, only_keystore_if_any(keystore)),
                 *of_home.checks(where, deep=deep),
                 *training.checks(preset, config, tuple(setting or ())),
             ]

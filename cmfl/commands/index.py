@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, print_json, print_line, print_table, shortened
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, IndexAt, RpcUrl
-from cmfl.commands.source_options import ContractOptions
+from cmfl.commands.options import DEFAULT_HOME, HomeFolder, IndexAt
+from cmfl.commands.source_options import ContractOptions, NodeOptions
 from ledger.io.home import Home, index_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cmfl.access.target import Target
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import ChainReader
     from ledger.index.database import Database
@@ -70,11 +70,12 @@ def rebuild(source: ContractOptions, index: IndexAt = None) -> None:
 
 
 @app.command("status")
+@expand_groups
 def status(
     home: HomeFolder = DEFAULT_HOME,
     index: IndexAt = None,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
+    *,
+    node: NodeOptions,
     json: AsJson = False,
 ) -> None:
     """Show how far each deployment is indexed, and whether nothing is missing up to there."""
@@ -84,7 +85,7 @@ def status(
     with opened.reading() as reading:
         covered = reading.coverage()
     opened.close()
-    with Target(home, rpc_url=rpc_url, chain_id=chain_id).reader() as chain:
+    with node.chain_of(home).reader() as chain:
         genesis, head = chain.genesis_hash, chain.head().number
     rows = [_row(each, head if each.path.chain.genesis == genesis else None) for each in covered]
     if json:

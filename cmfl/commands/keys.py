@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import (
     AsJson,
     command_line,
@@ -17,7 +18,7 @@ from cmfl.commands.console import (
     print_line,
     print_prose,
 )
-from cmfl.commands.options import Config, Preset, Settings  # noqa: TC001 - options, read at run time
+from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import (
     KeyFile,
     KeyPassword,
@@ -82,24 +83,22 @@ def show(
 
 
 @app.command("simulated")
+@expand_groups
 def simulated(
     folder: Annotated[Path, typer.Option("--folder", help="A new or empty folder.")],
-    preset: Preset = None,
-    config: Config = None,
-    setting: Settings = None,
+    configured: ConfigurationOptions,
     json: AsJson = False,
 ) -> None:
     """Write the keystores of a simulated run's clients: PUBLIC TEST KEYS, without any protection.
 
     They follow from the run's seed. Use them for trials only: never send anything of value to them.
     """
-    from clients.configuration.loading import load
     from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
     from clients.simulated_keys import simulated_keys
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 
-    configuration = load(preset, config, tuple(setting or ()))
+    configuration = configured.load()
     keys = simulated_keys(configuration.seed, configuration.protocol.clients)
     paths = write_test_keystores(folder, keys)
     addresses = [checksum(KeySigner(key).address) for key in keys]

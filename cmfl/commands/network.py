@@ -10,18 +10,16 @@ import typer
 
 from clients.testnet.kinds import ChainKind, StoreKind
 from cmfl.commands import verbosity
+from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line
 from cmfl.commands.exit_codes import INCOMPLETE, InterruptedCommand
-from cmfl.commands.options import (  # noqa: TC001 - options, read at run time
-    AllowPredictableSeeds,
-    Config,
-    Preset,
-    Settings,
-)
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import AllowPredictableSeeds
 from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
     from clients.testnet.local_network import LocalNetwork
     from clients.testnet.network_settings import NetworkSettings
     from clients.testnet.round_watch import WatchedRound
@@ -33,6 +31,7 @@ PATIENCE_SECONDS = 300.0
 AUDIT_SECONDS = 1800.0
 
 
+@expand_groups
 def network(
     home: Annotated[
         Path, typer.Option("--home", help="Folder of the whole network; new or empty.")
@@ -49,9 +48,8 @@ def network(
     store: Annotated[
         StoreKind, typer.Option("--store", help="Where blobs and mail are.")
     ] = StoreKind.SERVED,
-    preset: Preset = None,
-    config: Config = None,
-    setting: Settings = None,
+    *,
+    configured: ConfigurationOptions,
     chaos: Annotated[
         bool,
         typer.Option("--chaos", help="Kill and restart a worker in every round; another one lies."),
@@ -76,8 +74,8 @@ def network(
     from clients.testnet.local_network import LocalNetwork
     from ledger.io.forked_commands import CommandError
 
-    run = _RunOptions(preset, config, setting, rounds, allow_predictable_seeds)
-    settings = _settings(home, workers, chain, store, run, api)
+    configuration = _configuration(configured, rounds, chain)
+    settings = _settings(home, workers, chain, store, configuration, api, allow_predictable_seeds)
     fault = malicious or ("false-scores" if chaos else None)
     if fault is not None:
         _require_fault(fault)
@@ -97,24 +95,27 @@ def network(
     raise typer.Exit(code)
 
 
-class _RunOptions:
-    """Options of the run's configuration."""
+def _configuration(options: ConfigurationOptions, rounds: int, chain: ChainKind) -> Configuration:
+    """Return the configuration of the run, whose windows and deadlines fit the chain's pace.
 
-    def __init__(
-        self,
-        preset: str | None,
-        config: Path | None,
-        setting: list[str] | None,
-        rounds: int,
-        allow_predictable_seeds: bool,
-    ) -> None:
-        self.source = (preset, config)
-        self.settings = (*(setting or []), f"protocol.rounds={rounds}")
-        self.allow_predictable_seeds = allow_predictable_seeds
+    Raises:
+        ConfigurationError: it is invalid.
+    """
+    from clients.configuration.parsing import plain_values
+    from clients.testnet.network_settings import PACES, fitted_to_pace
+
+    settings = (*options.settings, f"protocol.rounds={rounds}")
+    return fitted_to_pace(plain_values(options.preset, options.config, settings), PACES[chain])
 
 
 def _settings(
-    home: Path, workers: int, chain: ChainKind, store: StoreKind, run: _RunOptions, api: bool
+    home: Path,
+    workers: int,
+    chain: ChainKind,
+    store: StoreKind,
+    configuration: Configuration,
+    api: bool,
+    allow_predictable_seeds: bool,
 ) -> NetworkSettings:
     """Return the settings of the network.
 
@@ -122,13 +123,10 @@ def _settings(
         ConfigurationError: the folder is not empty, there are fewer clients than workers, or the
             run's seeds can be predicted.
     """
-    from clients.configuration.parsing import plain_values
     from clients.configuration.seed_policy import require_unpredictable
-    from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
+    from clients.testnet.network_settings import NetworkSettings
 
-    configuration = fitted_to_pace(plain_values(*run.source, run.settings), PACES[chain])
-    allowed = run.allow_predictable_seeds
-    require_unpredictable(configuration.protocol.beacon, is_allowed=allowed)
+    require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable_seeds)
     clients = configuration.protocol.clients
     if workers > clients:
         raise ConfigurationError(f"--workers {workers}: there are {clients} clients to host")
@@ -148,7 +146,7 @@ def _settings(
         store=store,
         anvil=os.environ.get(ANVIL_VARIABLE) or None,
         serves=api,
-        allow_predictable_seeds=allowed,
+        allow_predictable_seeds=allow_predictable_seeds,
     )
 
 

@@ -92,17 +92,6 @@ def _presets() -> list[str]:
     return sorted(Path(entry.name).stem for entry in folder.iterdir())
 
 
-def one_name(run: str, name: str | None) -> str:
-    """Return the name of a new run, from --run or its old spelling --name.
-
-    Raises:
-        ConfigurationError: both are given, and differ.
-    """
-    if name is not None and run not in {DEFAULT_RUN, name}:
-        raise ConfigurationError(f"--run {run} and --name {name}: they are one; give --run")
-    return run if name is None else name
-
-
 def _head(value: str | None) -> str | None:
     if value is not None and not _HEAD.fullmatch(value):
         raise typer.BadParameter(

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cmfl.commands.configuration_options import AgreedConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
-from cmfl.commands.options import (
-    DEFAULT_RUN,
-    AllowPredictableSeeds,
-    Config,
-    Preset,
-    RunToMake,
-    Settings,
-)
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import DEFAULT_RUN, RunToMake
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
@@ -37,6 +32,7 @@ DEFAULT_REGISTRY = Path("registry.json")
 app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is_help=True)
 
 
+@expand_groups
 def register(
     keystore: KeyFile,
     out: Annotated[Path, typer.Option("--out", help="The entry to write.")],
@@ -53,10 +49,8 @@ def register(
     ] = None,
     password_file: KeyPassword = None,
     run: RunToMake = DEFAULT_RUN,
-    preset: Preset = None,
-    config: Config = None,
-    setting: Settings = None,
-    allow_predictable_seeds: AllowPredictableSeeds = False,
+    *,
+    agreed: AgreedConfigurationOptions,
     json: AsJson = False,
 ) -> None:
     """Write a signed entry: your address, your number of samples, and the settings you agree to.
@@ -66,45 +60,41 @@ def register(
     to reject other samples, and you can prove later which samples you trained on. The beacon is a
     block's hash unless the settings say otherwise.
     """
-    from clients.configuration.owners import owner_samples, shared_configuration
+    from clients.configuration.owners import owner_samples
     from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 
-    if preset is None and config is None:
+    if not agreed.has_source:
         raise ConfigurationError("give the settings that you agree to: --config or --preset")
     path = only_keystore(keystore)
     _require_new(out)
-    settings, allowed = tuple(setting or ()), allow_predictable_seeds
-    configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
-    agreed = proposal_digest(configuration)
+    configuration = agreed.load_agreed()
+    proposal = proposal_digest(configuration)
     signer = KeySigner(keystore_key(path, password_file))
     count, digest = owner_samples(configuration, samples, data, signer)
-    entry = signed_entry(signer, run, agreed, count, digest)
+    entry = signed_entry(signer, run, proposal, count, digest)
     _write(out, encode_entry(entry))
     address = checksum(signer.address)
     if json:
         entry_fields = {"run": run, "client": address, "samples": count, "data": digest}
-        print_json(entry_fields | {"configuration": agreed, "entry": str(out)})
+        print_json(entry_fields | {"configuration": proposal, "entry": str(out)})
         return
     print_line(f"{out}: {address} registers for run {run} with {count} samples")
-    print_line(f"settings 0x{agreed.hex()}")
-    words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY]
-    words += _settings_words(preset, config, settings, allowed)
+    print_line(f"settings 0x{proposal.hex()}")
+    words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY, *agreed.words()]
     print_line(f"whoever deploys goes on with: {command_line(*words)}")
     print_line(f"once the entries of all owners are in {out.parent}")
 
 
 @app.command("gather")
+@expand_groups
 def gather(
     entries: Annotated[
         list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
     ],
     out: Annotated[Path, typer.Option("--out", help="The registry to write.")],
-    preset: Preset = None,
-    config: Config = None,
-    setting: Settings = None,
-    allow_predictable_seeds: AllowPredictableSeeds = False,
+    agreed: AgreedConfigurationOptions,
     json: AsJson = False,
 ) -> None:
     """Check the owners' entries and combine them into one registry, ordered by address.
@@ -113,22 +103,20 @@ def gather(
     contract's. With the agreed settings the command checks these as well, and prints the command
     that deploys the run.
     """
-    from clients.configuration.owners import shared_configuration
     from clients.onboarding.registration import combined_registry, encode_registry, read_entry
     from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 
     _require_new(out)
-    settings, allowed = tuple(setting or ()), allow_predictable_seeds
-    if preset is None and config is None and (settings or allowed):
+    if not agreed.has_source and (agreed.settings or agreed.allow_predictable_seeds):
         raise ConfigurationError("the owners' settings begin with --config or --preset: give it")
     registry = combined_registry((str(path), read_entry(path)) for path in _files(entries))
     command = None
-    if preset is not None or config is not None:
-        settings = (*settings, f"protocol.clients={len(registry.entries)}")
-        configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
+    if agreed.has_source:
+        clients = f"protocol.clients={len(registry.entries)}"
+        configuration = agreed.load_agreed(clients)
         _require_signed("the entries", registry, configuration)
         words = ["deploy", "--registry", out, "--run", registry.run]
-        command = command_line(*words, *_settings_words(preset, config, settings, allowed))
+        command = command_line(*words, *agreed.words(clients))
     _write(out, encode_registry(registry))
     if json:
         print_json(_view(registry) | {"file": str(out), "command": command})
@@ -193,20 +181,6 @@ def _require_signed(where: str, registry: Registry, configuration: Configuration
             f"{where}: the owners have signed for settings 0x{registry.configuration.hex()}, and "
             f"these are 0x{proposed.hex()}"
         )
-
-
-def _settings_words(
-    preset: str | None, config: Path | None, settings: tuple[str, ...], allowed: bool
-) -> list[object]:
-    """Return the options that give another command the same settings."""
-    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
-
-    words: list[object] = []
-    words += [] if preset is None else ["--preset", preset]
-    words += [] if config is None else ["--config", config]
-    for setting in settings:
-        words += ["--set", setting]
-    return [*words, ALLOW_PREDICTABLE] if allowed else words
 
 
 def _view(registry: Registry) -> dict[str, Any]:

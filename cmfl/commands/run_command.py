@@ -9,28 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cmfl.access.target import Target
+from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import InterruptedCommand
 from cmfl.commands.next_command import missing_variables
-from cmfl.commands.options import (
-    DEFAULT_HOME,
-    DEFAULT_RUN,
-    ChainId,
-    Config,
-    Confirmations,
-    HomeFolder,
-    Keystore,
-    OldName,
-    PasswordFile,
-    Preset,
-    RpcUrl,
-    RunToMake,
-    Settings,
-    one_name,
-)
-from cmfl.commands.sender import Sender, only_keystore_if_any
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.source_options import SenderOptions
 from ledger.io.home import Home
 
 if TYPE_CHECKING:
@@ -40,16 +25,15 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.run import Run
+    from cmfl.access.target import Target
+    from cmfl.commands.sender import Sender
     from ledger.chain.ports import ChainWriter
 
 
+@expand_groups
 def run(
-    home: HomeFolder = DEFAULT_HOME,
-    name: RunToMake = DEFAULT_RUN,
-    old_name: OldName = None,
-    preset: Preset = None,
-    config: Config = None,
-    setting: Settings = None,
+    made: NewRunOptions,
+    configured: ConfigurationOptions,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Short for --set protocol.rounds=N.")
     ] = None,
@@ -66,11 +50,8 @@ def run(
             help="With --resume: go on from a chain that lacks rounds which it had before.",
         ),
     ] = False,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    confirmations: Confirmations = None,
+    *,
+    node: SenderOptions,
     json: AsJson = False,
 ) -> None:
     """Run simulated rounds until the last one, or take a run up again.
@@ -79,21 +60,21 @@ def run(
     """
     from ledger.protocol.errors import ConfigurationError
 
-    name = one_name(name, old_name)
+    home, name = made.home, made.run_name()
     if accept_rollback and not resume:
         raise ConfigurationError("--accept-rollback goes with --resume")
-    if resume and (preset or config):
+    if resume and configured.has_source:
         raise ConfigurationError("--resume takes the run's own configuration, no other")
-    settings = list(setting or [])
+    settings = list(configured.settings)
     if rounds is not None:
         settings.append(f"protocol.rounds={rounds}")
     if workers is not None:
         settings.append(f"machine.workers={workers}")
-    source = None if resume else (preset, config)
+    source = None if resume else (configured.preset, configured.config)
     configuration = _configuration(home, name, source, tuple(settings))
-    where = Target(home, name, rpc_url=rpc_url, chain_id=chain_id)
+    where = node.chain_of(home, name)
     if configuration.machine.ledger == "memory":
-        if rpc_url is not None:
+        if where.rpc_url is not None:
             raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
         try:
             played = _in_memory(where, name, configuration, quiet=json)
@@ -101,10 +82,10 @@ def run(
             raise InterruptedCommand("interrupted; a memory run cannot be resumed") from error
         _report(name, played, as_json=json)
         return
-    if accept_rollback and rpc_url is None:
+    if accept_rollback and where.rpc_url is None:
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
-    sender = Sender(only_keystore_if_any(keystore), password_file, confirmations)
+    sender = node.sender()
     writer = where.writer(sender, create=not resume, accept_rollback=accept_rollback)
     try:
         with _node_gone_explained(where, name, sender):

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from cmfl.access.target import Target
 from cmfl.commands.console import print_line
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, IndexAt, RpcUrl
+from cmfl.commands.options import DEFAULT_HOME, HomeFolder, IndexAt
 from cmfl.commands.service_options import ServiceOptions
+from cmfl.commands.source_options import NodeOptions
 
 
 @expand_groups
@@ -28,15 +28,14 @@ def serve(
             "read it, and cmfl index build --follow updates it.",
         ),
     ] = False,
-    rpc_url: RpcUrl = None,
-    chain_id: ChainId = None,
     *,
+    node: NodeOptions,
     service: ServiceOptions,
 ) -> None:
     """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
     from api.serve import serve as serve_app
 
-    target = Target(home, rpc_url=rpc_url, chain_id=chain_id)
+    target, rpc_url, chain_id = node.chain_of(home), node.rpc_url, node.chain_id
     if rpc_url is None and chain_id is not None:
         with target.reader():  # it checks the id of the home's own chain
             chain_id = None

@@ -1,8 +1,9 @@
-"""Options that name the contract a command reads, and where its chain, blobs or service are."""
+"""Options that name a chain, the account that signs on it, and the contract that is read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from cmfl.access.remote import API_SECONDS, RemoteService
 from cmfl.access.target import Target
@@ -14,10 +15,63 @@ from cmfl.commands.options import (
     ApiTokenFile,
     BlobsAt,
     ChainId,
+    Confirmations,
     HomeFolder,
+    Keystore,
+    MaxFee,
+    MaxTip,
+    PasswordFile,
     RpcUrl,
     RunName,
 )
+from cmfl.commands.sender import Sender, only_keystore_if_any
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """A node in place of the home's own chain."""
+
+    rpc_url: RpcUrl = None
+    chain_id: ChainId = None
+
+    def chain_of(self, home: Path, run: str | None = None) -> Target:
+        """Return the node, or the own chain of a home."""
+        return Target(home, run, rpc_url=self.rpc_url, chain_id=self.chain_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SenderOptions(NodeOptions):
+    """A node, and the account that signs there."""
+
+    keystore: Keystore = None
+    password_file: PasswordFile = None
+    confirmations: Confirmations = None
+
+    def sender(self) -> Sender:
+        """Return the account.
+
+        Raises:
+            ConfigurationError: there are several keystores.
+        """
+        keystore = only_keystore_if_any(self.keystore)
+        return Sender(keystore, self.password_file, self.confirmations)
+
+
+@dataclass(frozen=True, slots=True)
+class CappedSenderOptions(SenderOptions):
+    """A node, and the account that signs there for limited fees."""
+
+    max_fee: MaxFee = None
+    max_tip: MaxTip = None
+
+    def sender(self) -> Sender:
+        """Return the account with its limits.
+
+        Raises:
+            ConfigurationError: there are several keystores.
+        """
+        keystore = only_keystore_if_any(self.keystore)
+        return Sender(keystore, self.password_file, self.confirmations, self.max_fee, self.max_tip)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,117 @@
+"""Options that name a run to make, and the configuration it is to have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    DEFAULT_RUN,
+    AllowPredictableSeeds,
+    Config,
+    HomeFolder,
+    OldName,
+    Preset,
+    RunToMake,
+    Settings,
+)
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class NewRunOptions:
+    """The home and the name of a run; --name is the old spelling of --run."""
+
+    home: HomeFolder = DEFAULT_HOME
+    name: RunToMake = DEFAULT_RUN
+    old_name: OldName = None
+
+    def run_name(self) -> str:
+        """Return the name of the run.
+
+        Raises:
+            ConfigurationError: --run and --name are both given, and differ.
+        """
+        if self.old_name is None:
+            return self.name
+        if self.name not in {DEFAULT_RUN, self.old_name}:
+            raise ConfigurationError(
+                f"--run {self.name} and --name {self.old_name}: they are one; give --run"
+            )
+        return self.old_name
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationOptions:
+    """A preset or a TOML file, and single settings over it."""
+
+    preset: Preset = None
+    config: Config = None
+    setting: Settings = None
+
+    @property
+    def has_source(self) -> bool:
+        """Whether a preset or a file is named."""
+        return self.preset is not None or self.config is not None
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The single settings, `section.key=value`."""
+        return tuple(self.setting or ())
+
+    def load(self) -> Configuration:
+        """Return the configuration of a run whose clients have simulated keys.
+
+        Raises:
+            ConfigurationError: it is invalid.
+        """
+        from clients.configuration.loading import load
+
+        return load(self.preset, self.config, self.settings)
+
+    def load_shared(self, *, allow_predictable: bool, more: tuple[str, ...] = ()) -> Configuration:
+        """Return the configuration of a run whose owners have keys of their own.
+
+        Args:
+            allow_predictable: whether to accept seeds that can be chosen.
+            more: settings over the given ones.
+
+        Raises:
+            ConfigurationError: it is invalid, or its seeds can be chosen.
+        """
+        from clients.configuration.owners import shared_configuration
+
+        settings = (*self.settings, *more)
+        return shared_configuration(
+            self.preset, self.config, settings, allow_predictable=allow_predictable
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedConfigurationOptions(ConfigurationOptions):
+    """The configuration that the owners of a run agree to."""
+
+    allow_predictable_seeds: AllowPredictableSeeds = False
+
+    def load_agreed(self, *more: str) -> Configuration:
+        """Return the configuration, with more settings over it.
+
+        Raises:
+            ConfigurationError: it is invalid, or its seeds can be chosen.
+        """
+        return self.load_shared(allow_predictable=self.allow_predictable_seeds, more=more)
+
+    def words(self, *more: str) -> list[object]:
+        """Return the options that give another command this configuration."""
+        from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+
+        words: list[object] = []
+        words += [] if self.preset is None else ["--preset", self.preset]
+        words += [] if self.config is None else ["--config", self.config]
+        for setting in (*self.settings, *more):
+            words += ["--set", setting]
+        return [*words, ALLOW_PREDICTABLE] if self.allow_predictable_seeds else words
