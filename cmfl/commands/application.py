@@ -113,13 +113,19 @@ app.command("demo")(demo)
 
 
 def _print_version(value: bool) -> None:
-    """Print the versions of this installation, and exit."""
+    """Print the versions that two installations need in common, and exit."""
     if not value:
         return
-    from cmfl.commands.version import versions
+    from importlib.metadata import version
+    from importlib.resources import files
 
-    for name, version in versions().items():
-        print_line(f"{name} {version}")
+    from ledger.io.json import parse_json
+    from ledger.protocol.encoding import PROTOCOL_VERSION
+
+    artefact = files("contracts") / "artifacts" / "committee_ledger.json"
+    print_line(f"cmfl {version('cmfl-ledger')}")
+    print_line(f"protocol {PROTOCOL_VERSION}")
+    print_line(f"contract compiler {parse_json(artefact.read_bytes())['compiler']}")
     raise typer.Exit
 
 
