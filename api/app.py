@@ -17,12 +17,9 @@ from starlette.routing import Match
 from api.federation.monitor import FederationMonitor
 from api.http import openapi
 from api.http.access import Access
-from api.http.answer_cache import AnswerCache
-from api.http.body_limit import BodyLimit
-from api.http.caching import AnswerCacheMiddleware
-from api.http.head import HeadAsGet
-from api.http.host_check import HostCheck
+from api.http.caching import AnswerCache, AnswerCacheMiddleware
 from api.http.metrics import Metrics, MetricsMiddleware
+from api.http.middleware import BodyLimit, HeadAsGet, HostCheck, SafeHeaders
 from api.http.problems import (
     CHAIN_DAMAGED,
     CHAIN_MOVED,
@@ -35,7 +32,6 @@ from api.http.problems import (
     plain_problem,
     problem,
 )
-from api.http.safe_headers import SafeHeaders
 from api.http.streams import Streams
 from api.routes import (
     blob_routes,

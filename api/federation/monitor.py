@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from api.federation.chain_time import ChainTime
 from api.federation.mail import RoundMail
 from api.federation.serialise import open_round, paced_round
 from api.http.problems import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
 from ledger.actors.view import ChainView
+from ledger.chain.finality.latest_block import LatestBlock
 from ledger.history.documents import read_run
 from ledger.history.serialise.serialise_deployments import stage_name
 from ledger.protocol.ledger_state import LedgerStage
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from api.request_view import RequestView
     from api.schemas.federation import FederationAnswer, PacedRound
     from ledger.actors.status.status_types import OpenRoundStatus
+    from ledger.chain.ports import Block
     from ledger.history.chain_history import ChainHistory
     from ledger.history.deployments import ServedDeployment
     from ledger.history.round import Round
@@ -37,6 +38,36 @@ FIRST_SNAPSHOT_SECONDS = 2.0
 """How long a request waits for the first snapshot that another request takes."""
 
 SHOWN_ROUNDS = 10
+
+
+class ChainTime:
+    """The newest block's time, and the seconds since it was first seen: never ahead of its blocks.
+
+    By a wall clock every client would seem late where the chain falls behind, or where the
+    onlooker's clock is ahead. A worker has to keep up with the others
+    (`clients/worker/chain_clock.py`); an onlooker may be a block behind, and reports no client late
+    too soon. Like a worker it drops the time of a block that the chain does not have any more.
+    """
+
+    def __init__(self) -> None:
+        self._newest: bytes | None = None
+        self._latest = LatestBlock()
+        self._ahead = 0.0
+        self._last = 0.0
+
+    def now(self, newest: Block, steady: float) -> float:
+        """Return the time in the chain's seconds; it does not go back along one chain.
+
+        Args:
+            newest: the chain's newest block.
+            steady: seconds of a monotonic clock.
+        """
+        if self._latest.is_gone(newest):
+            self._last = 0.0
+        if newest.hash != self._newest:
+            self._newest, self._ahead = newest.hash, newest.timestamp - steady
+        self._last = max(self._last, self._ahead + steady)
+        return self._last
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Access control: bearer tokens, and a rate limit for each address."""
+"""Access control: bearer tokens, a rate limit for each address, and permission to start work."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import ipaddress
 import math
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
@@ -15,17 +16,21 @@ from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.requests import Request
 
 from api.http.problems import RATE_EXCEEDED, TOKEN_NEEDED, problem
+from api.schemas.verifications import VerificationPermission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from api.settings import Settings
+
 OPEN = frozenset({"/health"})
 """Paths without tokens and limits: they cost and reveal nothing."""
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 SHOWS_TOKEN = "cmfl.shows_token"  # noqa: S105 - a name, no token
 """Key of a request's scope: whether the request shows a token."""
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
 class Access:
@@ -110,3 +115,48 @@ def _rate_subject(address: str) -> str:
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
+
+
+def permission(request: Request, settings: Settings) -> VerificationPermission:
+    """Return whether a request may start expensive work: by token, or from this machine.
+
+    Reading costs little and may be open to all. Without tokens, work is started only for requests
+    from a loopback address, to a loopback name, through no proxy, and from no page of another
+    origin.
+    """
+    if not settings.verifications:
+        return VerificationPermission.OFF
+    if settings.tokens:
+        is_known = request.scope.get(SHOWS_TOKEN, False)
+        return VerificationPermission.GRANTED if is_known else VerificationPermission.TOKEN_NEEDED
+    return (
+        VerificationPermission.GRANTED
+        if _is_from_here(request)
+        else VerificationPermission.THIS_MACHINE_ONLY
+    )
+
+
+def is_foreign_page(request: Request, settings: Settings) -> bool:
+    """Return whether a request comes from a page of an origin that is not allowed."""
+    origin = request.headers.get("origin")
+    if origin is None or origin in settings.allowed_origins:
+        return False
+    try:
+        host = urlsplit(origin).netloc
+    except ValueError:
+        return True  # no browser sends this
+    return host.lower() != request.headers.get("host", "").lower()
+
+
+def _is_from_here(request: Request) -> bool:
+    if request.client is None or any(name in request.headers for name in _FORWARDED):
+        return False
+    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    return _is_loopback(request.client.host) and (name == "localhost" or _is_loopback(name))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,4 +1,4 @@
-"""Caching rules of answers.
+"""Caching rules of answers, and the cache of those that are final.
 
 A round that has ended in a final block cannot change any more. Its answers name that block in
 `as_of`, not the head, so that a URL always gives the same bytes: they carry a strong ETag, the
@@ -8,6 +8,8 @@ a weak ETag, which changes with every block, and `no-cache`: a client must reval
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, cast
 
 from fastapi.responses import Response
@@ -21,10 +23,52 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from api.http.answer_cache import AnswerCache, Key
     from api.request_view import RequestView
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.pinned_chain import HistoryService
+
+Key = tuple[int, bytes, str]
+"""Number of the opened chain, hash of its block 0, path with query."""
+
+MOST_BYTES = 64 * 2**20
+
+
+class AnswerCache:
+    """The most recently used final answers, up to a number of bytes; safe to share between threads.
+
+    A key names the chain, so that an answer of one home is never given for another.
+    """
+
+    def __init__(self, max_bytes: int = MOST_BYTES) -> None:
+        self._most = max_bytes
+        self._size = 0
+        self._answers: OrderedDict[Key, EncodedAnswer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, key: Key) -> EncodedAnswer | None:
+        """Return a cached answer, None if there is none."""
+        with self._lock:
+            answer = self._answers.get(key)
+            if answer is not None:
+                self._answers.move_to_end(key)
+            return answer
+
+    def add(self, key: Key, answer: EncodedAnswer) -> None:
+        """Add an immutable answer, and evict the least recently used ones."""
+        if _size(answer) > self._most:
+            return
+        with self._lock:
+            replaced = self._answers.pop(key, None)
+            self._size += _size(answer) - (0 if replaced is None else _size(replaced))
+            self._answers[key] = answer
+            while self._size > self._most:
+                _, evicted = self._answers.popitem(last=False)
+                self._size -= _size(evicted)
+
+
+def _size(answer: EncodedAnswer) -> int:
+    """Return the size of an answer, plain and compressed, at most."""
+    return 2 * len(answer.body)
 
 
 def respond(

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import StreamingResponse
 
 from api.http.encoded_answer import IMMUTABLE, is_known
+from api.http.openapi import ASKED, declared
 from api.http.parameters import refuse_unknown
-from api.http.problem_docs import ASKED, declared
 from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, ProblemError
 from api.request_view import histories_of
 from ledger.protocol import digest_patterns

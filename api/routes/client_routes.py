@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
+from api.http.openapi import OF_CLIENT, OF_PAGE, declared
 from api.http.parameters import (
     Address,
     ClientIndex,
@@ -16,7 +17,6 @@ from api.http.parameters import (
     Paged,
     refuse_unknown,
 )
-from api.http.problem_docs import OF_CLIENT, OF_PAGE, declared
 from api.http.problems import CLIENT_NOT_FOUND, FORMAT_NOT_SERVED
 from api.request_view import require_client
 from ledger.history.queries import RoundQuery

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from api.http.caching import respond
+from api.http.openapi import OF_PAGE, declared
 from api.http.parameters import (
     Address,
     OneChain,
     Paged,
     refuse_unknown,
 )
-from api.http.problem_docs import OF_PAGE, declared
 from api.http.problems import INDEX_NEEDED, ProblemError
 from ledger.history.responses.digests import DigestAnswer
 from ledger.history.serialise.serialise_digests import digest_page

@@ -11,12 +11,12 @@ from fastapi import APIRouter, Depends, Request
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from api.http.openapi import OF_DEPLOYMENT, declared
 from api.http.parameters import (
     Address,
     OneChain,
     refuse_unknown,
 )
-from api.http.problem_docs import OF_DEPLOYMENT, declared
 from api.http.problems import STREAMS_EXHAUSTED
 from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
 from api.request_view import RequestView, histories_of

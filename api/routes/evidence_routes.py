@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
+from api.http.openapi import OF_PAGE, declared
 from api.http.parameters import (
     Address,
     ClientFilter,
@@ -15,7 +16,6 @@ from api.http.parameters import (
     Paged,
     refuse_unknown,
 )
-from api.http.problem_docs import OF_PAGE, declared
 from api.http.problems import CLIENT_NOT_FOUND
 from api.request_view import require_client
 from ledger.history.queries import RoundQuery

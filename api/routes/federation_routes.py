@@ -13,8 +13,8 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.caching import response_of
 from api.http.encoded_answer import EncodedAnswer
+from api.http.openapi import OF_DEPLOYMENT, declared
 from api.http.parameters import Address, OneChain, refuse_unknown
-from api.http.problem_docs import OF_DEPLOYMENT, declared
 from api.http.problems import (
     BLOB_NOT_FOUND,
     BUSY,

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from api.http.caching import response_of
 from api.http.encoded_answer import EncodedAnswer
+from api.http.openapi import OF_ROUND, declared
 from api.http.parameters import (
     Address,
     ClientIndex,
@@ -18,7 +19,6 @@ from api.http.parameters import (
     RoundIndex,
     refuse_unknown,
 )
-from api.http.problem_docs import OF_ROUND, declared
 from api.http.problems import (
     BLOB_NOT_FOUND,
     BUSY,

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 
 from api.http.caching import respond
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
+from api.http.openapi import OF_PAGE, OF_ROUND, declared
 from api.http.parameters import (
     MAX_INDEX,
     Address,
@@ -23,7 +24,6 @@ from api.http.parameters import (
     refuse_unknown,
     whole_number,
 )
-from api.http.problem_docs import OF_PAGE, OF_ROUND, declared
 from api.http.problems import (
     CLIENT_NOT_FOUND,
     FORMAT_NOT_SERVED,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
+from api.http.openapi import OF_CHAIN, declared
 from api.http.parameters import refuse_unknown
-from api.http.problem_docs import OF_CHAIN, declared
 from api.http.problems import REQUEST_INVALID
 from api.request_view import AnyChain  # noqa: TC001 - FastAPI reads it
 from api.schemas.service import Health, Ready, StatusAnswer

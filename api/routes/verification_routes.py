@@ -10,9 +10,9 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Path, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from api.http.access import is_foreign_page, permission
+from api.http.openapi import OF_DEPLOYMENT, declared
 from api.http.parameters import Address, OneChain, refuse_unknown
-from api.http.permission import is_foreign_page, permission
-from api.http.problem_docs import OF_DEPLOYMENT, declared
 from api.http.problems import (
     BODY_TOO_LARGE,
     EARLIER_REPORT_REFUSED,

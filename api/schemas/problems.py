@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
-from api.schemas.base import Schema
+from pydantic import BaseModel, ConfigDict, Field
 
 MEDIA_TYPE = "application/problem+json"
 MAX_SHOWN = 300
 MAX_ERRORS = 20
+
+
+class Schema(BaseModel):
+    """No unknown fields, no NaN, no infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class FieldError(Schema):

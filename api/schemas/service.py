@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.schemas.base import Schema
+from api.schemas.problems import Schema
 from ledger.history.responses.deployments import ChainHead
 from ledger.history.responses.fields import (
     Answer,

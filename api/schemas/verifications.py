@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import Schema
+from api.schemas.problems import Schema
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.history.responses.fields import (
     BlockNumber,

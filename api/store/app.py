@@ -19,20 +19,19 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from api.http.metrics import Metrics, MetricsMiddleware
+from api.http.middleware import SafeHeaders
 from api.http.problems import (
     CHAIN_UNREACHABLE,
     ProblemError,
     plain_problem,
     problem,
 )
-from api.http.safe_headers import SafeHeaders
 from api.store.blob_routes import BlobRoutes
 from api.store.charges import Charges, charges_file
 from api.store.mail_routes import MailRoutes
 from api.store.permissions import PermissionCache
-from api.store.receiver import Receiver, disk_problem, remove_unfinished
+from api.store.receiver import TOO_SLOW, Receiver, disk_problem, remove_unfinished
 from api.store.retention import Retention
-from api.store.store_problems import TOO_SLOW
 from ledger.protocol.errors import ChainError, CmflError
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects

@@ -13,10 +13,9 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.responses import Response, StreamingResponse
 
 from api.http.encoded_answer import IMMUTABLE, is_known
-from api.http.problems import BLOB_NOT_FOUND, ProblemError, problem
+from api.http.problems import BLOB_NOT_FOUND, ProblemError, ProblemKind, problem
 from api.store.charges import ChargeKind
 from api.store.integrity import IntegrityCache
-from api.store.store_problems import RANGE_UNSATISFIABLE
 from ledger.io.home import open_file
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
     from api.store.receiver import Receiver
     from ledger.storage.blobs import FolderBlobs
+
+RANGE_UNSATISFIABLE = ProblemKind("range-unsatisfiable", 416, "The blob has no such range")
 
 HASHED_AT_ONCE = 2
 """Blobs that are hashed at once for HEAD; the other threads serve readers."""

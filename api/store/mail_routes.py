@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from starlette.responses import Response
 
-from api.http.problems import ProblemError
+from api.http.problems import ProblemError, ProblemKind
 from api.store.charges import ChargeKind
-from api.store.receiver import require_round
-from api.store.store_problems import BOARD_NOT_FOUND, BODY_WRONG, ENVELOPE_INVALID
+from api.store.receiver import BODY_WRONG, require_round
 from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Upload
     from ledger.storage.mailbox import Board, ObjectMailbox
+
+ENVELOPE_INVALID = ProblemKind("envelope-invalid", 422, "The bytes are no envelope of this board")
+BOARD_NOT_FOUND = ProblemKind("board-not-found", 404, "There is no such board")
 
 LEAST_ENVELOPES = 256
 LEAST_MAIL_BYTES = 4 * 2**20

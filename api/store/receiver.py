@@ -10,23 +10,12 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from starlette.requests import ClientDisconnect
 
-from api.http.problems import BODY_TOO_LARGE, ProblemError
+from api.http.problems import BODY_TOO_LARGE, ProblemError, ProblemKind
 from api.store.slots import Slots
-from api.store.store_problems import (
-    BODY_WRONG,
-    DISK_FAILS,
-    DISK_FULL,
-    LENGTH_NEEDED,
-    QUOTA_EXCEEDED,
-    ROUND_NOT_TAKEN,
-    TOO_SLOW,
-    UPLOAD_ELSEWHERE,
-    UPLOAD_REFUSED,
-    UPLOAD_UNSIGNED,
-)
 from ledger.io.home import DISK, WRITING, Disk
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by
+from ledger.storage import http
 from ledger.storage.uploads import parse_authorization
 
 if TYPE_CHECKING:
@@ -39,6 +28,19 @@ if TYPE_CHECKING:
     from api.store.permissions import PermissionCache, WritePermissions
     from api.store.store_settings import StoreSettings
     from ledger.protocol.types import Digest, Upload
+
+LENGTH_NEEDED = ProblemKind("length-needed", 411, "A body needs a Content-Length")
+UPLOAD_UNSIGNED = ProblemKind("upload-unsigned", 401, "An upload needs a client's signature")
+UPLOAD_ELSEWHERE = ProblemKind(http.UPLOAD_ELSEWHERE, 401, "The upload is signed for another store")
+UPLOAD_REFUSED = ProblemKind("upload-refused", 403, "The client may not write here")
+ROUND_NOT_TAKEN = ProblemKind(
+    "round-not-taken", 409, "The round is neither open nor next to the open one"
+)
+QUOTA_EXCEEDED = ProblemKind("quota-exceeded", 429, "The client has used up its quota of the round")
+BODY_WRONG = ProblemKind("body-wrong", 422, "The bytes are not those that were announced")
+TOO_SLOW = ProblemKind("too-slow", 408, "The body did not arrive in time")
+DISK_FULL = ProblemKind("disk-full", 507, "The store's disk is full")
+DISK_FAILS = ProblemKind("disk-fails", 503, "The store's folder cannot be used")
 
 PIECE = 1 << 20
 INCOMING_FOLDER = "incoming"

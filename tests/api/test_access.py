@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import ValidationError
 
-from api.http.safe_headers import HEADERS
+from api.http.middleware import HEADERS
 from api.settings import Settings
 from tests.api.conftest import deployments, read, refused, serving
 

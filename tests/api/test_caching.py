@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.http.answer_cache import AnswerCache
+from api.http.caching import AnswerCache
 from api.http.encoded_answer import CHANGING, IMMUTABLE, EncodedAnswer, is_known
 from api.settings import Settings
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from pydantic import TypeAdapter
 
-from api.federation.chain_time import ChainTime
-from api.federation.monitor import FederationMonitor
+from api.federation.monitor import ChainTime, FederationMonitor
 from api.http.problems import BLOB_NOT_FOUND, BUSY, ProblemError
 from api.request_view import RequestView
 from api.schemas.federation import FederationAnswer

@@ -14,11 +14,10 @@ from typing_extensions import is_typeddict
 from api.app import create_app
 from api.document import text
 from api.http import problems
-from api.http.problem_docs import DETAILS
+from api.http.openapi import DETAILS
 from api.http.problems import ProblemKind
 from api.schemas import federation, service, verifications
-from api.schemas.base import Schema
-from api.schemas.problems import MEDIA_TYPE, FieldError, Problem
+from api.schemas.problems import MEDIA_TYPE, FieldError, Problem, Schema
 from api.settings import Settings
 from ledger.history.responses import (
     clients,
