@@ -71,6 +71,21 @@ if TYPE_CHECKING:
     from api.settings import Settings
     from ledger.history.source import HistoryIndex
 
+_ROUTES = (
+    service_routes,
+    deployment_routes,
+    round_routes,
+    client_routes,
+    evidence_routes,
+    digest_routes,
+    series_routes,
+    event_routes,
+    federation_routes,
+    proof_routes,
+    blob_routes,
+    verification_routes,
+    web_routes,
+)
 _log = logging.getLogger(__name__)
 
 
@@ -86,24 +101,6 @@ def create_app(
         settings: of the service.
         histories_of: makes the history service; another for a chain that is in no home.
     """
-    # Without a configured index, the home's own is read as soon as it exists.
-    index = ServiceIndex(settings.index_at, is_asked_for=settings.index is not None)
-    histories = histories_of(settings, index)
-    keeper = IndexUpdater(settings.index_at, histories) if settings.keeps_index else None
-    verified = Verifications(settings.report_folder, settings.verification_bounds)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if keeper is not None:
-            keeper.start()
-        yield
-        # Background work ends before its sources close.
-        if keeper is not None:
-            await anyio.to_thread.run_sync(keeper.close)
-        await anyio.to_thread.run_sync(verified.close)
-        histories.close()
-        index.close()
-
     app = FastAPI(
         title=openapi.TITLE,
         version=service_routes.package_version(),
@@ -116,36 +113,45 @@ def create_app(
         redirect_slashes=False,
         # Nothing leaves this process, whatever the environment says.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        lifespan=lifespan,
+        lifespan=_lifespan,
     )
-    cache = AnswerCache()
-    app.state.histories, app.state.cache = histories, cache
-    app.state.index = index
+    # Without a configured index, the home's own is read as soon as it exists.
+    index = ServiceIndex(settings.index_at, is_asked_for=settings.index is not None)
+    app.state.settings, app.state.index = settings, index
+    app.state.histories = histories_of(settings, index)
+    app.state.cache = AnswerCache()
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.streams = Streams(settings.most_streams)
-    app.state.settings, app.state.verifications = settings, verified
-    for routes in (
-        service_routes,
-        deployment_routes,
-        round_routes,
-        client_routes,
-        evidence_routes,
-        digest_routes,
-        series_routes,
-        event_routes,
-        federation_routes,
-        proof_routes,
-        blob_routes,
-        verification_routes,
-        web_routes,
-    ):
+    app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
+    for routes in _ROUTES:
         app.include_router(routes.router)
     _add_document(app)
     _add_errors(app, settings)
-    metrics = Metrics()
+    _add_middleware(app, settings)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    state = app.state
+    updates = state.settings.keeps_index
+    updater = IndexUpdater(state.settings.index_at, state.histories) if updates else None
+    if updater is not None:
+        updater.start()
+    yield
+    # Background work ends before its sources close.
+    if updater is not None:
+        await anyio.to_thread.run_sync(updater.close)
+    await anyio.to_thread.run_sync(state.verifications.close)
+    state.histories.close()
+    state.index.close()
+
+
+def _add_middleware(app: FastAPI, settings: Settings) -> None:
+    """Add the middleware and the route of its metrics; what is added last is outermost."""
+    metrics, state = Metrics(), app.state
     app.include_router(metrics.router())
-    # The last is the outermost.
-    app.add_middleware(AnswerCacheMiddleware, histories=histories, cache=cache)
+    app.add_middleware(AnswerCacheMiddleware, histories=state.histories, cache=state.cache)
     app.add_middleware(BodyLimit)
     app.add_middleware(
         Access,
@@ -166,7 +172,6 @@ def create_app(
     app.add_middleware(HostCheck)
     app.add_middleware(MetricsMiddleware, metrics=metrics, logs=settings.logs_requests)
     app.add_middleware(SafeHeaders)
-    return app
 
 
 def _add_document(app: FastAPI) -> None:

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
-from prometheus_client import generate_latest as exposition
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,16 +46,16 @@ class Metrics:
     def router(self) -> APIRouter:
         """Return the route of the metrics."""
         router = APIRouter(include_in_schema=False)
-
-        @router.get("/metrics")
-        def metrics() -> Response:
-            return Response(
-                exposition(self.registry),
-                headers={"Cache-Control": "no-store"},
-                media_type=CONTENT_TYPE_LATEST,
-            )
-
+        router.get("/metrics", response_class=Response)(self.exposition)
         return router
+
+    def exposition(self) -> Response:
+        """Return the metrics as Prometheus reads them."""
+        return Response(
+            generate_latest(self.registry),
+            headers={"Cache-Control": "no-store"},
+            media_type=CONTENT_TYPE_LATEST,
+        )
 
 
 class MetricsMiddleware:

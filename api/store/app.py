@@ -10,7 +10,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -90,25 +89,16 @@ def create_store(
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        task = None if retention is None else asyncio.create_task(_remove_old(retention))
-        yield
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        charges.close()
+        with contextlib.closing(charges):
+            async with _removal(retention):
+                yield
 
     metrics = Metrics()
-
-    async def exposition(_: Request) -> Response:
-        text = generate_latest(metrics.registry)
-        return Response(text, headers=_NO_STORE, media_type=CONTENT_TYPE_LATEST)
-
     board = "/mail/{chain}/{contract}/{salt}/{round}/{kind}"
     app = Starlette(
         routes=[
             Route("/health", _health),
-            Route("/metrics", exposition),
+            Route("/metrics", lambda _: metrics.exposition()),
             Route(board, mail.get),
             Route(f"{board}/{{digest}}", mail.put, methods=["PUT"]),
             Route("/{prefix}/{digest}", blobs.get, methods=["GET"]),
@@ -142,6 +132,19 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _internal_error(request: Request, _: Exception) -> Response:
     # The server logs the traceback; the answer has none of it.
     return plain_problem(request, 500, "this is a fault of the store; its log has the reason")
+
+
+@contextlib.asynccontextmanager
+async def _removal(retention: Retention | None) -> AsyncIterator[None]:
+    """Remove what is old in the background, if there is retention."""
+    if retention is None:
+        yield
+        return
+    task = asyncio.create_task(_remove_old(retention))
+    yield
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def _remove_old(retention: Retention) -> None:
