@@ -10,8 +10,7 @@ from ledger.protocol.encoding import keccak256
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.worker.behaviour import RoundBehaviour
-    from clients.worker.hosted_clients import HostedClients
+    from clients.worker.hosted_clients import HostedClients, RoundBehaviour
     from ledger.actors.actions import Action
     from ledger.actors.journal import VoteJournal
     from ledger.actors.judgement_cache import JudgementCache

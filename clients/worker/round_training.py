@@ -7,11 +7,13 @@ another: if a model fails on the samples of one, the others are trained without 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
+from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.payload import Payload
@@ -20,19 +22,83 @@ from ledger.protocol.sampling import training_seed
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Executor, Future
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
     from clients.training.port import Engine
-    from clients.worker.local_updates import LocalUpdates
     from ledger.protocol.types import ClientId, Digest, Domain
+
+_NAME = re.compile(r"([0-9]{1,20})-([0-9]{1,10})-([0-9a-f]{64})-([0-9a-f]{64})\.update")
 
 TrainingResult = tuple[list[TrainedUpdate], TrainingError | None]
 """The updates that there are, and why there are no more of them."""
 
 MOST_FAILURES = 4
 """Failed clients in one attempt after which the others wait for the next one."""
+
+
+class LocalUpdates:
+    """Durable updates by round, client and origin, written before their commitments are sent.
+
+    Between its commitment and the closing block only the client has its update: a process that is
+    killed must not lose it. An origin commits to all inputs of training. Each file name has the
+    update's origin and digest, so that a damaged update is trained again.
+    """
+
+    def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
+        """Use a folder of this worker alone; it is created with the first update."""
+        self._folder = folder
+        self._disk = disk
+
+    def find(
+        self, round_number: int, client: ClientId, origin: Digest, limit: int
+    ) -> Payload | None:
+        """Return a stored update of at most `limit` bytes; None if there is no intact one.
+
+        Raises:
+            OSError: it is there and cannot be read.
+        """
+        prefix = f"{round_number}-{client}-{origin.hex()}-"
+        for path, match in self._kept():
+            if not path.name.startswith(prefix) or path.stat().st_size > limit:
+                continue
+            payload = Payload.of(read_file(path, limit))
+            if payload.digest.hex() == match[4]:
+                return payload
+        return None
+
+    def keep(self, round_number: int, origin: Digest, updates: Mapping[ClientId, Payload]) -> None:
+        """Store updates by client, durably.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        paths = []
+        for client, update in updates.items():
+            name = f"{round_number}-{client}-{origin.hex()}-{update.digest.hex()}.update"
+            paths.append(self._folder / name)
+            self._disk.write_whole(paths[-1], update.data, durable=False)
+        if paths:
+            self._disk.sync(paths)
+
+    def forget(self, before_round: int) -> None:
+        """Remove the updates of earlier rounds.
+
+        Raises:
+            OSError: one cannot be removed.
+        """
+        for path, match in self._kept():
+            if int(match[1]) < before_round:
+                self._disk.remove(path)
+
+    def _kept(self) -> list[tuple[Path, re.Match[str]]]:
+        """Return all update files with the match of their names."""
+        if not self._folder.is_dir():
+            return []
+        matches = ((path, _NAME.fullmatch(path.name)) for path in self._folder.iterdir())
+        return [(path, match) for path, match in matches if match is not None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

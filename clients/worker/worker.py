@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from clients.worker.background_evaluation import BackgroundEvaluator
+from clients.worker.background_work import BackgroundEvaluator, TransactionSender
 from clients.worker.chain_clock import ChainClock
 from clients.worker.failures import WorkPart
 from clients.worker.round_participants import RoundParticipants
 from clients.worker.round_training import RoundTraining, TrainingAssignment
-from clients.worker.transaction_sender import TransactionSender
 from ledger.actors.actions import SendCommitment, SendDecision, SendReport
 from ledger.actors.driver import Driver
 from ledger.actors.journal import first_round_key

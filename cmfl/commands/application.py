@@ -59,7 +59,7 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.worker.behaviour import WorkerBehaviour
+    from clients.worker.hosted_clients import WorkerBehaviour
 
 EXTRAS = {
     "torch": "clients",

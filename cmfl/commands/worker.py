@@ -82,7 +82,7 @@ def worker(
     if status:
         _print_status(own, json=json)
         return
-    from clients.worker.behaviour import HONEST
+    from clients.worker.hosted_clients import HONEST
     from clients.worker.process.setup import WorkerOptions, WorkerTarget
 
     shared = options.shared()
@@ -129,10 +129,9 @@ def _run(
     json: bool,
 ) -> None:
     from clients.onboarding.finality_lag import finality_lag
-    from clients.worker.process.loop import WorkerLoop
-    from clients.worker.process.prometheus import WorkerMetrics, serve_metrics
+    from clients.worker.process.loop import Startup, WorkerLoop
     from clients.worker.process.setup import find_deployed_run, open_worker
-    from clients.worker.process.startup import Startup
+    from clients.worker.process.worker_metrics import WorkerMetrics, serve_metrics
     from clients.worker.process.worker_status import StatusFile, worker_status
     from ledger.protocol.signing import KeySigner
 
@@ -243,8 +242,7 @@ def _status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
     Raises:
         ConfigurationError: there is none and no worker runs, or the file is damaged.
     """
-    from clients.worker.process.startup import status_before
-    from clients.worker.process.worker_status import WorkerState, read_status
+    from clients.worker.process.worker_status import WorkerState, read_status, status_before
 
     holder = own.holder()
     if holder is not None and not own.status.exists():

@@ -21,14 +21,13 @@ from clients.models.registry import model_named
 from clients.runs.evaluation_sets import TEST
 from clients.runs.input_binding import require_bound_model
 from clients.training.engine_factory import open_engine
-from clients.worker.behaviour import HONEST
-from clients.worker.executors import SingleThreadExecutor
+from clients.worker.background_work import SingleThreadExecutor
 from clients.worker.failures import FailureTracker
 from clients.worker.finality_guard import ChainFinalityGuard
-from clients.worker.hosted_clients import HostedClients
-from clients.worker.local_updates import LocalUpdates
-from clients.worker.process.counters import CountingBlobs, CountingMailbox, WorkerCounters
+from clients.worker.hosted_clients import HONEST, HostedClients
+from clients.worker.process.worker_metrics import CountingBlobs, CountingMailbox, WorkerCounters
 from clients.worker.restarting_engine import RestartingEngine
+from clients.worker.round_training import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
-    from clients.worker.behaviour import WorkerBehaviour
+    from clients.worker.hosted_clients import WorkerBehaviour
     from clients.worker.process.worker_folder import WorkerFolder
     from ledger.chain.ports import ChainWriter
     from ledger.protocol.documents.run import RunDocument

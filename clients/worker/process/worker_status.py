@@ -15,7 +15,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.worker.process.counters import WorkerCounters
+    from clients.worker.process.worker_metrics import WorkerCounters
     from clients.worker.round_participants import RoundParticipants
     from clients.worker.worker import Worker
     from ledger.actors.view import ChainView
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MAX_STATUS_BYTES = 4 << 20
+STARTING = "starting"
+"""Name of a failure that keeps a worker from starting."""
 
 
 class WorkerState(StrEnum):
@@ -80,6 +82,44 @@ def worker_status(
             "bytes_put": counts.bytes_put,
             "bytes_got": counts.bytes_got,
             "errors": {str(part): n for part, n in sorted(worker.failures.counts.items())},
+        },
+    }
+
+
+def status_before(stand: WorkerState, pid: int, says: str = "", times: int = 0) -> dict[str, Any]:
+    """Return the status of a worker that knows no round yet.
+
+    Args:
+        stand: starting or ended.
+        pid: of its process.
+        says: what it waits for; empty for nothing.
+        times: failures so far.
+    """
+    return {
+        "format": FORMAT,
+        "stand": str(stand),
+        "pid": pid,
+        "account": None,
+        "clients": [],
+        "round": None,
+        "is_finished": False,
+        "roles": {},
+        "view": None,
+        "head": None,
+        "model": None,
+        "block": None,
+        "final_block": None,
+        "last_error": f"{STARTING}: {says}" if says else None,
+        "troubles": {STARTING: {"says": says, "times": times}} if says else {},
+        "own_measurement": None,
+        "counts": {
+            "rounds": 0,
+            "commitments": 0,
+            "votes": 0,
+            "views": 0,
+            "bytes_put": 0,
+            "bytes_got": 0,
+            "errors": {STARTING: times} if times else {},
         },
     }
 

@@ -11,11 +11,11 @@ from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
 from clients.training.engine_factory import open_engine
+from clients.worker.background_work import ImmediateExecutor
 from clients.worker.chain_clock import Moment
-from clients.worker.executors import ImmediateExecutor
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
-from clients.worker.local_updates import LocalUpdates
+from clients.worker.round_training import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal

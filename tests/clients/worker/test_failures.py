@@ -10,10 +10,14 @@ from random import Random
 import pytest
 import torch
 
+from clients.worker.background_work import (
+    ImmediateExecutor,
+    SingleThreadExecutor,
+    TaskInterrupt,
+    TransactionSender,
+)
 from clients.worker.chain_clock import Moment
-from clients.worker.executors import ImmediateExecutor, SingleThreadExecutor, TaskInterrupt
 from clients.worker.failures import BACKOFF, FailureTracker, WorkPart
-from clients.worker.transaction_sender import TransactionSender
 from ledger.protocol.errors import ChainError
 
 

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from clients.training.port import Engine, TrainedUpdate, TrainingError
-from clients.worker.executors import ImmediateExecutor
-from clients.worker.local_updates import LocalUpdates
+from clients.worker.background_work import ImmediateExecutor
 from clients.worker.restarting_engine import RestartingEngine
-from clients.worker.round_training import MOST_FAILURES, RoundTraining, TrainingAssignment
+from clients.worker.round_training import (
+    MOST_FAILURES,
+    LocalUpdates,
+    RoundTraining,
+    TrainingAssignment,
+)
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, Digest

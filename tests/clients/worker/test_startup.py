@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.worker.process.counters import WorkerCounters
-from clients.worker.process.startup import Startup, status_before
+from clients.worker.process.loop import Startup
 from clients.worker.process.worker_folder import WorkerFolder
-from clients.worker.process.worker_status import WorkerState, read_status, worker_status
+from clients.worker.process.worker_metrics import WorkerCounters
+from clients.worker.process.worker_status import (
+    WorkerState,
+    read_status,
+    status_before,
+    worker_status,
+)
 from ledger.chain.ports import NotServedError
 from ledger.io.retry import Backoff
 from ledger.protocol.errors import ConfigurationError

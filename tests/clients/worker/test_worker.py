@@ -14,7 +14,7 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.testnet.worker_faults import WorkerFaults
 from clients.training.port import TrainingError
 from clients.worker.failures import WorkPart
-from clients.worker.process.counters import WorkerCounters
+from clients.worker.process.worker_metrics import WorkerCounters
 from clients.worker.process.worker_status import WorkerState, worker_status
 from ledger.actors.journal import first_round_key
 from ledger.protocol.documents.envelope import EnvelopeKind

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from clients.worker.process.counters import CountingBlobs, CountingMailbox, WorkerCounters
 from clients.worker.process.log_format import LogFormat, logging_to
-from clients.worker.process.prometheus import WorkerMetrics, serve_metrics
 from clients.worker.process.worker_folder import WorkerFolder
+from clients.worker.process.worker_metrics import (
+    CountingBlobs,
+    CountingMailbox,
+    WorkerCounters,
+    WorkerMetrics,
+    serve_metrics,
+)
 from clients.worker.process.worker_status import StatusFile, WorkerState, read_status, worker_status
 from ledger.io.home import Disk
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload

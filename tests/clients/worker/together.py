@@ -15,11 +15,11 @@ import numpy as np
 
 from clients.testnet.worker_faults import NO_FAULTS, WorkerFaults
 from clients.training.port import Engine, Evaluation, TrainedUpdate
+from clients.worker.background_work import ImmediateExecutor
 from clients.worker.chain_clock import Moment
-from clients.worker.executors import ImmediateExecutor
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
-from clients.worker.local_updates import LocalUpdates
+from clients.worker.round_training import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
 from ledger.io.home import Disk

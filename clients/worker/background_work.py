@@ -1,0 +1,224 @@
+"""Background work of a worker: one thread trains and evaluates, another one sends transactions.
+
+Training and sending may take long, and votes are due meanwhile. In tests tasks run at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import queue
+import threading
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from clients.worker.failures import WorkPart
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from clients.training.port import Engine, Evaluation
+    from clients.worker.chain_clock import Moment
+    from clients.worker.failures import FailureTracker
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class TaskInterrupt(BaseException):
+    """Raised in a task whose process ends."""
+
+
+class ImmediateExecutor(Executor):
+    """Runs each task before `submit` returns."""
+
+    def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        """Run a task and return its result."""
+        done: Future[T] = Future()
+        _carry_out(done, lambda: task(*arguments, **named))
+        return done
+
+
+class SingleThreadExecutor(Executor):
+    """Runs tasks in order in a thread that does not delay the end of the process."""
+
+    def __init__(self, name: str) -> None:
+        self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_busy = self._is_interrupted = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        """Queue a task."""
+        pending: Future[T] = Future()
+        self._waiting.put(lambda: _carry_out(pending, lambda: task(*arguments, **named)))
+        return pending
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """End the thread after its queued tasks, and wait for that if asked to."""
+        self._waiting.put(None)
+        if wait:
+            self._thread.join()
+
+    def interrupt(self) -> None:
+        """End the thread without its queued tasks, at the next line of Python that it runs.
+
+        A process that ends while a thread of it is in torch is aborted by the C++ runtime.
+        """
+        if self._is_interrupted:
+            return
+        self._is_interrupted = True
+        self._waiting.put(None)
+        if self._is_busy:
+            number = ctypes.c_ulong(self._thread.ident or 0)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(TaskInterrupt))
+
+    def has_ended(self, seconds: float) -> bool:
+        """Wait up to this many seconds; return whether the thread has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        with suppress(TaskInterrupt):
+            while (task := self._waiting.get()) is not None and not self._is_interrupted:
+                self._is_busy = True
+                task()
+                self._is_busy = False
+
+
+def _carry_out(future: Future[T], task: Callable[[], T]) -> None:
+    try:
+        result = task()
+    except BaseException as error:  # noqa: BLE001 - raised by the future's result
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+class TransactionSender:
+    """Sends batches of transactions in a background thread, one batch at a time.
+
+    A batch that is not accepted now is offered again by the next step, until its effect is on the
+    chain; so nothing is queued, and nothing old is ever sent. Whether a transaction is useful
+    follows from the chain alone: the same batch is not sent twice at one block.
+    """
+
+    def __init__(self, executor: Executor, failures: FailureTracker) -> None:
+        """Use an executor of one thread, and report failures to the tracker."""
+        self._executor = executor
+        self._failures = failures
+        self._running: tuple[str, Future[bool]] | None = None
+        self._block: bytes | None = None
+        self._tried: list[object] = []
+
+    def offer(
+        self,
+        moment: Moment,
+        what: str,
+        task: Callable[[], bool],
+        about: tuple[bytes, object] | None = None,
+    ) -> None:
+        """Send a batch, unless another one is being sent or has just failed.
+
+        Args:
+            moment: now.
+            what: the batch is, for the log.
+            task: sends it; returns whether that had an effect.
+            about: hash of the chain's newest block, and the batch: the same is sent once at a
+                block, unless it fails. None to send always.
+        """
+        if self._running is not None or self._failures.is_waiting(WorkPart.SENDING, moment):
+            return
+        if about is not None:
+            block, sent = about
+            if block != self._block:
+                self._block, self._tried = block, []
+            if sent in self._tried:
+                return
+            self._tried.append(sent)
+        self._running = what, self._executor.submit(task)
+
+    def collect(self, moment: Moment) -> bool:
+        """Return whether a batch was sent with an effect since the last call."""
+        if self._running is None or not self._running[1].done():
+            return False
+        (what, running), self._running = self._running, None
+        try:
+            has_effect = running.result()
+        except (CmflError, OSError) as error:
+            self._tried = []
+            self._failures.record_failure(WorkPart.SENDING, moment, error)
+            return False
+        self._failures.record_success(WorkPart.SENDING)
+        if has_effect:
+            _log.info("the chain took %s", what, extra={"sent": what})
+        return has_effect
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredModel:
+    """Quality of the model at a round's start.
+
+    Attributes:
+        round: t.
+        accuracy: share of the samples classified right, in [0, 1].
+        loss: mean cross-entropy; None if it is not finite.
+    """
+
+    round: int
+    accuracy: float
+    loss: float | None
+
+
+class BackgroundEvaluator:
+    """Evaluates each round's model once, in the training thread after training.
+
+    The samples are local, and the result is for the owner's information only.
+
+    Attributes:
+        newest: the newest result.
+    """
+
+    def __init__(self, engine: Engine, sets: Sequence[str], executor: Executor) -> None:
+        """Prepare evaluations on the named sets of samples; none are made without a set."""
+        self._engine = engine
+        self._sets = tuple(sets)
+        self._executor = executor
+        self._running: tuple[int, Future[tuple[Evaluation, ...]]] | None = None
+        self._begun = 0
+        self.newest: MeasuredModel | None = None
+
+    def look(self, round_number: int, model: NDArray[np.float32]) -> bool:
+        """Start or collect the evaluation of a round's model w_t, shape (d,).
+
+        Returns:
+            Whether no evaluation is running.
+
+        Raises:
+            TrainingError: the model failed on the samples.
+        """
+        if self._running is not None and self._running[1].done():
+            (number, running), self._running = self._running, None
+            self.newest = _measured(number, running.result())
+        if self._sets and self._running is None and self._begun != round_number:
+            self._begun = round_number
+            self._running = round_number, self._executor.submit(self._evaluated, model)
+        return self._running is None
+
+    def _evaluated(self, model: NDArray[np.float32]) -> tuple[Evaluation, ...]:
+        return self._engine.evaluate(model, self._sets).result()
+
+
+def _measured(round_number: int, evaluations: tuple[Evaluation, ...]) -> MeasuredModel:
+    samples = sum(evaluation.samples for evaluation in evaluations)
+    loss = sum(evaluation.loss for evaluation in evaluations) / samples
+    accuracy = sum(evaluation.correct for evaluation in evaluations) / samples
+    return MeasuredModel(round_number, accuracy, loss if isfinite(loss) else None)
