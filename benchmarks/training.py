@@ -38,10 +38,10 @@ from clients.devices import reproducible
 from clients.local_sgd import LocalTraining, batches
 from clients.models.model import load_vector, trainable
 from clients.models.registry import model_named
+from clients.training.lockstep.execution_plan import plan
 from clients.training.lockstep.layers import Convolution, Linear
 from clients.training.lockstep.tracing import chain_of
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.path_planner import plan
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256

@@ -19,7 +19,7 @@ from clients.local_sgd import LocalTraining, batches
 from clients.models.model import model_of
 from clients.models.registry import model_named
 from clients.training.engine_factory import open_engine
-from clients.training.path_planner import plan
+from clients.training.lockstep.execution_plan import plan
 from clients.training.port import TrainingJob
 
 if TYPE_CHECKING:

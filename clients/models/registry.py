@@ -9,9 +9,8 @@ from clients.models.cnn import cnn
 from clients.models.leaf_cnn import leaf_cnn
 from clients.models.model import Model, ModuleFactory, model_of
 from clients.models.model_binding import option_files
-from clients.models.sent140_lstm import sent140_lstm
-from clients.models.shakespeare_lstm import shakespeare_lstm
 from clients.models.softmax import softmax
+from clients.models.text_lstm import sent140_lstm, shakespeare_lstm
 from clients.models.user import user_module
 from ledger.protocol.errors import ConfigurationError
 

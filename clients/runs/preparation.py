@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from clients.models.evaluation import majority_rate
 from clients.runs.evaluation_sets import TEST, measured_sets
 from clients.runs.input_binding import require_bound_inputs
 from clients.runs.metrics import Measure, ModelGauge
 from clients.runs.population import Population, populate, run_document
 from clients.runs.run_folder import run_folder
 from clients.training.engine_factory import open_engine
-from clients.training.path_planner import plan
+from clients.training.evaluation import majority_rate
+from clients.training.lockstep.execution_plan import plan
 from ledger.chain.contract.deployment import deploy, deployment_lock
 from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
 from ledger.io.home import DISK

@@ -12,13 +12,13 @@ from clients.datasets.federated_data import Samples
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
-from clients.models.evaluation import evaluate, majority_rate
 from clients.models.model_binding import require_same
 from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_inputs
+from clients.training.evaluation import evaluate, majority_rate
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

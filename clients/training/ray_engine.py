@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from clients.training.evaluation_blocks import Evaluator, blocks_of, totals_by_set
-from clients.training.model_failures import as_training_error
+from clients.training.evaluation import Evaluator, blocks_of, totals_by_set
 from clients.training.port import Engine, TrainedUpdate, TrainingError
-from clients.training.scheduling import JobQueue
-from clients.training.update_matrix import payload_of
+from clients.training.workers.shared_memory import payload_of
+from clients.training.workload import JobQueue, as_training_error
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.models.model import ParameterVector
-    from clients.training.evaluation_blocks import EvaluationBlock
+    from clients.training.evaluation import EvaluationBlock
     from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
     from clients.training.workload import Workload
     from ledger.protocol.rules.distance import Distances

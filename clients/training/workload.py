@@ -1,17 +1,27 @@
-"""The workload of an engine: model, data and training settings."""
+"""The workload of an engine: model, data and training settings, and the order of its jobs.
+
+A model may be user code: whatever it raises becomes a TrainingError.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from clients.local_sgd import samples_gone_through
+from clients.models.user import message_of
 from clients.training.plain_trainer import PlainTrainer
+from clients.training.port import TrainingError
+from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from clients.datasets.federated_data import Collate, Samples
     from clients.local_sgd import LocalTraining
@@ -22,6 +32,10 @@ Path = Literal["plain", "lockstep"]
 """A way to compute the same steps; the updates of the two differ in their last digits."""
 
 _SEED_BYTES = 32
+# Size of a piece as a fraction of a worker's share of the remaining cost: the others never wait for
+# a late large piece, and small jobs are still sent many at a time.
+_SHARE = 0.5
+_LONGEST = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,3 +111,57 @@ class Workload:
         d = self.model.dimension
         if vector.shape != (d,) or vector.dtype != np.float32:
             raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")
+
+
+class JobQueue:
+    """The jobs of one round that no worker has taken yet: the longest come first.
+
+    The order affects the duration of a round, never an update.
+
+    Args:
+        costs: of each job, in any unit.
+        workers: number of workers.
+        chunk: number of jobs that a worker prefers to take at once.
+    """
+
+    def __init__(self, costs: Sequence[int], workers: int, chunk: int) -> None:
+        # Equal jobs stay in order, so repeated runs behave alike.
+        self._remaining = deque(sorted(range(len(costs)), key=lambda job: (-costs[job], job)))
+        self._costs = costs
+        self._remaining_cost = sum(costs)
+        self._workers = workers
+        # A trainer of many clients at once takes whole chunks, as many as the other workers.
+        pieces = workers * math.ceil(len(costs) / (workers * chunk))
+        self._chunk = math.ceil(len(costs) / max(pieces, 1))
+
+    def take(self) -> list[int]:
+        """Return the indices of the jobs that a free worker does next; empty if none are left."""
+        target_cost = _SHARE * self._remaining_cost / self._workers
+        jobs: list[int] = []
+        cost = 0
+        while chunk := list(islice(self._remaining, self._chunk)):
+            chunk_cost = sum(self._costs[job] for job in chunk)
+            if jobs and cost + chunk_cost > target_cost:
+                break
+            jobs.extend(self._remaining.popleft() for _ in chunk)
+            cost += chunk_cost
+        self._remaining_cost -= cost
+        return jobs
+
+
+@contextmanager
+def as_training_error() -> Iterator[None]:
+    """Turn any exception of a model into a TrainingError.
+
+    Raises:
+        CmflError: an error of this project passes unchanged.
+        KeyboardInterrupt: passes unchanged.
+        TrainingError: names what was raised inside the `with` block.
+    """
+    try:
+        yield
+    except (CmflError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # sys.exit too: the command would end as if it had succeeded
+        message = " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:_LONGEST]
+        raise TrainingError(f"the model failed: {message}") from error

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.models.evaluation import evaluate
 from clients.runs.existing_run import manifest_of
 from clients.runs.population import populate
+from clients.training.evaluation import evaluate
 from ledger.audit.engine import audit
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import majority, primary_seat

@@ -20,9 +20,9 @@ from benchmarks.paper.theorem.selection_rules import AveragingSelection, Committ
 from benchmarks.paper.theorem.training_path import PathSettings, follow_path
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import SettingsTable, parse_settings
-from clients.models.evaluation import majority_rate
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
+from clients.training.evaluation import majority_rate
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -10,15 +10,14 @@ import torch
 from torch.nn import functional
 
 from clients.training.lockstep.elementwise import channels_last
-from clients.training.lockstep.stack import Stack, row_shape
-from clients.training.lockstep.tensor_views import aligned
+from clients.training.lockstep.stack import Stack, aligned, row_shape
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from clients.training.lockstep.execution_plan import ExecutionPlan
     from clients.training.lockstep.layers import Convolution, ShapedLayer
-    from clients.training.lockstep.tensor_views import TensorViews
+    from clients.training.lockstep.stack import TensorViews
 
 
 class ClientConvolution:

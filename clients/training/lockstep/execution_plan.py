@@ -1,4 +1,7 @@
-"""The execution plan of a chain: how each layer is computed, and for how many clients at once.
+"""The training path of a run, and how the lockstep path computes each layer of a chain.
+
+The updates of the two paths differ in their last digits, so everyone who trains or repeats an
+update has to take the same path: it is chosen once and written into the run document.
 
 The rules are constants that were measured once, never a timing at run time: the plan affects an
 update's last digits and has to be the same on every machine of a run. It depends on the model, the
@@ -12,13 +15,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from clients.training.lockstep.layers import Convolution, Linear
+from clients.devices import device_named
+from clients.training.lockstep.layers import Convolution, Linear, pooled_first
+from clients.training.lockstep.tracing import UnknownLayerError, chain_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from clients.datasets.federated_data import FederatedData
     from clients.local_sgd import LocalTraining
+    from clients.models.model import Model
     from clients.training.lockstep.layers import Chain, Layer
+    from clients.training.workload import Path
 
 NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD alone"
 """Reason against lockstep: the low-rank changes would have to shrink at every step."""
@@ -121,3 +129,57 @@ def _kind(layer: Layer, rank: int, *, is_stacked: bool) -> LayerMethod:
 
 def _size(layer: Layer) -> int:
     return layer.size if isinstance(layer, Linear | Convolution) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PathPlan:
+    """The training path of a run.
+
+    Attributes:
+        path: plain, or lockstep.
+        reason: explanation, for people.
+        layers: how each layer with parameters is computed, in order; empty on the plain path.
+    """
+
+    path: Path
+    reason: str
+    layers: tuple[str, ...] = ()
+
+
+def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str) -> PathPlan:
+    """Return the training path of a run that does not set it.
+
+    Every module that is a chain of known layers takes the lockstep path: it was never slower in the
+    measurements.
+
+    Args:
+        model: the model.
+        data: the divided data.
+        settings: of the local training.
+        device: "cpu", "cuda" or "auto".
+
+    Raises:
+        ConfigurationError: the device is not available.
+    """
+    on_cpu = device_named(device).type == "cpu"
+    if settings.proximal is not None:
+        return PathPlan("plain", NO_PROXIMAL)
+    try:
+        chain = pooled_first(chain_of(model.module(), model.form))
+    except UnknownLayerError as error:
+        return PathPlan("plain", str(error))
+    sizes = [len(samples.y) for samples in data.train]
+    choice = execution_plan(chain, sizes, settings, on_cpu=on_cpu)
+    layers = tuple(
+        f"{_described(link.layer)}: {kind.value}"
+        for link, kind in zip(chain, choice.kinds, strict=True)
+        if isinstance(link.layer, Linear | Convolution)
+    )
+    return PathPlan("lockstep", f"{choice.chunk} clients take each step at once", layers)
+
+
+def _described(layer: Linear | Convolution) -> str:
+    if isinstance(layer, Linear):
+        return f"linear {layer.inputs} to {layer.outputs}"
+    outputs, inputs, height, width = layer.kernels
+    return f"convolution {inputs} to {outputs}, {height} × {width}"

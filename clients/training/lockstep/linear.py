@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.training.lockstep.stack import Stack
-from clients.training.lockstep.tensor_views import aligned
+from clients.training.lockstep.stack import Stack, aligned
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from clients.training.lockstep.execution_plan import ExecutionPlan
     from clients.training.lockstep.layers import Linear
-    from clients.training.lockstep.tensor_views import TensorViews
+    from clients.training.lockstep.stack import TensorViews
 
 
 class SharedLinear:

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from clients.training.lockstep.chunk_layer import ChunkLayer
     from clients.training.lockstep.execution_plan import ExecutionPlan
-    from clients.training.lockstep.layers import Chain, ShapedLayer
-    from clients.training.lockstep.tensor_views import TensorViews
+    from clients.training.lockstep.layers import Chain, ChunkLayer, ShapedLayer
+    from clients.training.lockstep.stack import TensorViews
 
 
 class Network:

@@ -15,8 +15,8 @@ from clients.training.lockstep.execution_plan import NO_PROXIMAL, execution_plan
 from clients.training.lockstep.graphs import RecordedSteps, recorder_for
 from clients.training.lockstep.layers import pooled_first
 from clients.training.lockstep.network import Network
+from clients.training.lockstep.stack import TensorViews
 from clients.training.lockstep.staging import Staging, schedule_of
-from clients.training.lockstep.tensor_views import TensorViews
 from clients.training.lockstep.tracing import UnknownLayerError, chain_of
 from ledger.protocol.errors import ConfigurationError
 

@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from clients.training.evaluation_blocks import blocks_of, totals_by_set
+from clients.training.evaluation import blocks_of, totals_by_set
 from clients.training.port import Engine, TrainedUpdate, TrainingError
-from clients.training.scheduling import JobQueue
-from clients.training.update_matrix import UpdateMatrix, payload_of
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes
+from clients.training.workers.shared_memory import (
+    ArrayLocation,
+    SharedBytes,
+    UpdateMatrix,
+    payload_of,
+)
 from clients.training.workers.worker_group import WorkerGroup
 from clients.training.workers.worker_process import (
     MEASURED,
@@ -29,12 +32,13 @@ from clients.training.workers.worker_process import (
     TrainReply,
     TrainTask,
 )
+from clients.training.workload import JobQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from clients.models.model import ParameterVector
-    from clients.training.evaluation_blocks import EvaluationBlock
+    from clients.training.evaluation import EvaluationBlock
     from clients.training.port import Evaluation, TrainingJob
     from clients.training.workers.worker_group import WorkerHandle
     from clients.training.workload import Workload

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clients.datasets.federated_data import Samples
-from clients.training.evaluation_blocks import Evaluator
-from clients.training.model_failures import as_training_error
-from clients.training.update_matrix import payload_of
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, share
+from clients.training.evaluation import Evaluator
+from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, payload_of, share
+from clients.training.workload import as_training_error
 from ledger.io.processes import follow_parent
 from ledger.protocol.errors import CmflError
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
-    from clients.training.update_matrix import UpdateMatrix
+    from clients.training.workers.shared_memory import UpdateMatrix
     from clients.training.workload import Workload
     from ledger.protocol.types import Digest
 

@@ -20,7 +20,7 @@ def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -
 def _planned(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> str:
     from clients.configuration.loading import load
     from clients.runs.population import populate
-    from clients.training.path_planner import plan
+    from clients.training.lockstep.execution_plan import plan
 
     configuration = load(preset, config, settings)
     population = populate(configuration)

@@ -10,8 +10,10 @@ import torch
 
 from clients.datasets.federated_data import DataForm, Samples
 from clients.devices import device_named, reproducible
-from clients.models import evaluation
-from clients.models.evaluation import (
+from clients.models.model import load_vector
+from clients.models.registry import model_named
+from clients.training import evaluation
+from clients.training.evaluation import (
     BLOCK,
     blocks,
     evaluate,
@@ -19,8 +21,6 @@ from clients.models.evaluation import (
     majority_rate,
     total,
 )
-from clients.models.model import load_vector
-from clients.models.registry import model_named
 from clients.training.port import Evaluation
 from ledger.protocol.errors import ConfigurationError
 

@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm
 from clients.devices import reproducible
-from clients.models.evaluation import evaluate
 from clients.models.model import load_vector, trainable, vector_of
 from clients.models.registry import MODELS, model_named
+from clients.training.evaluation import evaluate
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.models.forms import CHARACTERS, IMAGES, SCALED_DOWN, samples, words
 

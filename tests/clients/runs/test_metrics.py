@@ -10,8 +10,8 @@ import pytest
 from clients.configuration.loading import load
 from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
-from clients.models.evaluation import evaluate
 from clients.runs.evaluation_sets import TEST, TRAINING, client_set, measured_sets
+from clients.training.evaluation import evaluate
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from clients.models.evaluation import evaluate
 from clients.models.model import model_of
 from clients.training.engine_factory import open_engine
+from clients.training.evaluation import evaluate
 from clients.training.port import TrainingError, TrainingJob
 from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.encoding import sha256

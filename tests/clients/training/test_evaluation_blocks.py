@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from clients.models.evaluation import BLOCK, evaluate
-from clients.training.evaluation_blocks import EvaluationBlock, Evaluator, blocks_of, totals_by_set
+from clients.training.evaluation import (
+    BLOCK,
+    EvaluationBlock,
+    Evaluator,
+    blocks_of,
+    evaluate,
+    totals_by_set,
+)
 from clients.training.workers.pool_engine import shares
 from tests.clients.training.made import CONVOLUTIONAL, DATA, SETS, start_of, workload
 

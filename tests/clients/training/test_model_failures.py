@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clients.training.model_failures import as_training_error
 from clients.training.port import TrainingError
+from clients.training.workload import as_training_error
 
 
 def test_an_exiting_model_does_not_look_like_success() -> None:

@@ -9,8 +9,8 @@ import torch
 
 from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
+from clients.training.lockstep.execution_plan import plan
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.path_planner import plan
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, DATA, SETTINGS
 

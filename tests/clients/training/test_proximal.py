@@ -17,8 +17,8 @@ from clients.models.model import load_vector, trainable
 from clients.models.registry import model_named
 from clients.runs.population import populate
 from clients.runs.preparation import with_training_path
+from clients.training.lockstep.execution_plan import plan
 from clients.training.lockstep.trainer import LockstepTrainer
-from clients.training.path_planner import plan
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingJob
 from ledger.protocol.errors import ConfigurationError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.training.scheduling import JobQueue
+from clients.training.workload import JobQueue
 
 
 def pieces(costs: list[int], workers: int, chunk: int) -> list[list[int]]:

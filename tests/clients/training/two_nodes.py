@@ -12,7 +12,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from clients.local_sgd import LocalTraining
-from clients.training.local_engine import LocalEngine
+from clients.training.engine_factory import LocalEngine
 from clients.training.ray_engine import RayEngine
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload

@@ -11,11 +11,11 @@ import pytest
 from clients.adversaries.faults import FAVOURS
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.configuration.loading import load
-from clients.models.evaluation import evaluate
 from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, measured_sets
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
+from clients.training.evaluation import evaluate
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 

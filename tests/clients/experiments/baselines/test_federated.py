@@ -19,10 +19,10 @@ from clients.experiments.baselines.federated import (
     run_federated,
 )
 from clients.experiments.baselines.round import BaselineRound, RoundSeconds
-from clients.models.evaluation import majority_rate
 from clients.random_streams import named_stream
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure, with_training_path
+from clients.training.evaluation import majority_rate
 from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError

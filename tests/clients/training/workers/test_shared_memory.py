@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from clients.training.update_matrix import UpdateMatrix, payload_of
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, share
+from clients.training.workers.shared_memory import (
+    ArrayLocation,
+    SharedBytes,
+    UpdateMatrix,
+    payload_of,
+    share,
+)
 from ledger.protocol.encoding import sha256
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import numpy as np
 
 from clients.models.model import model_of
 from clients.training.port import TrainingJob
-from clients.training.update_matrix import UpdateMatrix
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes
+from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, UpdateMatrix
 from clients.training.workers.worker_process import (
     START,
     EvaluateReply,

@@ -9,9 +9,9 @@ import numpy as np
 from clients.configuration.schema import EvaluationSection
 from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from clients.runs.metrics import ModelGauge
-from clients.training.evaluation_blocks import FinishedEvaluation
+from clients.training.evaluation import FinishedEvaluation
 from clients.training.port import Engine, Evaluation, TrainedUpdate
-from clients.training.update_matrix import payload_of
+from clients.training.workers.shared_memory import payload_of
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId
 

@@ -1,13 +1,14 @@
-"""Evaluation of a parameter vector.
+"""Evaluation of a parameter vector in blocks that any process may take, and their totals.
 
-Samples are evaluated in blocks that begin at multiples of `BLOCK`, and the blocks are summed
-exactly: the result has the same bytes whichever process evaluates each block.
+Blocks begin at multiples of `BLOCK`, and are summed exactly: the result has the same bytes
+whichever process evaluates each block.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -19,12 +20,13 @@ from clients.models.model import load_vector
 from clients.training.port import Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import nn
 
     from clients.datasets.federated_data import Collate, Inputs, Labels, Samples
     from clients.models.model import Model, ParameterVector
+    from clients.training.workload import Workload
 
 BLOCK = 256
 """Samples of one forward pass: few enough for a large model's activations to fit into memory."""
@@ -110,3 +112,91 @@ def _block(
         logits = module(inputs)
         loss = functional.cross_entropy(logits.double(), targets, reduction="sum")
         return Evaluation(int((logits.argmax(1) == targets).sum()), float(loss), len(y))
+
+
+class EvaluationBlock(NamedTuple):
+    """A piece of a sample set that is evaluated at once.
+
+    Attributes:
+        place: index of the set among the requested ones.
+        rows: of its samples.
+    """
+
+    place: int
+    rows: slice
+
+
+def blocks_of(sizes: Sequence[int]) -> list[EvaluationBlock]:
+    """Return all blocks of some sample sets, set by set, given their sizes."""
+    return [
+        EvaluationBlock(index, rows) for index, size in enumerate(sizes) for rows in blocks(size)
+    ]
+
+
+def totals_by_set(
+    sets: int, blocks_: Sequence[EvaluationBlock], parts: Sequence[Evaluation]
+) -> tuple[Evaluation, ...]:
+    """Return the evaluation of each set from those of its blocks.
+
+    Args:
+        sets: number of sets.
+        blocks_: all their blocks.
+        parts: evaluation of each block.
+    """
+    of_set: list[list[Evaluation]] = [[] for _ in range(sets)]
+    for block, part in zip(blocks_, parts, strict=True):
+        of_set[block.place].append(part)
+    return tuple(total(parts_) for parts_ in of_set)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedEvaluation:
+    """The result of an evaluation that is done."""
+
+    parts: tuple[Evaluation, ...]
+
+    def result(self) -> tuple[Evaluation, ...]:
+        """Return one evaluation per requested sample set, in order."""
+        return self.parts
+
+
+class Evaluator:
+    """Evaluates in this process, with a separate module.
+
+    Args:
+        workload: with model and sample sets.
+
+    Raises:
+        ConfigurationError: the device is not available.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._device = device_named(workload.device)
+        self._module = workload.model.module().to(self._device)
+
+    def parts(
+        self, vector: ParameterVector, sets: Sequence[str], chosen: slice
+    ) -> list[Evaluation]:
+        """Return the evaluation of each chosen block.
+
+        Args:
+            vector: parameters, shape (d,).
+            sets: names of the sample sets.
+            chosen: slice of their blocks, in the order of `blocks_of`.
+        """
+        samples = [self._workload.sets[name] for name in sets]
+        chosen_blocks = blocks_of([len(set_.y) for set_ in samples])[chosen]
+        with reproducible(self._device):
+            load_vector(self._module, torch.tensor(vector))
+            return [
+                part
+                for index, rows in chosen_blocks
+                for part in evaluate_part(
+                    self._module,
+                    self._workload.collate,
+                    samples[index].x[rows],
+                    samples[index].y[rows],
+                    self._device,
+                )
+            ]
