@@ -29,8 +29,8 @@ from rich.table import Table
 from api.serve import serve
 from api.settings import Settings
 from clients.configuration.loading import load
-from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import manifest_of
 from cmfl.commands.application import app
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

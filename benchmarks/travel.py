@@ -33,7 +33,7 @@ from ledger.protocol.rules.registry import REFERENCES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.runs.run import Run
+    from clients.runs.open_run import Run
 
 RESULTS = Path(__file__).parent / "results"
 LAST = 5

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.workloads import PeerWorkload
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.run import Run
+    from clients.runs.open_run import Run
 
 WORKERS = 2
 _NEVER = 2**31 - 1

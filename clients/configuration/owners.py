@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.configuration.loading import checked
-from clients.configuration.parsing import plain_values
+from clients.configuration.parsing import plain_values, require_unpredictable, set_block_beacon
 from clients.configuration.schema import MaliceSection
-from clients.configuration.seed_policy import require_unpredictable, set_block_beacon
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
 from clients.datasets.registry import load_dataset

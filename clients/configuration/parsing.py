@@ -2,24 +2,31 @@
 
 Names of attacks and faults are left to `loading`: a production worker reads configurations too, and
 imports no adversary.
+
+A run of several owners needs seeds that no participant can choose. With `beacon = none` a seed
+follows from the revealed updates alone. k trainers that come late and the primary that names the
+usable updates choose among 2^k seeds, and so the next committee and its primary. That is for
+simulation; none of them knows a block's hash.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from clients.configuration.errors import first_error, naming_setting
 from clients.configuration.schema import Configuration
 from clients.datasets.registry import data_set_named, verify_choice
 from clients.models.registry import verify_name
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PRESETS = (
@@ -33,6 +40,7 @@ PRESETS = (
     "authors-sent140",
     "authors-shakespeare",
 )
+ALLOW_PREDICTABLE = "--allow-predictable-seeds"
 
 
 def plain_values(
@@ -138,3 +146,46 @@ def _value(text: str) -> object:
     except ConfigurationError:
         return text.strip()
     return values["value"] if len(values) == 1 else text.strip()
+
+
+def first_error(error: ValidationError) -> str:
+    """Return the first setting that is wrong, its rule and its value, as one clause."""
+    first = error.errors()[0]
+    setting = ".".join(str(part) for part in first["loc"])
+    value = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
+    is_known = first["type"] != "extra_forbidden"
+    return f"{setting}: {first['msg'] if is_known else 'there is no such setting'}{value}"
+
+
+@contextmanager
+def naming_setting(name: str) -> Iterator[None]:
+    """Prefix a refusal with the section and key of the setting that it is about.
+
+    Raises:
+        ConfigurationError: the refusal with its prefix.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{name}: {error}") from error
+
+
+def set_block_beacon(values: dict[str, Any]) -> None:
+    """Let a block's hash flow into each seed, unless the plain values name a beacon."""
+    protocol = values.get("protocol")
+    if isinstance(protocol, dict):  # what else it is, `checked` refuses
+        protocol.setdefault("beacon", Beacon.BLOCK.value)
+
+
+def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:
+    """Refuse a run of several owners whose seeds can be predicted, unless that is allowed.
+
+    Raises:
+        ConfigurationError: the beacon is "none".
+    """
+    if beacon is Beacon.NONE and not is_allowed:
+        raise ConfigurationError(
+            'protocol.beacon = "none": late trainers and a primary that work together can choose '
+            'the next seed, so a run of several owners has "block"; '
+            f"{ALLOW_PREDICTABLE} accepts it"
+        )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from clients.configuration.errors import first_error
+from clients.configuration.parsing import first_error
 from clients.experiments.definition import ANY, Definition, Tuning
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml

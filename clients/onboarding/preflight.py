@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
+from clients.configuration.parsing import require_unpredictable
 from clients.configuration.run_configuration import configuration_from_document
-from clients.configuration.seed_policy import require_unpredictable
 from clients.datasets.own_samples import own_parts
-from clients.onboarding.finality_lag import finality_lag
-from clients.onboarding.storage_checks import check_blob_store, check_mailbox, check_worker_folder
+from clients.onboarding.readiness import (
+    check_blob_store,
+    check_mailbox,
+    check_worker_folder,
+    finality_lag,
+)
 from clients.worker.process.setup import bound_model, signers_by_client
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum, eip55

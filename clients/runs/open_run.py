@@ -1,4 +1,4 @@
-"""Starting and resuming runs in a home: chain, blobs and `runs/<name>/`.
+"""Runs in a home, started or resumed: chain, blobs and `runs/<name>/`.
 
 A run on the memory ledger follows the same rules to the same heads, and leaves configuration,
 metrics and model behind, but can be neither audited nor resumed.
@@ -7,14 +7,14 @@ metrics and model behind, but can be neither audited nor resumed.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.runs.existing_run import require_new
+from clients.models.model_file import facts_of
 from clients.runs.metrics_recovery import restore_metrics
 from clients.runs.population import Population, populate, run_document
 from clients.runs.preparation import open_measure, prepare, unwrapped_engine, with_training_path
-from clients.runs.run import Run
-from clients.runs.run_folder import run_folder
+from clients.runs.run_folder import require_new, run_folder
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import require_engine
 from ledger.actors.actor_context import ActorContext
@@ -27,23 +27,74 @@ from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
 from ledger.io.home import DISK, Home
-from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from clients.configuration.schema import Configuration
-    from clients.runs.metrics import Measure
+    from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.preparation import Watched
+    from clients.runs.run_folder import RunFolder
+    from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
+    from ledger.chain.round_ledger import RoundLedger
     from ledger.io.home import Disk
     from ledger.storage.blobs import BlobStore
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A deployed run.
+
+    Attributes:
+        configuration: with a chosen training path.
+        folder: its files.
+        manifest: of the deployment; None on the memory ledger.
+        ledger: the contract, or the memory ledger.
+        population: the clients.
+        measure: computes a round's row.
+        simulation: all its actors.
+        without_row: ended rounds that cannot be evaluated any more, since their model is missing.
+    """
+
+    configuration: Configuration
+    folder: RunFolder
+    manifest: Manifest | None
+    ledger: RoundLedger
+    population: Population
+    measure: Measure
+    simulation: Simulation
+    without_row: tuple[int, ...] = ()
+
+    def go_on(self, on_round: Callable[[RoundMetrics], None]) -> list[RoundMetrics]:
+        """Play all remaining rounds; each row is written before `on_round` gets it."""
+        rows: list[RoundMetrics] = []
+
+        def write(row: RoundMetrics) -> None:
+            self.folder.append_metrics(row)
+            rows.append(row)
+            on_round(row)
+
+        self.simulation.run(self.measure, write)
+        self._write_model()
+        return rows
+
+    def _write_model(self) -> None:
+        written = self.folder.read_model()
+        # A run that had ended needs no blob for what it has written already.
+        state = self.ledger.state()
+        if written is None or sha256(vector_bytes(written.vector)) != state.model:
+            model = self.population.model
+            facts = facts_of(model.recorded(), model.source, model.frozen_state)
+            facts["head"] = f"0x{state.head.hex()}"
+            self.folder.write_model(self.simulation.model, model.layout, facts)
 
 
 @contextmanager

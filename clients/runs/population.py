@@ -10,8 +10,8 @@ from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assig
 from clients.attacks.data.poisoning import poisoned
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.updates.update_attack import attack_parameters
-from clients.configuration.errors import naming_setting
 from clients.configuration.owners import Owners, data_of_owners
+from clients.configuration.parsing import naming_setting
 from clients.datasets.data_binding import simulated_digests
 from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration.loading import checked
-from clients.configuration.seed_policy import set_block_beacon
+from clients.configuration.parsing import set_block_beacon
 from clients.testnet.kinds import ChainKind, StoreKind
 
 if TYPE_CHECKING:

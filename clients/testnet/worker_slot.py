@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+from clients.configuration.parsing import ALLOW_PREDICTABLE
 from clients.testnet.worker_faults import FAULT_VARIABLE, FROM_FILE, faults_from_file
 from clients.worker.process.worker_folder import WorkerFolder
 from clients.worker.process.worker_status import WorkerState, read_status

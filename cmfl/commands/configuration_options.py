@@ -107,7 +107,7 @@ class AgreedConfigurationOptions(ConfigurationOptions):
 
     def words(self, *more: str) -> list[object]:
         """Return the options that give another command this configuration."""
-        from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+        from clients.configuration.parsing import ALLOW_PREDICTABLE
 
         words: list[object] = []
         words += [] if self.preset is None else ["--preset", self.preset]

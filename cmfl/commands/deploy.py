@@ -47,7 +47,7 @@ def deploy(
 
     With --dry-run the exit code is 2 if the sender does not own enough.
     """
-    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+    from clients.configuration.parsing import ALLOW_PREDICTABLE
     from clients.runs.preparation import prepare
 
     home, name = made.home, made.run_name()
@@ -116,7 +116,7 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
 
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
     """Print the command with which each owner continues, without its key."""
-    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+    from clients.configuration.parsing import ALLOW_PREDICTABLE
     from clients.datasets.own import OWN
     from ledger.protocol.types import Beacon
 

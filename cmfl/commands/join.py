@@ -88,7 +88,7 @@ def join(
 
 def _worker_command(options: ParticipantOptions, shared: SharedPlaces) -> str:
     """Return the command that starts the worker, with secrets and URLs as variables."""
-    from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+    from clients.configuration.parsing import ALLOW_PREDICTABLE
 
     chain = ["--chain-id", shared.chain_id, "--contract", shared.contract]
     words: list[object] = ["worker", *chain]

@@ -123,7 +123,7 @@ def _settings(
         ConfigurationError: the folder is not empty, there are fewer clients than workers, or the
             run's seeds can be predicted.
     """
-    from clients.configuration.seed_policy import require_unpredictable
+    from clients.configuration.parsing import require_unpredictable
     from clients.testnet.network_settings import NetworkSettings
 
     require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable_seeds)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.run import Run
+    from clients.runs.open_run import Run
     from cmfl.access.target import Target
     from cmfl.commands.sender import Sender
     from ledger.chain.ports import ChainWriter
@@ -150,7 +150,7 @@ def _configuration(
 ) -> Configuration:
     """Return the configuration of a preset or file, or (None) the recorded one of a run."""
     from clients.configuration.loading import load
-    from clients.runs.existing_run import recorded_configuration, require_new
+    from clients.runs.run_folder import recorded_configuration, require_new
 
     if source is None:
         return recorded_configuration(home, name, settings)

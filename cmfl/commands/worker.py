@@ -27,7 +27,7 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from clients.onboarding.finality_lag import FinalityLag
+    from clients.onboarding.readiness import FinalityLag
     from clients.worker.chain_clock import Moment
     from clients.worker.process.setup import WorkerOptions, WorkerTarget
     from clients.worker.process.worker_folder import WorkerFolder
@@ -128,7 +128,7 @@ def _run(
     manner: WorkerOptions,
     json: bool,
 ) -> None:
-    from clients.onboarding.finality_lag import finality_lag
+    from clients.onboarding.readiness import finality_lag
     from clients.worker.process.loop import Startup, WorkerLoop
     from clients.worker.process.setup import find_deployed_run, open_worker
     from clients.worker.process.worker_metrics import WorkerMetrics, serve_metrics

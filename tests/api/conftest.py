@@ -15,8 +15,8 @@ from api.serve import server_for
 from api.settings import Settings
 from api.sockets import listening_socket, url_of
 from clients.configuration.loading import load
-from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
 from ledger.storage.blobs import FolderBlobs

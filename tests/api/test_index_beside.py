@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.settings import Settings
-from clients.runs.existing_run import manifest_of
+from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.history.pinned_chain import HistoryService

@@ -12,7 +12,7 @@ import pytest
 from api.client.service import Service
 from api.schemas.verifications import VerificationState
 from api.settings import Settings
-from clients.runs.existing_run import manifest_of
+from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.index.database import Database

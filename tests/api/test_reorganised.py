@@ -11,8 +11,8 @@ import pytest
 from api.settings import Settings
 from api.verifications.audit_worker import AuditTask, run_audit, summary_of
 from clients.configuration.loading import load
-from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import manifest_of
 from ledger.audit.checks.common import REORGANISED
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import manifest_of
 from ledger.audit.checks.certificates import BAN, WRONG_PROPOSAL
 from ledger.audit.checks.completeness import DROPOUT
 from ledger.audit.checks.distances import FALSE_SCORES

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration.loading import load
-from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import manifest_of
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
+    from clients.runs.open_run import Run
     from clients.runs.population import Population
-    from clients.runs.run import Run
     from ledger.chain.ports import Receipt
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.fold import RoundStart

@@ -23,7 +23,7 @@ from ledger.protocol.types import Phase
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clients.runs.run import Run
+    from clients.runs.open_run import Run
     from clients.simulation import Simulation
     from ledger.actors.actions import Action
     from ledger.actors.view import RoundView

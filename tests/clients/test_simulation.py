@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.runs.existing_run import manifest_of
 from clients.runs.population import populate
+from clients.runs.run_folder import manifest_of
 from clients.training.evaluation import evaluate
 from ledger.audit.engine import audit
 from ledger.protocol import ledger_state

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.existing_run import recorded_configuration
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import recorded_configuration
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError

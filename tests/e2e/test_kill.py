@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import manifest_of
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable

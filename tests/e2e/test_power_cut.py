@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.existing_run import recorded_configuration
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import recorded_configuration
 from ledger.io.home import DISK, Disk, Home
 from ledger.protocol.errors import CmflError
 from ledger.storage.blobs import FolderBlobs

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clients.experiments.definition import Method
     from clients.experiments.kinds.method_kind import MethodTask
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.run import Run
+    from clients.runs.open_run import Run
 
 RUN = "run"
 """The name of the only run of a home."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from clients.configuration.parsing import require_unpredictable
 from clients.configuration.run_configuration import configuration_from_document
-from clients.configuration.seed_policy import require_unpredictable
 from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
 from clients.runs.evaluation_sets import TEST

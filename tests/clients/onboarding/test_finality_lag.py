@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.onboarding.finality_lag import FinalityLag, finality_lag
+from clients.onboarding.readiness import FinalityLag, finality_lag
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import Block
 

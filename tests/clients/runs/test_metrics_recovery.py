@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.existing_run import manifest_of, recorded_configuration
 from clients.runs.open_run import open_run
+from clients.runs.run_folder import manifest_of, recorded_configuration
 from ledger.actors.journal import FileJournal, begin_run, require_journal
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -33,7 +33,7 @@ from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.run import Run
+    from clients.runs.open_run import Run
     from ledger.io.home import RunPaths
 
 ROUNDS = 4

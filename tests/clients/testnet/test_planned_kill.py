@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.testnet.planned_kill import KillStep, PlannedKill
+from clients.testnet.supervision import KillStep, PlannedKill
 
 
 def test_a_worker_is_killed_and_restarted_after_its_pause() -> None:

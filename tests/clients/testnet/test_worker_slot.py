@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from clients.configuration.seed_policy import ALLOW_PREDICTABLE
+from clients.configuration.parsing import ALLOW_PREDICTABLE
 from clients.testnet.relay import Relay
 from clients.testnet.worker_slot import NetworkPaths, NetworkTarget, WorkerSlot
 from clients.worker.process.worker_status import FORMAT

@@ -14,8 +14,7 @@ from clients.devices import reproducible
 from clients.local_sgd import LocalTraining, batches
 from clients.models.model import Model, load_vector, model_of, vector_of
 from clients.models.registry import model_named
-from clients.training.batching import CollatedBatches, ResidentBatches
-from clients.training.plain_trainer import PlainTrainer
+from clients.training.plain_trainer import CollatedBatches, PlainTrainer, ResidentBatches
 from clients.training.port import TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.made import (
