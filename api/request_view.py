@@ -97,11 +97,7 @@ class RequestView:
 
 
 def require_client(client: int, registered: int) -> None:
-    """Reject the index of a client that is not registered.
-
-    Raises:
-        ProblemError: there is no such client.
-    """
+    """Reject the index of a client that is not registered."""
     if client >= registered:
         raise ProblemError(
             CLIENT_NOT_FOUND, f"client {client} is not registered; there are {registered}"
@@ -109,11 +105,7 @@ def require_client(client: int, registered: int) -> None:
 
 
 def require_round(round_number: int, newest: int) -> None:
-    """Reject the number of a round that has not opened.
-
-    Raises:
-        ProblemError: it has not opened.
-    """
+    """Reject the number of a round that has not opened."""
     if not 1 <= round_number <= newest:
         raise ProblemError(
             ROUND_NOT_FOUND, f"round {round_number} has not opened; the newest is {newest}"

@@ -107,11 +107,7 @@ class Connection:
         return self._parsed(kind, path, answer.body)
 
     def _parsed(self, kind: type[T], path: str, body: bytes) -> T:
-        """Return an answer's bytes as a response.
-
-        Raises:
-            ServiceError: they are invalid.
-        """
+        """Return an answer's bytes as a response (ServiceError: they are invalid)."""
         try:
             # Unknown fields are rejected, not dropped unnoticed.
             answer: T = _adapter(cast("Hashable", kind)).validate_json(body, strict=True)

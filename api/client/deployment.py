@@ -197,11 +197,7 @@ class RemoteDeployment:
         return cast("T", joined)
 
     def _require(self, subject: str, received: object, requested: object) -> None:
-        """Reject an answer about something else.
-
-        Raises:
-            ServiceError: it is about something else.
-        """
+        """Reject an answer about something else."""
         if received != requested:
             raise ServiceError(
                 f"{self._connection.shown_url}: answers of {subject} {received}, not of {subject} "

@@ -81,11 +81,7 @@ class Service:
 
 
 def _path(chain: str) -> str:
-    """Return a chain's path.
-
-    Raises:
-        ServiceError: the name is invalid.
-    """
+    """Return a chain's path (ServiceError: the name is invalid)."""
     if CHAIN_NAME.fullmatch(chain) is None:
         raise ServiceError(f"{chain!r:.120} is no chain's name: its id and 8 hex digits are")
     return f"/v1/chains/{chain}"

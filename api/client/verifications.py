@@ -117,11 +117,7 @@ class RemoteVerifications:
         return f"{self._path}/{name}"
 
     def _require(self, answer: Verification, name: str) -> Verification:
-        """Return an answer about the requested verification.
-
-        Raises:
-            ServiceError: it is about another.
-        """
+        """Return an answer about the requested verification (ServiceError: it is about another)."""
         if answer.verification != name:
             raise ServiceError(
                 f"{self._connection.shown_url}: answers of verification {answer.verification}, "

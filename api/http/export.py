@@ -166,11 +166,7 @@ class _Sink(io.RawIOBase):
 
 
 def _parquet(table: Table[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
-    """Return a Parquet file, a row group for each page.
-
-    Raises:
-        ProblemError: there is no pyarrow.
-    """
+    """Return a Parquet file, a row group for each page (ProblemError: there is no pyarrow)."""
     try:
         import pyarrow as arrow  # noqa: PLC0415 - an extra
         from pyarrow import parquet  # noqa: PLC0415

@@ -117,11 +117,7 @@ async def _asked_of(
         ),
     ] = None,
 ) -> tuple[ClientId | None, AskedRole]:
-    """Return the client and the role of a filter.
-
-    Raises:
-        ProblemError: a role without a client.
-    """
+    """Return the client and the role of a filter (ProblemError: a role without a client)."""
     if role is not None and client is None:
         errors = [FieldError(place="query", name="role", detail="needs `client`")]
         raise ProblemError(REQUEST_INVALID, "query role: needs `client`", errors)
@@ -169,11 +165,7 @@ OneChain = Annotated[RequestView, Depends(_reading)]
 
 
 async def refuse_unknown(request: Request) -> None:
-    """Reject unknown and repeated query parameters.
-
-    Raises:
-        ProblemError: names them.
-    """
+    """Reject unknown and repeated query parameters."""
     if not request.scope["query_string"]:
         return
     route = request.scope.get("route")

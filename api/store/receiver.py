@@ -263,11 +263,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def require_round(permissions: WritePermissions, round_number: int) -> None:
-    """Refuse a round that is neither open nor next to the open one.
-
-    Raises:
-        ProblemError: it is another one.
-    """
+    """Refuse a round that is neither open nor next to the open one."""
     if not permissions.accepts(round_number):
         detail = f"round {round_number} is not taken while round {permissions.round} is open"
         raise ProblemError(ROUND_NOT_TAKEN, detail)

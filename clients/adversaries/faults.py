@@ -102,9 +102,8 @@ def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> ND
     """Return the false distances of a lying member: near looks far, and far looks near.
 
     The nearest gets the largest distance, the second nearest the second largest, and so on; then
-    all
-    are exaggerated by one random factor of 1 to 10. That moves a mean over members at will, and a
-    median by at most one rank. The true and the false distances have shape (n,).
+    all are exaggerated by one random factor of 1 to 10. That moves a mean over members at will, and
+    a median by at most one rank. The true and the false distances have shape (n,).
     """
     order = np.argsort(distances, kind="stable")
     lies = np.empty_like(distances)

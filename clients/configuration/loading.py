@@ -47,11 +47,7 @@ def checked(values: dict[str, Any]) -> Configuration:
 
 
 def _require_malice(malice: MaliceSection) -> None:
-    """Refuse unknown attacks and faults, and settings of an attack without one.
-
-    Raises:
-        ConfigurationError: names the value and the known ones.
-    """
+    """Refuse unknown attacks and faults, and settings of an attack without one."""
     attacks = ATTACKS | DATA_ATTACKS
     named = [] if malice.attack is None else [malice.attack]
     for subject, name, names in (

@@ -49,8 +49,7 @@ def shared_configuration(
     """Return the configuration of a run that several owners share.
 
     The arguments are those of `clients.configuration.loading.load`. The beacon is a block's hash,
-    unless
-    given.
+    unless given.
 
     Raises:
         ConfigurationError: `load` refuses it, or its seeds can be predicted.

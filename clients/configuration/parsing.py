@@ -92,11 +92,7 @@ def parse(values: dict[str, Any]) -> Configuration:
 
 
 def _require_names(configuration: Configuration) -> None:
-    """Refuse unknown names and impossible numbers before anything is loaded.
-
-    Raises:
-        ConfigurationError: names the value and the known ones.
-    """
+    """Refuse unknown names and impossible numbers before anything is loaded."""
     with naming_setting("data.name"):
         data_set_named(configuration.data.name)
     verify_choice(configuration.data.choice())
@@ -116,11 +112,7 @@ def _preset(name: str) -> str:
 
 
 def _apply(values: dict[str, Any], setting: str) -> None:
-    """Put one `section.key=value` into the values.
-
-    Raises:
-        ConfigurationError: it is malformed.
-    """
+    """Put one `section.key=value` into the values (ConfigurationError: it is malformed)."""
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
         raise ConfigurationError(f"--set {setting}: must be section.key=value")
@@ -178,11 +170,7 @@ def set_block_beacon(values: dict[str, Any]) -> None:
 
 
 def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:
-    """Refuse a run of several owners whose seeds can be predicted, unless that is allowed.
-
-    Raises:
-        ConfigurationError: the beacon is "none".
-    """
+    """Refuse a run of several owners whose seeds can be predicted, unless that is allowed."""
     if beacon is Beacon.NONE and not is_allowed:
         raise ConfigurationError(
             'protocol.beacon = "none": late trainers and a primary that work together can choose '

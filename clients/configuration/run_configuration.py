@@ -98,11 +98,7 @@ def _require_local(setting: str) -> None:
 
 
 def _require_known_model(name: object, settings: tuple[str, ...]) -> None:
-    """Refuse to run code because a document names it.
-
-    Raises:
-        ConfigurationError: the model is neither built-in nor given here.
-    """
+    """Refuse to run code because a document names it."""
     is_given = any(setting.partition("=")[0].strip() == "model.name" for setting in settings)
     if not is_given and name not in MODELS:
         raise ConfigurationError(
@@ -112,11 +108,7 @@ def _require_known_model(name: object, settings: tuple[str, ...]) -> None:
 
 
 def _require_files_of_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that are files of which only the digest is known here.
-
-    Raises:
-        ConfigurationError: names the option and the digest.
-    """
+    """Refuse options that are files of which only the digest is known here."""
     for name, value in options.items():
         if isinstance(value, str) and value.startswith(RECORDED_FILE):
             raise ConfigurationError(

@@ -191,8 +191,7 @@ class TrainingSection(Section):
     """Training of each client; see `clients.local_sgd.LocalTraining`.
 
     A path is a way to compute the same steps: updates of two paths differ in their last digits, so
-    the
-    choice of "auto" is made when a run is prepared, and recorded.
+    the choice of "auto" is made when a run is prepared, and recorded.
     """
 
     learning_rate: float = 0.1
@@ -229,10 +228,8 @@ class MaliceSection(Section):
     """Misbehaviour: clients that attack their updates, members and trainers with faults.
 
     The factor is the one number that an attack may leave open; see its file. An attack on updates
-    may
-    be made on the trained weights instead, as in the authors' code: `on` says which. With `only` it
-    is
-    made by attackers on the committee, who are honest as long as they train.
+    may be made on the trained weights instead, as in the authors' code: `on` says which. With
+    `only` it is made by attackers on the committee, who are honest as long as they train.
     """
 
     attack: str | None = None

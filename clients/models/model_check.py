@@ -143,11 +143,7 @@ def _draws(part: nn.Module) -> bool:
 
 
 def _require_repeatable_start(model: Model) -> None:
-    """Reject a class whose initial values do not follow from the seed.
-
-    Raises:
-        ConfigurationError: two modules with one seed differ, or the start cannot be drawn.
-    """
+    """Reject a class whose initial values do not follow from the seed."""
     rule = "is not the same in two modules of one seed: draw it by torch's own generator"
     parts = [_state(model.module()) for _ in range(2)]
     voted_on = {name for name, _ in model.layout}

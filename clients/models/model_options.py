@@ -17,11 +17,7 @@ LARGEST_WIDTH = 65_536
 
 
 def require_known(model: str, options: Mapping[str, Option], known: tuple[str, ...] = ()) -> None:
-    """Reject unknown options.
-
-    Raises:
-        ConfigurationError: names the first unknown option, and the known ones.
-    """
+    """Reject unknown options."""
     for name in options:
         if name not in known:
             has = f"has {', '.join(known)}" if known else "has no options"
@@ -50,11 +46,7 @@ def width(model: str, options: Mapping[str, Option], name: str, default: int) ->
 
 
 def require_numbers(model: str, form: DataForm) -> None:
-    """Reject tokens where a model needs numbers.
-
-    Raises:
-        ConfigurationError: the inputs are tokens.
-    """
+    """Reject tokens where a model needs numbers."""
     if form.input_dtype != "float32":
         raise ConfigurationError(
             f"model.name = {model!r}: needs numbers, and these inputs are tokens"

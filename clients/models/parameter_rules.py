@@ -66,11 +66,7 @@ def _broken_rule(tensor: nn.Parameter) -> str | None:
 
 
 def _require_apart(model: str, tensors: list[tuple[str, nn.Parameter]]) -> None:
-    """Reject parameters that share memory.
-
-    Raises:
-        ConfigurationError: names two of them, or one whose elements share memory.
-    """
+    """Reject parameters that share memory."""
     placed = sorted((*_extent(tensor), name) for name, tensor in tensors)
     for (_, end, before), (start, _, after) in pairwise(placed):
         if start < end:

@@ -63,11 +63,7 @@ def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
 
 
 def verify_name(name: str) -> None:
-    """Reject a name that is neither built-in nor of a user's form, before anything is loaded.
-
-    Raises:
-        ConfigurationError: lists the known names.
-    """
+    """Reject a name that is neither built-in nor of a user's form, before anything is loaded."""
     if name not in MODELS and ":" not in name:
         raise ConfigurationError(
             f"unknown model {name!r}; known are {', '.join(MODELS)}, and classes of your own: "

@@ -1,8 +1,7 @@
 """Preflight checks before joining a run.
 
 A check that needs the result of a failed one is not made, and says so. Nothing is sent to the
-chain,
-and no output contains a key or a password.
+chain, and no output contains a key or a password.
 """
 
 from __future__ import annotations
@@ -388,11 +387,7 @@ def _carried_out(name: str, look: Callable[[], tuple[CheckState, str]]) -> Prefl
 
 
 def _needed(value: T | None) -> T:
-    """Return the result of an earlier check.
-
-    Raises:
-        _MissingError: there is none.
-    """
+    """Return the result of an earlier check (_MissingError: there is none)."""
     if value is None:
         raise _MissingError("needs something that is missing above")
     return value

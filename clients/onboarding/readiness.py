@@ -47,8 +47,7 @@ class FinalityLag:
         """Return advice if a worker would see each round after its window; None otherwise.
 
         A worker acts on final blocks. If it sees a round open only after its window, it never
-        trains for
-        any client, and no error ever shows that.
+        trains for any client, and no error ever shows that.
 
         Args:
             window: blocks after a round's opening one in which commitments are accepted.
@@ -66,9 +65,8 @@ class FinalityLag:
         """Return a warning if the last commitments are seen after view 0 starts; None otherwise.
 
         Updates are published once their commitments are final, and view 0 begins `view_seconds`
-        after the
-        closing block: a late member is left out of it, and its primary may be silent for that
-        reason only.
+        after the closing block: a late member is left out of it, and its primary may be silent for
+        that reason only.
         """
         if self.seconds < view_seconds:
             return None
@@ -97,8 +95,7 @@ def check_blob_store(place: Location, uploads: UploadSigner, document: bytes, pr
     """Put a blob, read it back, and return a sentence.
 
     A server gets the run document, signed as every upload: it has that already, so nothing is
-    added.
-    Anywhere else the probe is put and removed.
+    added. Anywhere else the probe is put and removed.
 
     Raises:
         BlobError: the location does not accept it, or does not return it.

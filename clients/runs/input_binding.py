@@ -42,11 +42,7 @@ def require_bound_inputs(
 
 
 def require_bound_model(document: RunDocument, model: Model) -> None:
-    """Reject another model than the run was deployed with.
-
-    Raises:
-        ConfigurationError: names the file or part that differs, with both digests.
-    """
+    """Reject another model than the run was deployed with."""
     bound, here = document.experiment.get("model"), model.recorded()
     bound = bound if isinstance(bound, dict) else {}
     subject = f"model.name = {model.name!r}: the sha256 of its code"

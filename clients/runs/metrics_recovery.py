@@ -1,8 +1,7 @@
 """Recovery of a resumed run's metrics, compared with its chain.
 
 A row has the head of the ledger after its round, so that rows reveal a chain that was rolled back
-or
-replaced.
+or replaced.
 """
 
 from __future__ import annotations

@@ -132,11 +132,7 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
 
 
 def require_new(home: Path, name: str) -> None:
-    """Refuse the name of an existing run.
-
-    Raises:
-        ConfigurationError: there is such a run.
-    """
+    """Refuse the name of an existing run."""
     paths = run_folder(home, name).paths
     if paths.configuration.exists():
         # A run on the memory ledger has no manifest, and cannot be taken up.

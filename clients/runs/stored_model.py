@@ -90,11 +90,7 @@ def quality_of(
 
 
 def _require_made_of(model: Model, stored: StoredModel) -> None:
-    """Refuse other code or frozen state than those named by the file.
-
-    Raises:
-        ConfigurationError: names both digests.
-    """
+    """Refuse other code or frozen state than those named by the file."""
     here = bound_facts(model.source, model.frozen_state)
     if OPTIONS in stored.facts:
         for name in BOUND_FACTS:
@@ -124,11 +120,7 @@ def _inputs_of(configuration: Configuration) -> tuple[FederatedData, Model]:
 
 
 def _require_tensors_of(model: Model, stored: StoredModel) -> None:
-    """Refuse the tensors of another model.
-
-    Raises:
-        ConfigurationError: names the first difference.
-    """
+    """Refuse the tensors of another model."""
     pairs = zip(stored.layout, model.layout, strict=False)
     differing = next(
         ((stored_tensor, tensor) for stored_tensor, tensor in pairs if stored_tensor != tensor),

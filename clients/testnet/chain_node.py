@@ -87,8 +87,7 @@ class ChainNode:
         """Accept transactions without making blocks until `go`, on a chain with short windows.
 
         On anvil each transaction would be a block at once: the commitments of the first workers
-        would use
-        up the window of the others.
+        would use up the window of the others.
         """
         if self.kind is ChainKind.ANVIL:
             self.ask("evm_setAutomine", False)

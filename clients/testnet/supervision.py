@@ -245,11 +245,7 @@ class NetworkSupervisor:
             self.federation.restart_store()
 
     def _require_few(self, process: CommandProcess, now: float) -> None:
-        """Accept that a process has ended by itself.
-
-        Raises:
-            CommandError: it has ended too often.
-        """
+        """Accept that a process has ended by itself (CommandError: it has ended too often)."""
         before = self._ended[process.name]
         if len(before) == MOST_RESTARTS and now - before[0] < RESTART_SECONDS:
             raise CommandError(

@@ -79,8 +79,7 @@ class FileFaults:
     """Faults of single rounds, read from a file that may change while the worker runs.
 
     The file holds a round and names of faults, such as `12 copied`; in every other round, and
-    without
-    the file, the worker is honest.
+    without the file, the worker is honest.
     """
 
     path: Path

@@ -257,11 +257,7 @@ def _fail(error: Any) -> NoReturn:
 
 
 def _ray() -> ModuleType:
-    """Import Ray.
-
-    Raises:
-        ConfigurationError: it is not installed.
-    """
+    """Import Ray (ConfigurationError: it is not installed)."""
     try:
         import ray  # noqa: PLC0415 - heavy, and an extra
     except ImportError as error:
@@ -272,11 +268,7 @@ def _ray() -> ModuleType:
 
 
 def _join(ray: ModuleType, address: str) -> None:
-    """Join a cluster.
-
-    Raises:
-        ConfigurationError: there is none at the address.
-    """
+    """Join a cluster (ConfigurationError: there is none at the address)."""
     try:
         ray.init(address=address, log_to_driver=False, include_dashboard=False)
     except (ConnectionError, ValueError, RuntimeError) as error:

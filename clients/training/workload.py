@@ -103,11 +103,7 @@ class Workload:
                 raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
 
     def require_vector(self, what: str, vector: ParameterVector) -> None:
-        """Reject a vector of another type or length; `what` names it in the message.
-
-        Raises:
-            ValueError: another type or length.
-        """
+        """Reject a vector of another type or length; `what` names it in the message."""
         d = self.model.dimension
         if vector.shape != (d,) or vector.dtype != np.float32:
             raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")

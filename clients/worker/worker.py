@@ -204,10 +204,8 @@ class Worker:
         """Find the first round that each client's journal covers completely.
 
         A journal that was lost, emptied or exchanged lacks what the keys signed in the current
-        round; in
-        later rounds they have signed nothing. The round is recorded at the first poll, so that a
-        worker
-        killed and restarted in it knows as much.
+        round; in later rounds they have signed nothing. The round is recorded at the first poll, so
+        that a worker killed and restarted in it knows as much.
 
         Raises:
             JournalError: it cannot be recorded, so that no client may vote yet.
