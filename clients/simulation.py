@@ -177,7 +177,7 @@ class Simulation:
             chain = self._refreshed(chain)
         inputs = chain.inputs()
         if inputs is None:  # somebody is late: the window has to pass
-            self._driver.mine_to(chain.opened_block + chain.parameters.commit_blocks)
+            self._driver.mine_to(chain.window_end)
             inputs = self._refreshed(chain).inputs()
         assert inputs is not None, "the window has passed"
         return self._observer.opened(inputs, self.model)

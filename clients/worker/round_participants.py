@@ -33,6 +33,7 @@ class RoundParticipants:
         members: each serving client as honest member and as the actor that is stepped.
         view: the round as it is seen; None until the chain has closed its inputs.
         abstaining: members that stay silent, since their journal may lack what they signed.
+        wait: for how many seconds this worker leaves shared tasks to others.
     """
 
     def __init__(self, chain: ChainView, hosting: HostedClients) -> None:
@@ -48,7 +49,7 @@ class RoundParticipants:
         self.members: list[tuple[Member, MemberActor]] = []
         self.view: RoundView | None = None
         self.abstaining: frozenset[ClientId] = frozenset()
-        self.share = self._share(chain)
+        self.wait = self._share(chain) * STAGGER_VIEWS * chain.parameters.view_seconds
 
     def is_for(self, chain: ChainView) -> bool:
         """Return whether this is the open round of a chain."""
@@ -117,13 +118,9 @@ class RoundParticipants:
 
     def reports(self, view: RoundView, now: float) -> list[Action]:
         """Return proofs of equivocation, once it is this worker's turn to send them."""
-        if now < view.closed_at + self.wait(view.inputs.parameters.view_seconds):
+        if now < view.closed_at + self.wait:
             return []
         return [*reports_of(view)]
-
-    def wait(self, view_seconds: int) -> float:
-        """Return how long this worker leaves shared tasks to others, in seconds."""
-        return self.share * STAGGER_VIEWS * view_seconds
 
     def next_time(self, view: RoundView, now: float) -> float | None:
         """Return when a member may act though nothing new arrives; None for never."""

@@ -306,7 +306,7 @@ class Worker:
             return None
         if self._late_since is None:
             self._late_since = self.now
-        turn = self._late_since + seats.wait(parameters.view_seconds)
+        turn = self._late_since + seats.wait
         if self.now >= turn:
             what = f"the end of round {chain.round}, undecided"
             task = partial(self._driver.abandon, chain)

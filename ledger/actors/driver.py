@@ -15,6 +15,7 @@ from ledger.actors.actions import (
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, StoredBlobs
 from ledger.chain.contract.committee_ledger import MAX_COMMITMENTS
+from ledger.protocol.closing import window_end
 from ledger.protocol.errors import (
     CommitmentsClosedError,
     NoRoundOpenError,
@@ -303,4 +304,4 @@ class Driver:
         parameters, ledger = self._context.parameters, self._context.ledger
         if len(action.decision.ranking) >= parameters.trainers:
             return 0
-        return ledger.state().opened_block + parameters.commit_blocks
+        return window_end(parameters, ledger.state().opened_block)

@@ -99,7 +99,7 @@ class Member:
 
     def present(self, view: RoundView, now: float) -> VotingPosition:
         """Return where this member is in a round."""
-        phase, begin = Phase.AGGREGATION, view.closed_at + view.inputs.parameters.view_seconds
+        phase, begin = Phase.AGGREGATION, view.voting_begins
         if view.certificates(Phase.AGGREGATION):
             phase, begin = Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
         return VotingPosition(phase, view_at(view.inputs, phase, begin, now))
@@ -107,7 +107,7 @@ class Member:
     def next_time(self, view: RoundView, now: float) -> float | None:
         """Return when there may be something to do though nothing new is seen, None if never."""
         seconds = view.inputs.parameters.view_seconds
-        first = view.closed_at + seconds
+        first = view.voting_begins
         times = [first - seconds / 2, first]
         phase, begin = Phase.AGGREGATION, first
         if view.certificates(Phase.AGGREGATION):
@@ -122,7 +122,7 @@ class Member:
 
     def _aggregate(self, view: RoundView, now: float) -> list[Action]:
         seconds = view.inputs.parameters.view_seconds
-        begin = view.closed_at + seconds
+        begin = view.voting_begins
         clients = view.usable
         span = view_at(view.inputs, Phase.AGGREGATION, begin, now)
         if span is None:

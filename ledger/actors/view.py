@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ledger.protocol.closing import round_closing
+from ledger.protocol.closing import round_closing, window_end
 from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.documents.envelope import (
     Proposal,
@@ -82,9 +82,14 @@ class ChainView:
     commitments: tuple[MinedCommitment, ...]
 
     @property
+    def window_end(self) -> int:
+        """The last block that takes commitments."""
+        return window_end(self.parameters, self.opened_block)
+
+    @property
     def takes_commitments(self) -> bool:
         """True while the next block is in the window."""
-        return self.final_block < self.opened_block + self.parameters.commit_blocks
+        return self.final_block < self.window_end
 
     def participants(self) -> Participants:
         """Return who takes part."""
@@ -106,11 +111,7 @@ class ChainView:
         """Return what the chain has closed of the round, None while that is open."""
         participants = self.participants()
         closing = round_closing(
-            self.opened_block,
-            self.parameters.commit_blocks,
-            participants.expected,
-            self.final_block,
-            self.commitments,
+            self.window_end, participants.expected, self.final_block, self.commitments
         )
         if closing is None:
             return None
@@ -148,6 +149,11 @@ class RoundView:
     claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]]
     proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]]
     votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]]
+
+    @property
+    def voting_begins(self) -> float:
+        """When view 0 of the aggregation begins, in the chain's seconds."""
+        return self.closed_at + self.inputs.parameters.view_seconds
 
     def primary(self, phase: Phase, view: int) -> ClientId:
         """Return the primary of a view."""

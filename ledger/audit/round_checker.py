@@ -16,7 +16,7 @@ from ledger.audit.evidence.incidents import read_accusations
 from ledger.audit.evidence.model_chain import ModelChain, ModelDigests
 from ledger.audit.evidence.round_evidence import read_round_evidence
 from ledger.audit.observations import ClosedRound, DecidedRound, EndedRound, Unavailable
-from ledger.protocol.closing import round_closing
+from ledger.protocol.closing import round_closing, window_end
 from ledger.protocol.inputs import Inputs, participants_of
 from ledger.protocol.types import DropoutReason
 
@@ -214,11 +214,8 @@ class RoundChecker:
 def _closing(replayed: ReplayedRound, participants: Participants) -> RoundClosing:
     """Return the end of a round's inputs, though the round may have ended before it."""
     before = replayed.before
-    window = before.deployment.commit_blocks
-    end = before.opened_block + window
-    closing = round_closing(
-        before.opened_block, window, participants.expected, end, replayed.commitments
-    )
+    end = window_end(before.deployment, before.opened_block)
+    closing = round_closing(end, participants.expected, end, replayed.commitments)
     assert closing is not None, "the window's end closes it"
     return closing
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.history.status import RoundStatus
-from ledger.protocol.closing import closing_block
+from ledger.protocol.closing import WindowLength, closing_block, window_end
 from ledger.protocol.encoding import word_client
 from ledger.protocol.inputs import ParticipantCounts, Participants, participants_of
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 
-class RoundSizes(ParticipantCounts, Protocol):
+class RoundSizes(ParticipantCounts, WindowLength, Protocol):
     """Sizes and durations of a round; both a run's parameters and its deployment have them."""
 
     @property
@@ -29,10 +29,6 @@ class RoundSizes(ParticipantCounts, Protocol):
     @property
     def rounds(self) -> int:
         """T, the last round."""
-
-    @property
-    def commit_blocks(self) -> int:
-        """Blocks after the opening one that accept commitments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +137,8 @@ class Round:
         """The active clients whose commitment counts: recorded by the closing block."""
         expected = self.participants.expected
         # While the window is open, the commitments so far determine the closing block.
-        window = self.opening.opened_block + self.sizes.commit_blocks
-        last = closing_block(window, expected, self.mined)
+        end = window_end(self.sizes, self.opening.opened_block)
+        last = closing_block(end, expected, self.mined)
         return expected.intersection(m.client for m in self.mined if m.block <= last)
 
     @cached_property

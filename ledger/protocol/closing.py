@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol.encoding import commitments_chain
 
@@ -43,9 +43,21 @@ class RoundClosing:
     commitments: dict[ClientId, Digest]
 
 
+class WindowLength(Protocol):
+    """Length of a round's window; a run's parameters and its deployment have it."""
+
+    @property
+    def commit_blocks(self) -> int:
+        """Blocks after the opening one that accept commitments."""
+
+
+def window_end(sizes: WindowLength, opened_block: int) -> int:
+    """Return the last block in which a round takes commitments."""
+    return opened_block + sizes.commit_blocks
+
+
 def round_closing(
-    opened_block: int,
-    commit_blocks: int,
+    end: int,
     expected: Collection[ClientId],
     final_block: int,
     commitments: Sequence[MinedCommitment],
@@ -53,9 +65,9 @@ def round_closing(
     """Return the closing of a round, None while its closing block is not final.
 
     It follows from the chain alone: the block with the commitment of the last expected client, or
-    the end of the window, whichever is first. A stray's commitment moves neither.
+    the `end` of the window, whichever is first. A stray's commitment moves neither.
     """
-    last = closing_block(opened_block + commit_blocks, expected, commitments)
+    last = closing_block(end, expected, commitments)
     if last > final_block:
         return None
     counted = [(mined.client, mined.commitment) for mined in commitments if mined.block <= last]

@@ -18,7 +18,7 @@ from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
-from ledger.protocol.closing import round_closing
+from ledger.protocol.closing import round_closing, window_end
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
@@ -331,11 +331,11 @@ class Run(OpenRun):
     def closed(self) -> Inputs:
         """Let blocks pass until the round's inputs are closed."""
         state = self.ledger.state()
-        where = (state.opened_block, self.parameters.commit_blocks, self.participants.expected)
+        end = window_end(self.parameters, state.opened_block)
+        where = (end, self.participants.expected)
         mined = self.ledger.commitments(self.round)
         if round_closing(*where, self.chain.head().number, mined) is None:
-            last = state.opened_block + self.parameters.commit_blocks
-            self.chain.mine(max(0, last - self.chain.head().number))
+            self.chain.mine(max(0, end - self.chain.head().number))
         closing = round_closing(*where, self.chain.head().number, mined)
         assert closing is not None
         return Inputs(

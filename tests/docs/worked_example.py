@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.protocol import bound_inputs, encoding, merkle
-from ledger.protocol.closing import MinedCommitment, round_closing
+from ledger.protocol.closing import MinedCommitment, round_closing, window_end
 from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
@@ -139,7 +139,7 @@ def example() -> Example:
         MinedCommitment(OPENED + 1, client, encoding.commitment_of(client, sha256(payload)))
         for client, payload in payloads.items()
     ]
-    closing = round_closing(OPENED, PARAMETERS.commit_blocks, seats.expected, OPENED + 9, mined)
+    closing = round_closing(window_end(PARAMETERS, OPENED), seats.expected, OPENED + 9, mined)
     assert closing is not None
     inputs = Inputs(PARAMETERS, LAYOUT, domain, registry, 1, seed, seats, closing)
     published = {client: Payload.of(data) for client, data in payloads.items()}

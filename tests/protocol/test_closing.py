@@ -19,7 +19,7 @@ def mined(block: int, client: int) -> MinedCommitment:
 
 def closing(*commitments: MinedCommitment, final: int = 200) -> RoundClosing | None:
     """Return the closing of a round in which clients 1, 2 and 3 are active."""
-    return round_closing(OPENED, WINDOW, ids(1, 2, 3), final, commitments)
+    return round_closing(OPENED + WINDOW, ids(1, 2, 3), final, commitments)
 
 
 def test_the_last_active_clients_commitment_closes_the_round() -> None:

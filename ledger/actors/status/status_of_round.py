@@ -36,7 +36,7 @@ def status_before_closing(chain: ChainView) -> OpenRoundStatus:
         round=chain.round,
         stage=RoundStage.COMMITTING,
         opened_block=chain.opened_block,
-        window_block=chain.opened_block + chain.parameters.commit_blocks,
+        window_block=chain.window_end,
         deadline_block=chain.opened_block + chain.parameters.deadline_blocks,
         clients=tuple(
             ClientRoundStatus(

@@ -64,7 +64,7 @@ def voting_progress_of(view: RoundView, first_seen: FirstSeen, now: float) -> Vo
     certified = (_certified(view, Phase.AGGREGATION), _certified(view, Phase.ELECTION))
     aggregated, elected = certified
     voted = Phase.AGGREGATION if aggregated is None else Phase.ELECTION
-    begin = view.closed_at + view.inputs.parameters.view_seconds
+    begin = view.voting_begins
     if voted is Phase.ELECTION and first_seen.certified_at is not None:
         begin = first_seen.certified_at
     phase: Phase | None = voted

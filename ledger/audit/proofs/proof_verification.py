@@ -26,7 +26,7 @@ from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, ScoresTaken
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead
 from ledger.audit.report import AuditOutcome
 from ledger.protocol import encoding, merkle
-from ledger.protocol.closing import MinedCommitment, round_closing
+from ledger.protocol.closing import MinedCommitment, round_closing, window_end
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import SignatureError
 from ledger.protocol.fold import DecisionLink
@@ -234,13 +234,13 @@ def _of_closing(
     proof: ClientProof, record: RoundRecord, facts: TrustedContract, opening: RoundStart
 ) -> VerificationStep:
     """Return whether the record is of the commitments that the chain's blocks make count."""
-    places, window = facts.commitment_places, proof.deployment.commit_blocks
+    places = facts.commitment_places
     mined = [
         MinedCommitment(places[entry.client].block_number, entry.client, entry.commitment)
         for entry in facts.commitments
     ]
-    opened, expected = opening.opened_block, proof.participants.expected
-    closing = round_closing(opened, window, expected, opened + window, mined)
+    end = window_end(proof.deployment, opening.opened_block)
+    closing = round_closing(end, proof.participants.expected, end, mined)
     base = None if closing is None else shown(closing.base)
     return compare_with_chain(StepName.CLOSING, base, shown(record.base), facts)
 
