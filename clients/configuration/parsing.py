@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from clients.configuration.schema import Configuration
-from clients.datasets.registry import data_set_named, verify_choice
+from clients.datasets.own_data import FILE
+from clients.datasets.registry import DATASETS, data_set_named, verify_choice
 from clients.models.registry import verify_name
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
@@ -64,6 +65,7 @@ def plain_values(
     except ConfigurationError as error:
         raise ConfigurationError(f"{path or preset}: {error}") from error
     with_settings(values, settings)
+    _imply_file(values, settings)
     return values
 
 
@@ -75,6 +77,21 @@ def with_settings(values: dict[str, Any], settings: tuple[str, ...]) -> None:
     """
     for setting in settings:
         _apply(values, setting)
+
+
+def data_options(settings: tuple[str, ...]) -> dict[str, Any]:
+    """Return the options of a data set among settings of the command line.
+
+    Raises:
+        ConfigurationError: a setting is malformed, or is none of `data.options`.
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        if not setting.strip().startswith("data.options."):
+            raise ConfigurationError(f"--set {setting}: only data.options.NAME=VALUE says a form")
+        _apply(values, setting)
+    options = values.get("data", {}).get("options", {})
+    return dict(options)
 
 
 def parse(values: dict[str, Any]) -> Configuration:
@@ -109,6 +126,16 @@ def _preset(name: str) -> str:
     if name not in PRESETS:
         raise ConfigurationError(f"unknown preset {name!r}; known are {', '.join(PRESETS)}")
     return (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
+
+
+def _imply_file(values: dict[str, Any], settings: tuple[str, ...]) -> None:
+    """Let a path of the command line replace a bundled data set, which has none, by that file."""
+    keys = {setting.partition("=")[0].strip() for setting in settings}
+    data = values.get("data")
+    if "data.path" in keys and "data.name" not in keys and isinstance(data, dict):
+        data_set = DATASETS.get(str(data.get("name")))
+        if "path" in data and data_set is not None and data_set.bundled is not None:
+            data["name"] = FILE.name
 
 
 def _apply(values: dict[str, Any], setting: str) -> None:

@@ -75,6 +75,10 @@ class DataSet:
         hub: its files on the hub; None if it is not there.
         is_declared: whether each client has private samples, of which the settings declare the
             form.
+        read: reads any layout with the data set's options; None where `formats` do.
+        fits: whether `read` takes a layout, by kind and names alone.
+        has_owners: whether the samples at a path have natural clients, by names alone; None where
+            `owned_by` says so.
     """
 
     name: str
@@ -86,12 +90,27 @@ class DataSet:
     is_input_of: Callable[[object], bool] = lambda _: False
     hub: HubFiles | None = None
     is_declared: bool = False
+    read: Callable[[Path, Any], Records] | None = None
+    fits: Callable[[Layout], bool] | None = None
+    has_owners: Callable[[Path, Any], bool] | None = None
 
-    def records(self, path: Path | None) -> Records:
+    def is_layout(self, layout: Layout) -> bool:
+        """Return whether files with this layout may be of this data set."""
+        by_options = self.fits is not None and self.fits(layout)
+        return by_options or any(format_.fits(layout) for format_ in self.formats)
+
+    def is_owned(self, path: Path | None, options: SettingsTable) -> bool:
+        """Return whether the samples have natural clients."""
+        if self.has_owners is not None and path is not None:
+            return self.has_owners(path, options)
+        return self.owned_by is not None
+
+    def records(self, path: Path | None, options: SettingsTable | None = None) -> Records:
         """Return the content of the data set's files.
 
         Args:
             path: a file or folder; None for a bundled data set.
+            options: its settings; None for the defaults.
 
         Raises:
             ConfigurationError: the path is missing or superfluous, its layout is unknown, a file is
@@ -112,6 +131,8 @@ class DataSet:
             raise ConfigurationError(
                 f"data.path is not set: data set {self.name!r} needs the path of its files"
             )
+        if self.read is not None:
+            return self.read(path, options or self.options())
         layout = layout_of(path)
         for format_ in self.formats:
             if format_.fits(layout):

@@ -16,6 +16,8 @@ from clients.datasets.femnist import FEMNIST
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.leaf import first_input
 from clients.datasets.own import OWN
+from clients.datasets.own_data import FILE
+from clients.datasets.own_layouts import LABELS
 from clients.datasets.partition.natural import NaturalPartition
 from clients.datasets.partition.registry import partition_of
 from clients.datasets.sent140 import SENT140
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 DATASETS: dict[str, DataSet] = {
     data_set.name: data_set
-    for data_set in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140, OWN)
+    for data_set in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140, OWN, FILE)
 }
 
 PATH_OPTIONS = ("glove",)
@@ -59,7 +61,8 @@ class DataChoice:
 
 def verify_choice(choice: DataChoice) -> None:
     """Validate names and settings before any file is read; raise ConfigurationError."""
-    _settings(choice)
+    is_read = data_set_named(choice.name).has_owners is not None
+    _settings(replace(choice, path=None) if is_read else choice)
 
 
 def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> FederatedData:
@@ -79,7 +82,7 @@ def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> 
     """
     data_set, options, partition = _settings(choice)
     source = str(choice.path or f"data set {choice.name!r}")
-    records = data_set.records(choice.path)
+    records = data_set.records(choice.path, options)
     pool = replace(data_set.pool(records, options, rng), source=source)
     if not len(pool.test):
         raise ConfigurationError(f"{source}: has no test samples")
@@ -113,22 +116,31 @@ def data_set_named(name: str) -> DataSet:
     return DATASETS[name]
 
 
-def recognise(path: Path) -> DataSet:
+def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
     """Return the data set whose files are at a path.
+
+    Args:
+        path: a file or folder.
+        settings: options; names of columns are those of own data.
 
     Raises:
         ConfigurationError: no data set has this layout.
     """
     layout = layout_of(path)
     first = first_input(layout) if layout.kind is FileKind.LEAF else None
+    # Settings that only own data have, such as a column's name, say that it is own data.
+    if settings and settings.keys() <= FILE.options.model_fields.keys():
+        return FILE
     for data_set in DATASETS.values():
-        if any(format_.fits(layout) for format_ in data_set.formats) and (
+        if data_set.is_layout(layout) and (
             layout.kind is not FileKind.LEAF or data_set.is_input_of(first)
         ):
             return data_set
     fields = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
     raise ConfigurationError(
-        f"{path}: a {layout.kind.value}{fields} is of none of the data sets {', '.join(DATASETS)}"
+        f"{path}: a {layout.kind.value}{fields} is of none of the data sets "
+        f"{', '.join(DATASETS)}; own data have labels named {' or '.join(LABELS)}, or as "
+        f"data.options.label says"
     )
 
 
@@ -162,11 +174,13 @@ def data_digest(choice: DataChoice) -> dict[str, Any]:
 
 def _settings(choice: DataChoice) -> tuple[DataSet, SettingsTable, Partition]:
     data_set = data_set_named(choice.name)
-    has_owners = data_set.owned_by is not None
+    options = parse_settings(data_set.options, choice.options, "data.options")
+    # A partition that is named needs no look at the file.
+    has_owners = "name" not in choice.partition and data_set.is_owned(choice.path, options)
     partition = partition_of(choice.partition, has_owners=has_owners)
     if data_set.is_declared:
         _require_undivided(choice, partition)
-    return data_set, parse_settings(data_set.options, choice.options, "data.options"), partition
+    return data_set, options, partition
 
 
 def _require_undivided(choice: DataChoice, partition: Partition) -> None:

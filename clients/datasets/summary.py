@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from clients.datasets.settings_table import parse_settings
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from clients.datasets.data_set import DataSet
@@ -71,30 +72,40 @@ def summarise(path: Path, name: str | None = None) -> DataSummary:
     )
 
 
-def verify_files(path: Path, name: str | None = None, glove: Path | None = None) -> DataSet:
+def verify_files(
+    path: Path,
+    name: str | None = None,
+    glove: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> DataSet:
     """Verify files as a run with all their natural clients would; return their data set.
 
     Args:
         path: a file or folder.
         name: of the data set; None to recognise it from the files.
         glove: word vectors to verify with them.
+        settings: the data set's own; None for the defaults.
 
     Raises:
         ConfigurationError: names the first fault.
     """
-    data_set = data_set_named(name) if name else recognise(path)
-    records = data_set.records(path)
+    data_set = data_set_named(name) if name else recognise(path, settings)
+    options = parse_settings(data_set.options, settings, "data.options") if settings else None
+    records = data_set.records(path, options)
     _require_split(path, data_set, records)
     if glove is not None:
-        options = parse_settings(data_set.options, {"glove": str(glove)}, "data.options")
+        with_glove = {**(settings or {}), "glove": str(glove)}
+        options = parse_settings(data_set.options, with_glove, "data.options")
         data_set.pool(records, options, np.random.default_rng(0))
     return data_set
 
 
 def _require_split(path: Path, data_set: DataSet, records: Records) -> None:
-    if records.owner is None or records.is_test is None:
+    if records.is_test is None:
         return
-    counts = np.bincount(records.owner[~records.is_test], minlength=len(records.owners))
-    require_trained(counts, records.owners, data_set.owned_by or "clients", str(path))
+    if records.owner is not None:
+        trained = records.owner[~records.is_test]
+        counts = np.bincount(trained, minlength=len(records.owners))
+        require_trained(counts, records.owners, data_set.owned_by or "clients", str(path))
     if not records.is_test.any():
         raise ConfigurationError(f"{path}: has no test samples")

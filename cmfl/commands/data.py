@@ -52,12 +52,17 @@ def check(
     glove: Annotated[
         Path | None, typer.Option("--glove", help="Word vectors to check with the data.")
     ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="data.options.label=species and others."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Read all files as a run would; the first fault is named, with exit code 2."""
+    from clients.configuration.parsing import data_options
     from clients.datasets.summary import verify_files
 
-    data_set = verify_files(path, dataset, glove)
+    data_set = verify_files(path, dataset, glove, data_options(tuple(setting or ())))
     if json:
         print_json({"dataset": data_set.name, "sound": True})
         return

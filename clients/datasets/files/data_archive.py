@@ -13,6 +13,7 @@ import re
 import struct
 import zipfile
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,13 +22,15 @@ import numpy as np
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
 MAX_FILE_BYTES = 256 * 2**20
 MAX_ARRAYS_BYTES = 1024 * 2**20
+MAX_OWN_BYTES = 2 * 2**30
+"""Limit of a user's own data in a simulation, packed and unpacked."""
 LONGEST_TEXT = 200
 
 _PREAMBLE_BYTES = 10  # magic, version, length of the header
@@ -40,6 +43,7 @@ _HEADER = re.compile(
     rb"'shape': \((?P<shape>(?:[0-9]{1,12}, ?){1,4}(?:[0-9]{1,12})?)\), \} *\n",
     re.DOTALL,
 )
+_NOT_PLAIN = "no plain .npy array (version 1.0, C order)"
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATE_BITS, _SURROGATES = 11, 0xD800 >> 11
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -99,12 +103,33 @@ def require_file(path: Path) -> None:
         raise ConfigurationError(f"{path} is not a file, but a folder, a pipe or a device")
 
 
-def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
+def stated_forms(
+    path: Path, max_bytes: int | None = None
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape that each array of an `.npz` file states; no array is read.
+
+    Raises:
+        ConfigurationError: the file is missing, damaged or too large, or holds another thing than
+            plain arrays.
+    """
+    with _opened(path, max_bytes) as archive:
+        stated = {}
+        for entry in archive.infolist():
+            name = entry.filename.removesuffix(".npy")
+            header = _header_of(f"{path}: {name}", archive, entry)
+            stated[name] = header["dtype"].decode("ascii"), _shape_in(header)
+    return stated
+
+
+def read_arrays(
+    path: Path, rules: Mapping[str, ArrayRule], max_bytes: int | None = None
+) -> dict[str, NDArray[Any]]:
     """Return the arrays of an `.npz` file, checked against their rules.
 
     Args:
         path: the file.
         rules: of every array; no other may exist.
+        max_bytes: limit of the file, and of its arrays; None for the usual ones.
 
     Returns:
         The arrays by name, not empty.
@@ -112,29 +137,36 @@ def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray
     Raises:
         ConfigurationError: the file is missing, damaged or too large, or breaks a rule.
     """
+    with _opened(path, max_bytes) as archive:
+        entries = _entries(path, archive, rules, max_bytes or MAX_ARRAYS_BYTES)
+        stated = {
+            name: _stated(f"{path}: {name}", archive, entry, rules[name])
+            for name, entry in entries.items()
+        }
+        _require_rows(path, stated, rules)
+        return {
+            name: _array(f"{path}: {name}", archive, entries[name], form, rules[name])
+            for name, form in stated.items()
+        }
+
+
+@contextmanager
+def _opened(path: Path, max_bytes: int | None) -> Iterator[zipfile.ZipFile]:
+    """Open an archive; any failure while it is open becomes one kind of error."""
     try:
         require_file(path)
         size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
+        limit = max_bytes or MAX_FILE_BYTES
+        if size > limit:
+            raise ConfigurationError(f"{path}: {size} bytes, more than {limit}")
         with zipfile.ZipFile(path) as archive:
-            entries = _entries(path, archive, rules)
-            stated = {
-                name: _stated(f"{path}: {name}", archive, entry, rules[name])
-                for name, entry in entries.items()
-            }
-            _require_rows(path, stated, rules)
-            arrays = {
-                name: _array(f"{path}: {name}", archive, entries[name], form, rules[name])
-                for name, form in stated.items()
-            }
+            yield archive
     except _DAMAGE as error:
         raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
-    return arrays
 
 
 def _entries(
-    path: Path, archive: zipfile.ZipFile, rules: Mapping[str, ArrayRule]
+    path: Path, archive: zipfile.ZipFile, rules: Mapping[str, ArrayRule], max_unpacked: int
 ) -> dict[str, zipfile.ZipInfo]:
     found = archive.infolist()
     names = sorted(entry.filename for entry in found)
@@ -146,8 +178,8 @@ def _entries(
     if any(entry.compress_type not in _COMPRESSIONS for entry in found):
         raise ConfigurationError(f"{path}: compressed by a method other than deflate")
     total = sum(entry.file_size for entry in found)
-    if total > MAX_ARRAYS_BYTES:
-        raise ConfigurationError(f"{path}: unpacks to {total} bytes, more than {MAX_ARRAYS_BYTES}")
+    if total > max_unpacked:
+        raise ConfigurationError(f"{path}: unpacks to {total} bytes, more than {max_unpacked}")
     return {entry.filename.removesuffix(".npy"): entry for entry in found}
 
 
@@ -157,15 +189,14 @@ def _stated(where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, rule: 
     Raises:
         ConfigurationError: its header is not that of a plain array, or breaks the rule.
     """
-    with archive.open(entry) as member:
-        header = _HEADER.match(member.read(_LONGEST_HEADER))
-    by_column = header is not None and header["columns"] == b"True"
-    if header is None or (by_column and not rule.by_column):
-        raise ConfigurationError(f"{where}: no plain .npy array (version 1.0, C order)")
+    header = _header_of(where, archive, entry)
+    by_column = header["columns"] == b"True"
+    if by_column and not rule.by_column:
+        raise ConfigurationError(f"{where}: {_NOT_PLAIN}")
     dtype = header["dtype"].decode("ascii")
     if dtype != rule.dtype and not _is_text(rule.dtype, dtype):
         raise ConfigurationError(f"{where}: must be of type {rule.dtype}, is {dtype}")
-    shape = tuple(int(length) for length in header["shape"].split(b",") if length.strip())
+    shape = _shape_in(header)
     if len(shape) != len(rule.shape) or any(
         want not in (None, have) for have, want in zip(shape, rule.shape, strict=True)
     ):
@@ -179,6 +210,18 @@ def _stated(where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, rule: 
             f"{where}: {data_bytes} bytes of data do not make up shape {shape}"
         )
     return _Form(start, dtype, shape, "F" if by_column else "C")
+
+
+def _header_of(where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> re.Match[bytes]:
+    with archive.open(entry) as member:
+        header = _HEADER.match(member.read(_LONGEST_HEADER))
+    if header is None:
+        raise ConfigurationError(f"{where}: {_NOT_PLAIN}")
+    return header
+
+
+def _shape_in(header: re.Match[bytes]) -> tuple[int, ...]:
+    return tuple(int(length) for length in header["shape"].split(b",") if length.strip())
 
 
 def _is_text(prefix: str, dtype: str) -> bool:

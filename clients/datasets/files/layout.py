@@ -6,8 +6,10 @@ a .parquet file, or a folder      the Hugging Face layouts, and our own table of
     or in its `data`
 a .csv file, or a folder          the Hugging Face layout of Shakespeare
     with one
+a .safetensors file               arrays, of a user's own data
 a folder with `train/*.json`      LEAF
     and `test/*.json`
+a folder of `save_to_disk`        a data set of the Hugging Face library: splits `train` and `test`
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from clients.datasets.files.data_archive import MAX_FILE_BYTES, require_file
+from clients.datasets.files.data_archive import MAX_OWN_BYTES, require_file
+from clients.datasets.files.lines import BYTE_ORDER_MARK, LONGEST_LINE
 from clients.datasets.files.parquet import column_names
+from clients.datasets.files.safetensors_file import tensor_names
+from clients.datasets.files.saved_dataset import is_saved, saved_columns, saved_files
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_FILES = 10_000
-_LONGEST_HEADER = 4096
 
 
 class FileKind(StrEnum):
@@ -36,6 +40,8 @@ class FileKind(StrEnum):
     TABLE = ".parquet file or a folder of them"
     LINES = ".csv file"
     LEAF = "folder of LEAF, train/*.json and test/*.json"
+    TENSORS = ".safetensors file"
+    SAVED = "folder of datasets.save_to_disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +80,19 @@ def layout_of(path: Path) -> Layout:
             return Layout(path, FileKind.TABLE, (path,), column_names(path))
         case ".csv":
             return Layout(path, FileKind.LINES, (path,), _header(path))
+        case ".safetensors":
+            return Layout(path, FileKind.TENSORS, (path,), tensor_names(path))
         case other:
             raise ConfigurationError(
-                f"{path}: {other or 'no extension'}; a data file is .npz, .parquet or .csv"
+                f"{path}: {other or 'no extension'}; a data file is .npz, .safetensors, .parquet "
+                f"or .csv"
             )
 
 
 def _folder(path: Path) -> Layout:
+    if is_saved(path):
+        files = saved_files(path)
+        return Layout(path, FileKind.SAVED, files, saved_columns(files))
     if (path / "train").is_dir():
         # Ordered by split: a client's training samples come before its test.
         leaf = [file for part in ("train", "test") for file in _listed(path / part, "*.json")]
@@ -113,8 +125,8 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
 
 def _array_names(path: Path) -> frozenset[str]:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: more than {MAX_FILE_BYTES} bytes")
+        if path.stat().st_size > MAX_OWN_BYTES:
+            raise ConfigurationError(f"{path}: more than {MAX_OWN_BYTES} bytes")
         with zipfile.ZipFile(path) as archive:
             return frozenset(name.removesuffix(".npy") for name in archive.namelist())
     except (zipfile.BadZipFile, OSError, ValueError, LookupError, RuntimeError) as error:
@@ -124,7 +136,8 @@ def _array_names(path: Path) -> frozenset[str]:
 def _header(path: Path) -> frozenset[str]:
     try:
         with path.open("rb") as file:
-            line = file.readline(_LONGEST_HEADER)
-        return frozenset(next(csv.reader([line.decode("utf-8")], strict=True), ()))
+            line = file.readline(LONGEST_LINE)
+        text = line.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
+        return frozenset(next(csv.reader([text], strict=True), ()))
     except (OSError, ValueError, csv.Error) as error:
         raise ConfigurationError(f"{path}: not a readable .csv file ({error})") from error

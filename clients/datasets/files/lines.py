@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 8 * 2**30
 LONGEST_LINE = 65_536
+BYTE_ORDER_MARK = "\ufeff"
+"""Spreadsheets put it before the header."""
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -50,6 +52,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
     rows = csv.reader(read_lines(path), strict=True)
     try:
         header = next(rows, [])
+        header[:1] = [name.removeprefix(BYTE_ORDER_MARK) for name in header[:1]]
         missing = [name for name in columns if header.count(name) != 1]
         if missing:
             raise ConfigurationError(

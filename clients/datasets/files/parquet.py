@@ -18,7 +18,7 @@ from clients.datasets.files.extra import imported
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 MAX_FILE_BYTES = 8 * 2**30
@@ -84,6 +84,22 @@ def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, A
             rows_read += batch.num_rows
     if rows_read != stated:
         raise ConfigurationError(f"{path}: has {rows_read} rows, but states {stated}")
+
+
+def read_columns(path: Path, names: Sequence[str]) -> Iterator[Any]:
+    """Yield some columns of a table as validated Arrow batches of some thousand rows.
+
+    Raises:
+        ConfigurationError: the table is damaged or too large, or a column is missing.
+    """
+    with _opened(path) as table:
+        for name in names:
+            if table.schema_arrow.names.count(name) != 1:
+                raise ConfigurationError(f"{path}: must have one column {name!r}")
+        _require_bounds(path, table.metadata)
+        for batch in _batches(table, list(names)):
+            batch.validate(full=True)
+            yield batch
 
 
 def _batches(table: Any, paths: list[str]) -> Iterator[Any]:

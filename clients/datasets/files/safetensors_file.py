@@ -71,6 +71,26 @@ def read_tensors(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArra
     return arrays
 
 
+def read_any_tensors(path: Path) -> dict[str, NDArray[Any]]:
+    """Return all tensors of a file, whatever their type (of `_TYPES`) and shape.
+
+    Raises:
+        ConfigurationError: see `read_tensors`.
+    """
+    content = _content(path)
+    rules = {}
+    for name, entry in _header(path, content).items():
+        stated = entry if isinstance(entry, dict) else {}
+        dtype = _TYPES.get(str(stated.get("dtype")))
+        if dtype is None:
+            raise ConfigurationError(
+                f"{path}: {name}: must be of type {', '.join(_TYPES)}, is "
+                f"{str(stated.get('dtype'))[:20]}"
+            )
+        rules[name] = ArrayRule(dtype, tuple(None for _ in _wholes(stated.get("shape"))), rows=name)
+    return read_tensors(path, rules)
+
+
 def _content(path: Path) -> bytes:
     try:
         require_file(path)

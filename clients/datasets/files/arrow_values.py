@@ -1,0 +1,106 @@
+"""Columns of Parquet and Arrow files as NumPy arrays: numbers, equally long lists, and images."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.datasets.files.extra import imported
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LONGEST_TEXT = 200
+MOST_PIXELS = 2**24
+"""Limit of the numbers in one image."""
+_IMAGE_FORMATS = ("PNG", "JPEG")
+_CHANNELS = {"L": 1, "RGB": 3}
+
+
+def values_of(where: str, column: Any) -> NDArray[Any]:
+    """Return a column's entries, shape (rows, ...).
+
+    Numbers and truth values keep their type, text becomes text of at most `LONGEST_TEXT`
+    characters, lists become one more dimension, images bytes of shape (channels, height, width).
+
+    Args:
+        where: file, column and first row.
+        column: a validated Arrow array.
+
+    Raises:
+        ConfigurationError: an entry is missing, too long or of another length than the first, or
+            the column holds something else.
+    """
+    types = imported("pyarrow.types", "data", "Arrow files")
+    type_ = column.type
+    if column.null_count:
+        raise ConfigurationError(f"{where}: {column.null_count} entries are missing")
+    if hasattr(column, "storage"):  # such as Array2D of the Hugging Face library
+        return values_of(where, column.storage)
+    if types.is_dictionary(type_):
+        return values_of(where, column.dictionary_decode())
+    if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if types.is_string(type_) or types.is_large_string(type_):
+        return _texts(where, column)
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        return _lists(where, column)
+    if types.is_struct(type_) and "bytes" in [field.name for field in type_]:
+        return _images(where, column.field("bytes"))
+    raise ConfigurationError(
+        f"{where}: must hold numbers, equally long lists of them, images or text; holds {type_}"
+    )
+
+
+def _texts(where: str, column: Any) -> NDArray[Any]:
+    compute = imported("pyarrow.compute", "data", "Arrow files")
+    longest = compute.max(compute.utf8_length(column)).as_py() or 0
+    if longest > LONGEST_TEXT:
+        raise ConfigurationError(
+            f"{where}: a text of {longest} characters, more than {LONGEST_TEXT}"
+        )
+    return np.array(column.to_pylist(), dtype=np.str_)
+
+
+def _lists(where: str, column: Any) -> NDArray[Any]:
+    compute = imported("pyarrow.compute", "data", "Arrow files")
+    lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    if len(lengths) and lengths.min() != lengths.max():
+        raise ConfigurationError(
+            f"{where}: rows of {lengths.min()} .. {lengths.max()} entries; all must be equally "
+            f"long: pad them"
+        )
+    entries = values_of(where, column.flatten())
+    return entries.reshape(len(column), -1, *entries.shape[1:])
+
+
+def _images(where: str, column: Any) -> NDArray[np.uint8]:
+    if column.null_count:
+        raise ConfigurationError(f"{where}: {column.null_count} images are not in the file itself")
+    images = [_decoded(where, content.as_py()) for content in column]
+    if len({image.shape for image in images}) > 1:
+        raise ConfigurationError(f"{where}: images of different sizes or modes")
+    return np.stack(images) if images else np.zeros((0, 1, 1, 1), np.uint8)
+
+
+def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
+    """Return an image's bytes, shape (channels, height, width), after its size was checked."""
+    pillow = imported("PIL.Image", "data", "images")
+    try:
+        with pillow.open(io.BytesIO(content), formats=_IMAGE_FORMATS) as image:
+            if image.mode not in _CHANNELS:
+                raise ConfigurationError(
+                    f"{where}: an image of mode {image.mode}; must be {' or '.join(_CHANNELS)}"
+                )
+            width, height = image.size
+            if width * height * _CHANNELS[image.mode] > MOST_PIXELS:
+                raise ConfigurationError(
+                    f"{where}: an image of {width} × {height} pixels, over {MOST_PIXELS} numbers"
+                )
+            pixels = np.asarray(image, dtype=np.uint8)
+    except (OSError, ValueError, SyntaxError, EOFError, pillow.DecompressionBombError) as error:
+        raise ConfigurationError(f"{where}: not a readable image ({error})") from error
+    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)

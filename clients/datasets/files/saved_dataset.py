@@ -1,0 +1,111 @@
+"""Folders that `save_to_disk` of the Hugging Face library `datasets` writes.
+
+A data set is a folder with `state.json`, which names its Arrow files; a dictionary of splits is a
+folder with `dataset_dict.json` and one such folder for each split. The library is not needed.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from clients.datasets.files.extra import imported
+from ledger.io.home import read_file
+from ledger.io.json import parse_json
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TRAIN, TEST = "train", "test"
+MAX_STATE_BYTES = 2**20
+MAX_FILES = 10_000
+MAX_FILE_BYTES = 8 * 2**30
+_DICTIONARY, _STATE = "dataset_dict.json", "state.json"
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder is one of `save_to_disk`."""
+    return (folder / _DICTIONARY).is_file() or (folder / _STATE).is_file()
+
+
+def saved_files(folder: Path) -> tuple[Path, ...]:
+    """Return the Arrow files of a folder: those of the split `train`, then those of `test`.
+
+    Other splits are not read.
+
+    Raises:
+        ConfigurationError: it has no split `train`, or its own files cannot be read or name none.
+    """
+    if not (folder / _DICTIONARY).is_file():
+        return _files_of(folder)
+    splits = _content(folder / _DICTIONARY).get("splits")
+    if not isinstance(splits, list) or TRAIN not in splits:
+        raise ConfigurationError(f"{folder / _DICTIONARY}: must have a split {TRAIN!r}")
+    present = [split for split in (TRAIN, TEST) if split in splits]
+    return tuple(file for split in present for file in _files_of(folder / split))
+
+
+def saved_columns(files: tuple[Path, ...]) -> frozenset[str]:
+    """Return the names of the columns that the Arrow files have.
+
+    Raises:
+        ConfigurationError: one is damaged, or has other columns than the first.
+    """
+    columns: frozenset[str] | None = None
+    for file in files:
+        with opened(file) as stream:
+            names = frozenset(stream.schema.names)
+        if columns is not None and names != columns:
+            raise ConfigurationError(
+                f"{file}: has the columns {', '.join(sorted(names))}; {files[0].name} has "
+                f"{', '.join(sorted(columns))}"
+            )
+        columns = names
+    return columns or frozenset()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Open an Arrow file; any failure while it is open becomes one kind of error.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is damaged or too large.
+    """
+    arrow = imported("pyarrow", "data", "Arrow files")
+    ipc = imported("pyarrow.ipc", "data", "Arrow files")
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
+        with arrow.OSFile(str(path)) as file, ipc.open_stream(file) as stream:
+            yield stream
+    except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigurationError(f"{path}: not a readable .arrow file ({first})") from error
+
+
+def _files_of(folder: Path) -> tuple[Path, ...]:
+    """Return the Arrow files that a data set's state names."""
+    state = folder / _STATE
+    content = _content(state)
+    if content.get("_indices_data_files"):
+        raise ConfigurationError(f"{state}: rows are chosen by indices: call flatten_indices first")
+    listed = content.get("_data_files")
+    entries = listed if isinstance(listed, list) else []
+    names = [str(entry.get("filename")) for entry in entries if isinstance(entry, dict)]
+    files = tuple(folder / name for name in names if name.endswith(".arrow") and "/" not in name)
+    if not 1 <= len(files) == len(entries) <= MAX_FILES:
+        raise ConfigurationError(f"{state}: must name 1 .. {MAX_FILES} files in its folder")
+    return files
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(read_file(path, MAX_STATE_BYTES))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: not a readable .json file ({error})") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path}: not a readable .json file (it holds no map)")
+    return content

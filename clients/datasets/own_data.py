@@ -1,0 +1,367 @@
+"""`file`: a user's own data in a simulation, from one file or folder, or from arrays.
+
+A sample is a row: its inputs, its label, and optionally its client and whether it is for the test.
+Nothing is unpickled, and no number is guessed: what does not fit is refused with its file and name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.datasets.collating import as_brightness, as_tokens
+from clients.datasets.data_set import DataSet
+from clients.datasets.federated_data import DataForm, as_stored
+from clients.datasets.files.data_archive import MAX_OWN_BYTES
+from clients.datasets.files.layout import FileKind, layout_of
+from clients.datasets.files.saved_dataset import TEST
+from clients.datasets.own import MOST_CLASSES, MOST_NUMBERS
+from clients.datasets.own_layouts import (
+    CLIENTS,
+    LABELS,
+    ColumnRoles,
+    FileOptions,
+    X,
+    column_roles,
+    joined,
+    read_samples,
+)
+from clients.datasets.records import PooledData, Records, held_out, numbered
+from clients.datasets.settings_table import parse_settings
+from ledger.io.home import DISK
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from clients.datasets.files.layout import Layout
+    from clients.datasets.own_layouts import Content
+
+CHANNELS = (1, 3, 4)
+_USUAL_SHARE = 0.2
+
+
+class Data:
+    """A user's own samples as arrays, for a simulated run; checked on construction.
+
+    Attributes:
+        x: inputs, shape (n, ...): floats are numbers, bytes (uint8) pixels, other whole numbers
+            tokens.
+        y: labels, shape (n,), whole numbers from 0 on.
+        client: owner of each sample, shape (n,), whole numbers or text; None to divide the samples
+            by a partition.
+        is_test: whether each sample is for the test, shape (n,); None to hold out a share.
+    """
+
+    def __init__(  # noqa: PLR0913 - the arrays, and what they mean
+        self,
+        x: Any,
+        y: Any,
+        client: Any = None,
+        is_test: Any = None,
+        *,
+        inputs: Content | None = None,
+        classes: int | None = None,
+        vocabulary: int | None = None,
+    ) -> None:
+        """Check the arrays.
+
+        Raises:
+            ConfigurationError: names the array and the rule that it breaks.
+        """
+        given = {"inputs": inputs, "classes": classes, "vocabulary": vocabulary}
+        self._options = {name: value for name, value in given.items() if value is not None}
+        columns = {"x": x, "y": y, "client": client, "is_test": is_test}
+        held = {
+            name: _plain(name, values) for name, values in columns.items() if values is not None
+        }
+        records = _records("data", held, parse_settings(FileOptions, self._options, "data"))
+        self.x, self.y = records.x, held["y"]
+        self.client, self.is_test = held.get("client"), held.get("is_test")
+
+    @classmethod
+    def from_dataset(
+        cls,
+        dataset: Any,
+        *,
+        features: Sequence[str] | None = None,
+        label: str | None = None,
+        client: str | None = None,
+    ) -> Data:
+        """Return the samples of a Hugging Face `Dataset`, or of a `DatasetDict` with a split.
+
+        Args:
+            dataset: anything with `column_names` and `with_format("numpy")`, or a mapping of such
+                with `train` and, if there is one, `test`.
+            features: columns of the inputs; all that have no other role by default.
+            label: column of the labels.
+            client: column of the clients.
+
+        Raises:
+            ConfigurationError: there is no such column, or the samples break a rule.
+        """
+        splits = dataset if hasattr(dataset, "keys") else {"train": dataset}
+        if "train" not in splits:
+            raise ConfigurationError("data: the dataset must have a split 'train'")
+        given = {"features": features and [*features], "label": label, "client": client}
+        named = {name: value for name, value in given.items() if value is not None}
+        options = parse_settings(FileOptions, named, "data")
+        parts = []
+        for name in ("train", TEST):
+            if name in splits:
+                rows = splits[name].with_format("numpy")[:]
+                roles = column_roles("data", [*rows], options)
+                held = {column: _channels_first(rows[column]) for column in roles.columns}
+                parts.append(roles.taken("data", held) | _split(roles, held, name, splits))
+        columns = {
+            name: joined(f"data: {name}", [part[name] for part in parts]) for name in parts[0]
+        }
+        return cls(columns["x"], columns["y"], columns.get("client"), columns.get("is_test"))
+
+    def options(self) -> dict[str, Any]:
+        """Return the settings `data.options` that go with the saved file."""
+        return dict(self._options)
+
+    def save(self, folder: Path) -> Path:
+        """Write the arrays to a file that is named by its digest, and return its path.
+
+        The same arrays give the same bytes.
+
+        Raises:
+            ConfigurationError: they are larger than a run can read.
+            OSError: the file cannot be written.
+        """
+        columns = {"x": self.x, "y": self.y, "client": self.client, "is_test": self.is_test}
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
+            for name, values in columns.items():
+                if values is not None:
+                    member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+                    with archive.open(member, "w", force_zip64=True) as file:
+                        plain = np.ascontiguousarray(values)
+                        np.lib.format.write_array(file, plain, (1, 0), allow_pickle=False)
+        data = content.getbuffer()
+        if len(data) > MAX_OWN_BYTES:
+            raise ConfigurationError(f"data: {len(data)} bytes, more than {MAX_OWN_BYTES}")
+        path = folder / f"data-{hashlib.sha256(data).hexdigest()[:12]}.npz"
+        if not path.exists():
+            DISK.write_whole(path, data)
+        return path
+
+
+def _split(
+    roles: ColumnRoles, held: Mapping[str, NDArray[Any]], name: str, splits: Any
+) -> dict[str, NDArray[Any]]:
+    """Return the truth of a split of a dictionary of them."""
+    if roles.is_test is not None or TEST not in splits:
+        return {}
+    return {"is_test": np.full(len(held[roles.label]), name == TEST)}
+
+
+def _channels_first(values: Any) -> NDArray[Any]:
+    plain = np.asarray(values)
+    is_image = plain.ndim == 4 and plain.dtype == np.uint8 and plain.shape[3] in CHANNELS
+    return np.moveaxis(plain, 3, 1) if is_image and plain.shape[1] not in CHANNELS else plain
+
+
+def _plain(name: str, values: Any) -> NDArray[Any]:
+    """Return an array of numbers or text; tensors of PyTorch and lists are converted.
+
+    Raises:
+        ConfigurationError: it is something else, or rows differ in length.
+    """
+    try:
+        plain = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"data: {name}: is no array: {error!s:.200}") from error
+    if plain.dtype.kind not in "biufU":
+        raise ConfigurationError(f"data: {name}: must hold numbers or text, holds {plain.dtype}")
+    return plain
+
+
+def _records(where: str, held: Mapping[str, NDArray[Any]], options: FileOptions) -> Records:
+    """Return validated samples, their inputs in the type that is stored.
+
+    Args:
+        where: their source in error messages.
+        held: x, y and, where they are there, client and is_test.
+        options: with the content and the shape of the inputs.
+
+    Raises:
+        ConfigurationError: names the array and the rule that it breaks.
+    """
+    y = held["y"]
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise ConfigurationError(
+            f"{where}: y: labels must be whole numbers, one for each sample, not {y.dtype} of "
+            f"shape {y.shape}"
+        )
+    for name, values in held.items():
+        if not len(values) or len(values) != len(y):
+            raise ConfigurationError(
+                f"{where}: {name} has {len(values)} rows and y {len(y)}; must be equally many, "
+                f"at least 1"
+            )
+    if not 0 <= y.min() <= y.max() < (options.classes or MOST_CLASSES):
+        raise ConfigurationError(
+            f"{where}: y: labels {y.min()} .. {y.max()}, outside 0 .. "
+            f"{(options.classes or MOST_CLASSES) - 1}"
+        )
+    if options.classes is None and y.max() < 1:
+        raise ConfigurationError(f"{where}: y: all labels are 0; there must be 2 classes or more")
+    x = _inputs(where, held["x"], options)
+    records = Records(x, y.astype(np.int64))
+    if "client" in held:
+        owner, owners = numbered(_owners(where, held["client"]))
+        records = replace(records, owner=owner, owners=owners)
+    if "is_test" in held:
+        is_test = _flags(where, held["is_test"])
+        if is_test.all():
+            raise ConfigurationError(f"{where}: has no training samples")
+        records = replace(records, is_test=is_test)
+    return records
+
+
+def _inputs(where: str, x: NDArray[Any], options: FileOptions) -> NDArray[Any]:
+    """Return inputs as float32 numbers, bytes of pixels or int64 tokens.
+
+    Raises:
+        ConfigurationError: they are of another content or shape, or not finite.
+    """
+    if x.dtype.kind not in "biuf" or x.ndim < 2:
+        raise ConfigurationError(
+            f"{where}: x: must hold numbers of shape (samples, ...), not {x.dtype} of shape "
+            f"{x.shape}"
+        )
+    content = options.inputs or _content_of(x)
+    if content == "pixels" and x.ndim == 3 and options.shape is None:
+        x = x[:, None]  # grey images
+    if options.shape is not None:
+        if np.prod(options.shape, dtype=object) != np.prod(x.shape[1:], dtype=object):
+            raise ConfigurationError(
+                f"{where}: x: data.options.shape = {options.shape} does not fit inputs of shape "
+                f"{x.shape[1:]}"
+            )
+        x = x.reshape(-1, *options.shape)
+    shape = x.shape[1:]
+    if len(shape) > 3 or not 0 < np.prod(shape, dtype=object) <= MOST_NUMBERS:
+        raise ConfigurationError(
+            f"{where}: x: an input of shape {shape}; must have 1 to 3 sizes and at most "
+            f"{MOST_NUMBERS} numbers"
+        )
+    if content == "pixels":
+        return _pixels(where, x)
+    if content == "tokens":
+        return _tokens(where, x, options.vocabulary)
+    with np.errstate(over="ignore"):
+        numbers = np.ascontiguousarray(x, dtype=np.float32)
+    if not np.isfinite(numbers).all():
+        row = int(np.argmin(np.isfinite(numbers).reshape(len(x), -1).all(axis=1)))
+        raise ConfigurationError(
+            f"{where}: x: row {row} holds a number that is not finite (NaN, infinite, or too large "
+            f"for float32)"
+        )
+    return numbers
+
+
+def _content_of(x: NDArray[Any]) -> Content:
+    if x.dtype == np.uint8:
+        return "pixels"
+    return "tokens" if x.dtype.kind in "iu" and x.ndim == 2 else "numbers"
+
+
+def _pixels(where: str, x: NDArray[Any]) -> NDArray[np.uint8]:
+    if x.dtype.kind not in "iu" or x.min() < 0 or x.max() > 255:
+        raise ConfigurationError(
+            f"{where}: x: pixels must be whole numbers 0 .. 255, not {x.dtype} {x.min()} .. "
+            f"{x.max()}"
+        )
+    if x.ndim == 4 and x.shape[3] in CHANNELS and x.shape[1] not in CHANNELS:
+        raise ConfigurationError(
+            f"{where}: x: images of shape {x.shape[1:]}; must be (channels, height, width)"
+        )
+    return np.ascontiguousarray(x, dtype=np.uint8)
+
+
+def _tokens(where: str, x: NDArray[Any], vocabulary: int | None) -> NDArray[np.int64]:
+    most = (vocabulary or 2**31) - 1
+    if x.dtype.kind not in "iu" or x.ndim != 2 or x.min() < 0 or x.max() > most:
+        raise ConfigurationError(
+            f"{where}: x: tokens must be whole numbers 0 .. {most} of shape (samples, tokens), not "
+            f"{x.dtype} of shape {x.shape}, {x.min()} .. {x.max()}"
+        )
+    return np.ascontiguousarray(x, dtype=np.int64)
+
+
+def _owners(where: str, values: NDArray[Any]) -> NDArray[Any]:
+    if values.ndim != 1 or values.dtype.kind not in "iuU":
+        raise ConfigurationError(
+            f"{where}: client: must be whole numbers or text, one for each sample, not "
+            f"{values.dtype} of shape {values.shape}"
+        )
+    if values.dtype.kind == "U" and not np.char.str_len(values).all():
+        raise ConfigurationError(f"{where}: client: row {int(np.argmin(values != ''))} is empty")
+    return values
+
+
+def _flags(where: str, values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.ndim != 1 or values.dtype.kind not in "biu" or not np.isin(values, (0, 1)).all():
+        raise ConfigurationError(
+            f"{where}: is_test: must be true or false, or 1 or 0, one for each sample"
+        )
+    return values.astype(np.bool_)
+
+
+def _pool(records: Records, options: FileOptions, rng: np.random.Generator) -> PooledData:
+    if records.owner is None and records.is_test is None:
+        order = rng.permutation(len(records.y))
+        count = int((options.test_share or _USUAL_SHARE) * len(order) + 0.5)
+        is_test = np.zeros(len(order), dtype=np.bool_)
+        is_test[order[:count]] = True
+    else:
+        is_test = held_out(records, options.test_share, rng)
+    classes = options.classes or int(records.y.max()) + 1
+    shape, form = records.x.shape[1:], None
+    collate = as_stored
+    if records.x.dtype == np.uint8:
+        collate = as_brightness
+    elif records.x.dtype == np.int64:
+        vocabulary = options.vocabulary or int(records.x.max()) + 1
+        form, collate = DataForm(shape, classes, "int64", vocabulary), as_tokens
+    return PooledData(
+        form=form or DataForm(shape, classes),
+        x=records.x,
+        y=records.y,
+        train=np.flatnonzero(~is_test),
+        test=np.flatnonzero(is_test),
+        owner=records.owner,
+        owners=records.owners,
+        collate=collate,
+    )
+
+
+def _fits(layout: Layout) -> bool:
+    names = layout.fields
+    if layout.kind in {FileKind.ARRAYS, FileKind.TENSORS}:
+        return {X, "y"} <= names
+    return layout.kind is not FileKind.LEAF and not names.isdisjoint(LABELS)
+
+
+def _has_owners(path: Path, options: FileOptions) -> bool:
+    names = layout_of(path).fields
+    return not names.isdisjoint((options.client,) if options.client else CLIENTS)
+
+
+def _read(path: Path, options: FileOptions) -> Records:
+    return _records(str(path), read_samples(path, options), options)
+
+
+FILE = DataSet("file", FileOptions, _pool, read=_read, fits=_fits, has_owners=_has_owners)

@@ -1,0 +1,339 @@
+"""Layouts of a user's own data: arrays by name, or tables whose columns have roles.
+
+Arrays (`.npz`, `.safetensors`) are named `x`, `y`, `client` (or `writer`) and `is_test`; instead of
+`is_test` there may be `x_test` and `y_test`, as in a worker's own file (`own`). Tables (`.csv`,
+`.parquet`, a folder of `datasets.save_to_disk`) have columns of these roles under any name.
+"""
+
+from __future__ import annotations
+
+from array import array as compact_array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+import numpy as np
+from pydantic import Field
+
+from clients.datasets.files.arrow_values import values_of
+from clients.datasets.files.data_archive import (
+    LONGEST_TEXT,
+    MAX_OWN_BYTES,
+    ArrayRule,
+    read_arrays,
+    stated_forms,
+)
+from clients.datasets.files.layout import FileKind, layout_of
+from clients.datasets.files.lines import read_csv
+from clients.datasets.files.parquet import read_columns
+from clients.datasets.files.safetensors_file import read_any_tensors
+from clients.datasets.files.saved_dataset import TEST, opened
+from clients.datasets.own import MOST_CLASSES, Size
+from clients.datasets.settings_table import Count, SettingsTable, Share
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from clients.datasets.files.layout import Layout
+
+LABELS, CLIENTS, TESTS = ("y", "label"), ("client", "writer"), ("is_test",)
+"""Names that columns have where the options name none."""
+X, X_TEST, Y_TEST = "x", "x_test", "y_test"
+_TRUTHS = {"0": False, "1": True, "false": False, "true": True}
+
+Name = Annotated[str, Field(min_length=1)]
+Content = Literal["numbers", "pixels", "tokens"]
+
+
+class FileOptions(SettingsTable):
+    """Settings of own data; what is not given follows from the file.
+
+    Attributes:
+        features: columns of the inputs; all that have no other role.
+        label: column of the labels; y or label.
+        client: column of the clients; client or writer.
+        is_test: column of the split; is_test.
+        inputs: content of the inputs; pixels for bytes, tokens for rows of whole numbers, else
+            numbers.
+        shape: of one input, such as [1, 28, 28]; as the file has it.
+        classes: number of classes; one more than the largest label.
+        vocabulary: number of distinct tokens; one more than the largest token.
+        test_share: share of the samples in the test, .2, where the file has no split.
+    """
+
+    features: Annotated[list[Name], Field(min_length=1)] | None = None
+    label: Name | None = None
+    client: Name | None = None
+    is_test: Name | None = None
+    inputs: Content | None = None
+    shape: Annotated[list[Size], Field(min_length=1, max_length=3)] | None = None
+    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
+    vocabulary: Count | None = None
+    test_share: Share | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRoles:
+    """The columns of a table by their role."""
+
+    features: tuple[str, ...]
+    label: str
+    client: str | None
+    is_test: str | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        others = (self.label, self.client, self.is_test)
+        return (*self.features, *(name for name in others if name is not None))
+
+    def taken(self, where: str, held: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return a table's columns under the names of the arrays."""
+        wide = [held[name] for name in self.features]
+        if len(wide) == 1:
+            x = wide[0]
+        else:
+            for name, values in zip(self.features, wide, strict=True):
+                if values.ndim != 1 or values.dtype.kind not in "biuf":
+                    raise ConfigurationError(
+                        f"{where}: {name}: must hold numbers, or be the only feature: name the "
+                        f"columns with data.options.features"
+                    )
+            x = np.stack([values.astype(np.float32) for values in wide], axis=1)
+        result = {"x": x, "y": held[self.label]}
+        if self.client is not None:
+            result["client"] = held[self.client]
+        if self.is_test is not None:
+            result["is_test"] = held[self.is_test]
+        return result
+
+
+def read_samples(path: Path, options: FileOptions) -> dict[str, NDArray[Any]]:
+    """Return x, y and, where they are there, client and is_test of a file or folder.
+
+    Raises:
+        ConfigurationError: names the file, the array or column, and the rule that it breaks.
+    """
+    layout = layout_of(path)
+    match layout.kind:
+        case FileKind.ARRAYS | FileKind.TENSORS:
+            return _from_arrays(layout, options)
+        case FileKind.LINES:
+            return _from_lines(layout, options)
+        case FileKind.TABLE | FileKind.SAVED:
+            return _from_arrow(layout, options)
+        case FileKind.LEAF:
+            raise ConfigurationError(
+                f"{path}: a folder of LEAF is read as femnist, shakespeare or sent140"
+            )
+
+
+def _from_arrays(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
+    for name in ("features", "label"):
+        if getattr(options, name) is not None:
+            raise ConfigurationError(
+                f"data.options.{name}: is for tables; the arrays of {layout.path} are {X} and y"
+            )
+    roles = column_roles(str(layout.path), sorted(layout.fields - {X_TEST, Y_TEST}), options, (X,))
+    has_test = not layout.fields.isdisjoint({X_TEST, Y_TEST})
+    names = {X, "y", X_TEST, Y_TEST} if has_test else {X, *roles.columns}
+    if names != layout.fields:
+        raise ConfigurationError(
+            f"{layout.path}: holds {', '.join(sorted(layout.fields))[:200]}; must hold {X} and y, "
+            f"and may hold client (or writer) and is_test, or {X_TEST} and {Y_TEST}"
+        )
+    is_tensors = layout.kind is FileKind.TENSORS
+    held = read_any_tensors(layout.path) if is_tensors else _from_archive(layout.path)
+    if not has_test:
+        return roles.taken(str(layout.path), held)
+    is_test = np.repeat([False, True], [len(held[X]), len(held[X_TEST])])
+    x = joined(f"{layout.path}: {X}", [held[X], held[X_TEST]])
+    return {
+        "x": x,
+        "y": joined(f"{layout.path}: y", [held["y"], held[Y_TEST]]),
+        "is_test": is_test,
+    }
+
+
+def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
+    rules = {}
+    for name, (dtype, shape) in stated_forms(path, MAX_OWN_BYTES).items():
+        kind = np.dtype(dtype).kind if not dtype.startswith("|O") else "O"
+        if kind not in "biufU":
+            raise ConfigurationError(
+                f"{path}: {name}: must hold numbers or text, holds {dtype} (nothing is unpickled)"
+            )
+        free = tuple(None for _ in shape)
+        group = "test samples" if name in {X_TEST, Y_TEST} else "samples"
+        rules[name] = ArrayRule("<U" if kind == "U" else dtype, free, rows=group, by_column=True)
+    return read_arrays(path, rules, MAX_OWN_BYTES)
+
+
+def _from_lines(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
+    (path,) = layout.files
+    roles = column_roles(str(path), sorted(layout.fields), options)
+    width = len(roles.features)
+    numbers = compact_array("f")
+    lists: dict[str, list[str]] = {name: [] for name in roles.columns[width:]}
+    row = 0
+    for row, fields in enumerate(read_csv(path, roles.columns), start=1):
+        try:
+            numbers.extend(map(float, fields[:width]))
+        except ValueError:
+            name, text = next(
+                (name, text)
+                for name, text in zip(roles.features, fields, strict=False)
+                if not _is_number(text)
+            )
+            raise ConfigurationError(
+                f"{path}: row {row}: {name}: {text[:80]!r} is no number (which columns are "
+                f"features: data.options.features)"
+            ) from None
+        for values, text in zip(lists.values(), fields[width:], strict=True):
+            values.append(text)
+        if len(numbers) * numbers.itemsize > MAX_OWN_BYTES:
+            raise ConfigurationError(f"{path}: more than {MAX_OWN_BYTES} bytes of numbers")
+    if not row:
+        raise ConfigurationError(f"{path}: has a header and no row")
+    x = np.frombuffer(numbers, dtype=np.float32).reshape(row, width)
+    if not np.isfinite(x).all():
+        at, column = np.argwhere(~np.isfinite(x))[0].tolist()
+        raise ConfigurationError(
+            f"{path}: row {at + 1}: {roles.features[column]}: is not finite (NaN, infinite, or too "
+            f"large for float32)"
+        )
+    held: dict[str, NDArray[Any]] = {"x": x, "y": _whole(path, roles.label, lists[roles.label])}
+    if roles.client is not None:
+        held["client"] = _short(path, roles.client, lists[roles.client])
+    if roles.is_test is not None:
+        held["is_test"] = _truths(path, roles.is_test, lists[roles.is_test])
+    return held
+
+
+def _from_arrow(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
+    roles = column_roles(str(layout.path), sorted(layout.fields), options)
+    held: dict[str, list[NDArray[Any]]] = {name: [] for name in roles.columns}
+    is_test, size, rows = [], 0, 0
+    for file in layout.files:
+        for batch in _batches(layout, file, roles.columns):
+            for name in roles.columns:
+                where = f"{file}: {name}, from row {rows}"
+                held[name].append(values_of(where, batch.column(name)))
+                size += held[name][-1].nbytes
+            rows += batch.num_rows
+            is_test += [layout.path != file.parent and file.parent.name == TEST] * batch.num_rows
+            if size > MAX_OWN_BYTES:
+                raise ConfigurationError(
+                    f"{layout.path}: more than {MAX_OWN_BYTES} bytes of values"
+                )
+    if not rows:
+        raise ConfigurationError(f"{layout.path}: has no rows")
+    columns = {name: joined(f"{layout.path}: {name}", parts) for name, parts in held.items()}
+    taken = roles.taken(str(layout.path), columns)
+    if taken["x"].ndim == 1:
+        taken["x"] = taken["x"][:, None]
+    if layout.kind is FileKind.SAVED and roles.is_test is None and any(is_test):
+        taken["is_test"] = np.array(is_test)
+    return taken
+
+
+def _batches(layout: Layout, file: Path, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield the validated batches of an Arrow or Parquet file."""
+    if layout.kind is FileKind.TABLE:
+        yield from read_columns(file, columns)
+        return
+    with opened(file) as stream:
+        for batch in stream:
+            batch.validate(full=True)
+            yield batch.select(list(columns))
+
+
+def column_roles(
+    where: str, names: Sequence[str], options: FileOptions, features: tuple[str, ...] = ()
+) -> ColumnRoles:
+    """Return which column has which role, by the options or by the usual names.
+
+    Raises:
+        ConfigurationError: a column is missing, or two have the same role.
+    """
+
+    def column(role: str, usual: tuple[str, ...]) -> str | None:
+        given = getattr(options, role)
+        present = [name for name in ((given,) if given else usual) if name in names]
+        if len(present) > 1:
+            raise ConfigurationError(
+                f"{where}: {' and '.join(present)}: choose one with data.options.{role}"
+            )
+        if given and not present:
+            _refuse_missing(where, names, f"data.options.{role} = {given}")
+        return present[0] if present else None
+
+    label = column("label", LABELS)
+    if label is None:
+        _refuse_missing(where, names, f"its labels, {' or '.join(LABELS)}")
+    client, is_test = column("client", CLIENTS), column("is_test", TESTS)
+    others = [name for name in names if name not in {label, client, is_test}]
+    chosen = features or tuple(options.features or ((X,) if X in others else others))
+    for name in chosen:
+        if name not in names:
+            _refuse_missing(where, names, f"its inputs, {name}")
+        if name in {label, client, is_test}:
+            raise ConfigurationError(f"{where}: {name}: is a feature and has another role too")
+    if not chosen:
+        _refuse_missing(where, names, "its inputs")
+    return ColumnRoles(chosen, label, client, is_test)
+
+
+def _refuse_missing(where: str, names: Sequence[str], wanted: str) -> NoReturn:
+    raise ConfigurationError(f"{where}: has {', '.join(names)[:200]}, and lacks {wanted}")
+
+
+def joined(where: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays one after the other.
+
+    Raises:
+        ConfigurationError: their rows differ in shape.
+    """
+    if len({part.shape[1:] for part in parts}) > 1:
+        shapes = ", ".join(str(shape) for shape in sorted({part.shape[1:] for part in parts}))
+        raise ConfigurationError(f"{where}: rows of shapes {shapes}; must be of one")
+    return np.concatenate(parts)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole(path: Path, name: str, texts: list[str]) -> NDArray[np.int64]:
+    for row, text in enumerate(texts, start=1):
+        if not (text.isdecimal() and text.isascii() and len(text) < 10):
+            raise ConfigurationError(
+                f"{path}: row {row}: {name}: a label must be a whole number from 0 on, not "
+                f"{text[:80]!r}"
+            )
+    return np.array(texts, dtype=np.int64)
+
+
+def _short(path: Path, name: str, texts: list[str]) -> NDArray[Any]:
+    for row, text in enumerate(texts, start=1):
+        if not 0 < len(text) <= LONGEST_TEXT:
+            raise ConfigurationError(
+                f"{path}: row {row}: {name}: a client must have 1 .. {LONGEST_TEXT} characters"
+            )
+    return np.array(texts, dtype=np.str_)
+
+
+def _truths(path: Path, name: str, texts: list[str]) -> NDArray[np.bool_]:
+    for row, text in enumerate(texts, start=1):
+        if text.lower() not in _TRUTHS:
+            raise ConfigurationError(
+                f"{path}: row {row}: {name}: must be 0, 1, true or false, not {text[:80]!r}"
+            )
+    return np.array([_TRUTHS[text.lower()] for text in texts])
