@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.audit_options import AuditOptions
 from ledger.audit.earlier_report import EarlierReportError, read_report, report_bytes
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditOptions, audit
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.distances.fast import fast_distances
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from ledger.audit.audit_options import AuditProgress
     from ledger.audit.report import AuditReport
+    from ledger.audit.result_log import AuditProgress
     from ledger.chain.ports import ChainReader
 
 

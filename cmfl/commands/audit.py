@@ -18,9 +18,10 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cmfl.access.target import Target
-    from ledger.audit.audit_options import AuditWorkers
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
+    from ledger.audit.result_log import AuditProgress
+    from ledger.audit.worker_pool import AuditWorkers
 
 MOST_JOBS = 256
 MOST_UNASKED = 4
@@ -106,7 +107,7 @@ class _AuditRequest:
 
 
 def _audited(where: Target, request: _AuditRequest) -> AuditReport:
-    from ledger.audit.audit_options import AuditOptions, AuditProgress
+    from ledger.audit.engine import AuditOptions
     from ledger.audit.engine import audit as run_audit
     from ledger.protocol.types import Digest
 
@@ -131,7 +132,7 @@ def _audited(where: Target, request: _AuditRequest) -> AuditReport:
 
 def _workers(where: Target, jobs: int | None) -> AuditWorkers | None:
     """Return the processes of an audit; None for this one alone."""
-    from ledger.audit.audit_options import AuditWorkers
+    from ledger.audit.worker_pool import AuditWorkers
     from ledger.distances.fast import usable_cores
 
     processes = min(usable_cores(), MOST_UNASKED) if jobs is None else jobs

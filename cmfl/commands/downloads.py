@@ -69,7 +69,7 @@ def download_bundle(
         ServiceError: there is none, or it is no bundle, or of another contract or round.
         OSError: it cannot be written.
     """
-    from ledger.audit.bundles.bundle_manifest import read_manifest
+    from ledger.audit.bundles.bundle import read_manifest
     from ledger.audit.bundles.container import open_bundle
 
     with tempfile.TemporaryDirectory(prefix=".cmfl-", dir=folder) as temporary:

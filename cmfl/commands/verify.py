@@ -122,7 +122,7 @@ def bundle(
     trusted: --rpc-url with --address, or the home's own. Exit code 0: everything was checked and is
     true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.bundles.bundle_manifest import read_manifest
+    from ledger.audit.bundles.bundle import read_manifest
     from ledger.audit.bundles.bundle_verification import verify_bundle
     from ledger.audit.bundles.container import open_bundle
 

@@ -19,15 +19,15 @@ something contradicts nothing, and neither does what rests on a block that may b
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.audit_options import AuditOptions
+from ledger.audit.chain_anchor import ChainAnchor
 from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.earlier_report import PriorKnowledge
 from ledger.audit.evidence.archive import Archive, unnamed_blobs
 from ledger.audit.evidence.model_chain import ModelChain
-from ledger.audit.finality import ChainAnchor
 from ledger.audit.formatting import to_hex
 from ledger.audit.observations import AppearedPayload
 from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadReport
@@ -43,7 +43,7 @@ from ledger.audit.worker_pool import parallel_checks
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import PROTOCOL_VERSION, commitment_of
-from ledger.protocol.errors import ChainError
+from ledger.protocol.errors import ChainError, CmflError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,14 +52,47 @@ if TYPE_CHECKING:
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.observations import KeptHeadPosition, Observation
     from ledger.audit.report import AuditStep, StepResult
+    from ledger.audit.result_log import AuditProgress
     from ledger.audit.round_checker import MissingPayload
-    from ledger.audit.worker_pool import CheckedItem, ReadItem
+    from ledger.audit.worker_pool import AuditWorkers, CheckedItem, ReadItem
     from ledger.chain.ports import ChainReader
+    from ledger.protocol.rules.distance import Distances
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobReader
 
 MAX_COMPARED = 200_000
 """Pairs of an unnamed blob and a payload recorded as missing that are compared."""
+
+
+class AuditCancelledError(CmflError):
+    """The caller has cancelled the audit: there is no report."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """Options of an audit.
+
+    Attributes:
+        progress: called after each round; None for no caller.
+        is_cancelled: asked between rounds, and between blocks of a chain file.
+        distances: how true distances are computed; None for the fastest that is here. Where there
+            are workers it is a function of a module.
+        workers: processes that check rounds; None for all in this one.
+    """
+
+    progress: Callable[[AuditProgress], None] | None = None
+    is_cancelled: Callable[[], bool] | None = None
+    distances: Distances | None = None
+    workers: AuditWorkers | None = None
+
+    def go_on(self) -> None:
+        """Return if the audit is still wanted.
+
+        Raises:
+            AuditCancelledError: it is not.
+        """
+        if self.is_cancelled is not None and self.is_cancelled():
+            raise AuditCancelledError("the audit was cancelled: it has come to no verdict")
 
 
 def audit(

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ledger.audit.audit_options import AuditProgress, StepProgress
 from ledger.audit.checks.all_checks import CHECKS
 from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL
 from ledger.audit.checks.head_chain import EARLIER_HEAD_DIFFERS
@@ -56,6 +55,53 @@ _FIELDS_FROM_ALL_BEFORE = frozenset(
     {"first", "registry", "seed", "committee", "round", "clients", "commitments"}
     | {"primaries", "next_seed", "head"}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """One of the ten steps, as far as an audit has come.
+
+    Attributes:
+        number: which.
+        outcome: the outcome that is certain by now: failed or not checkable; None while nothing
+            speaks against it, which is no pass before the end.
+        contradictions: how many so far.
+        missing_count: how many things could not be checked so far.
+    """
+
+    number: AuditStep
+    outcome: StepOutcome | None
+    contradictions: int
+    missing_count: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "number": int(self.number),
+            "outcome": None if self.outcome is None else str(self.outcome),
+            "contradictions": self.contradictions,
+            "missing_count": self.missing_count,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AuditProgress:
+    """Progress of an audit.
+
+    Attributes:
+        done: rounds that all steps have seen.
+        total: rounds that have ended.
+        steps: the ten steps in order.
+    """
+
+    done: int
+    total: int
+    steps: tuple[StepProgress, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        steps = [step.as_dict() for step in self.steps]
+        return {"done": self.done, "total": self.total, "steps": steps}
 
 
 @dataclass

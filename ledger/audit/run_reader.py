@@ -1,9 +1,9 @@
-"""A whole run as observations: the chain file, the deployment, every round, and the end."""
+"""A whole run as observations: the deployment, every round, and the end."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from ledger.audit.checks.common import (
     BLOCK_UNAVAILABLE,
@@ -12,22 +12,20 @@ from ledger.audit.checks.common import (
     LOGS_INCOMPLETE,
     PARAMETERS_UNKNOWN,
 )
+from ledger.audit.checks.deployment_parameters import CODE_UNAVAILABLE, DEPLOYMENT_UNREADABLE
 from ledger.audit.checks.head_chain import (
     BLOCK_UNREADABLE,
-    CHAIN_FILE_DAMAGED,
-    CHAIN_FILE_UNCHECKED,
     CHAIN_UNREADABLE,
     EARLIER_BLOCK_DIFFERS,
     EARLIER_HEAD_DIFFERS,
-    HEAD_NOTE_UNREADABLE,
     KEPT_HEAD_UNCHECKED,
     STATE_UNAVAILABLE,
     STATE_UNREADABLE,
 )
 from ledger.audit.earlier_report import EarlierReportError
+from ledger.audit.evidence.archive import UnavailableBlob
 from ledger.audit.formatting import to_hex
 from ledger.audit.observations import (
-    ChainRollback,
     Disagreement,
     KeptHeadPosition,
     ReplayedEvent,
@@ -38,9 +36,11 @@ from ledger.audit.observations import (
 )
 from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
+from ledger.audit.report import BlobKind
 from ledger.audit.round_checker import EvidenceReader, Milestone
-from ledger.audit.run_start import is_node_failure, read_start
+from ledger.chain.contract.code import code_violation
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
+from ledger.chain.contract.deployment import deployment_for, require_code
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainUnreachableError,
@@ -48,63 +48,28 @@ from ledger.chain.ports import (
     NotServedError,
 )
 from ledger.protocol import rounds
-from ledger.protocol.errors import ChainError, ProtocolRefusal
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.errors import ChainError, EncodingError, ProtocolRefusal
 from ledger.protocol.ledger_state import ClientBanned, LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
-    from ledger.audit.audit_options import AuditOptions
+    from ledger.audit.chain_anchor import ChainAnchor
     from ledger.audit.earlier_report import EarlierAudit, PriorKnowledge
+    from ledger.audit.engine import AuditOptions
     from ledger.audit.evidence.archive import Archive
     from ledger.audit.evidence.model_chain import ModelChain
-    from ledger.audit.finality import ChainAnchor
     from ledger.audit.observations import Observation
     from ledger.audit.replay.replay import ReplayPosition
     from ledger.audit.worker_pool import ReadItem
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.ledger_state import Deployment
 
 _MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
-
-
-class NotedBlock(Protocol):
-    """A block by its number and hash."""
-
-    @property
-    def number(self) -> int:
-        """Of the block."""
-
-    @property
-    def hash(self) -> bytes:
-        """Of the block."""
-
-
-@runtime_checkable
-class SelfChecking(Protocol):
-    """A chain that is a file: it can say whether it still is what the EVM made."""
-
-    def verify(self, *, progress: Callable[[int], None] | None = None) -> None:
-        """Accept the whole chain, or name its first contradiction.
-
-        Args:
-            progress: called with each block number that has been checked.
-
-        Raises:
-            ChainDamagedError: names the block, and what is wrong with it.
-        """
-
-
-@runtime_checkable
-class Acknowledging(Protocol):
-    """A chain whose home keeps the newest block that it has acknowledged."""
-
-    def acknowledged(self) -> NotedBlock | None:
-        """Return that block as it was noted before the chain was opened; None without a note.
-
-        Raises:
-            ChainError: the note cannot be read.
-        """
 
 
 class RunReader:
@@ -157,7 +122,7 @@ class RunReader:
     def observe(self) -> Iterator[ReadItem]:
         """Yield all that there is to see, as far as the chain serves it."""
         try:
-            yield from self._file()
+            yield from self._anchor.check_file(self._ledger.chain, self._options.go_on)
             self.is_whole = yield from self._run()
             if self.is_whole and self._earlier is not None:
                 yield from self._where_earlier_ended(self._earlier)
@@ -170,28 +135,6 @@ class RunReader:
                 yield KeptHeadPosition(self._anchor.head.number, self._prior_head, None)
             else:
                 yield Unavailable(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._prior_head))
-
-    def _file(self) -> Iterator[Observation]:
-        """Let a chain that is a file check itself: a forger of one table has to forge them all."""
-        chain, head = self._ledger.chain, self._anchor.head.number
-        if isinstance(chain, SelfChecking):
-            try:
-                chain.verify(progress=lambda _block: self._options.go_on())
-            except ChainDamagedError as error:
-                yield Disagreement(0, CHAIN_FILE_DAMAGED, true=str(error))
-            except ChainError as error:
-                yield Unavailable(0, CHAIN_FILE_UNCHECKED, detail=str(error))
-        if not isinstance(chain, Acknowledging):
-            return
-        try:
-            noted = chain.acknowledged()
-        except ChainError as error:
-            yield Unavailable(0, HEAD_NOTE_UNREADABLE, detail=str(error))
-            return
-        if noted is not None:
-            block_hash = chain.block(noted.number).hash if noted.number <= head else None
-            if block_hash != noted.hash:
-                yield ChainRollback(0, head, noted.number, noted.hash, block_hash)
 
     def _run(self) -> Generator[ReadItem, None, bool]:
         """Yield the run from its deployment on; return whether it was read to its end."""
@@ -369,3 +312,100 @@ def _deployed(start: RunStart) -> dict[str, Any]:
         "replies": d.replies,
         "beacon": str(d.beacon),
     }
+
+
+def read_start(
+    ledger: CommitteeLedger, archive: Archive, models: ModelChain, block: int
+) -> Iterator[RunStart | Disagreement | Unavailable]:
+    """Yield what was deployed, last, and before it what of it could not be had.
+
+    Args:
+        ledger: the contract.
+        archive: where its configuration is.
+        models: takes the first model.
+        block: by which the contract stood.
+
+    Raises:
+        ChainUnreachableError: the node went away.
+    """
+    try:
+        recorded, domain = ledger.deployment(), ledger.domain()
+    except ChainUnreachableError:
+        raise
+    except NotServedError as error:
+        yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
+        return
+    except (ChainError, ProtocolRefusal) as error:
+        if is_node_failure(ledger, error):
+            yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
+            return
+        yield Disagreement(block, DEPLOYMENT_UNREADABLE, true=str(error))
+        yield Unavailable(block, DEPLOYMENT_UNKNOWN)
+        return
+    blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)
+    document, malformed = (None, "") if isinstance(blob, UnavailableBlob) else _document(blob)
+    deployment = recorded if document is None else deployment_for(document)[0]
+    code = ""
+    try:
+        code = code_violation(ledger.chain.code(ledger.address), deployment, domain) or ""
+    except ChainUnreachableError:
+        raise
+    except ChainDamagedError as error:
+        code = f"it cannot be read: {error}"
+    except ChainError as error:
+        yield Unavailable(block, CODE_UNAVAILABLE, detail=str(error))
+    model = None
+    if document is not None:
+        model = models.begin(deployment.model, document.parameters.dimension, archive)
+    yield RunStart(
+        block=block,
+        domain=domain,
+        address=ledger.address,
+        recorded=recorded,
+        document=document,
+        lost=blob if isinstance(blob, UnavailableBlob) else None,
+        malformed=malformed,
+        deployment=deployment,
+        is_possible=document is not None or _is_possible(recorded),
+        code=code,
+        model=model,
+    )
+
+
+def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal) -> bool:
+    """Say whether a view that failed cannot have failed, so that the node's answer says nothing.
+
+    Neither view of the ledger's code reverts or answers nothing, whatever was recorded.
+
+    Args:
+        ledger: the contract.
+        error: the reason for the missing answer.
+
+    Raises:
+        ChainUnreachableError: the node went away.
+    """
+    if isinstance(error, ChainDamagedError):
+        return False
+    try:
+        require_code(ledger.chain, ledger.address)
+    except ChainUnreachableError:
+        raise
+    except ChainError as doubt:
+        return isinstance(doubt, NotServedError)
+    return True
+
+
+def _document(data: bytes) -> tuple[RunDocument | None, str]:
+    """Return the configuration, or why it is none."""
+    try:
+        return decode_run(data), ""
+    except EncodingError as error:
+        return None, str(error)
+
+
+def _is_possible(deployment: Deployment) -> bool:
+    return (
+        MIN_MEMBERS <= deployment.members <= MAX_MEMBERS
+        and deployment.members <= deployment.trainers <= MAX_TRAINERS
+        and deployment.members + deployment.trainers <= deployment.clients <= MAX_CLIENTS
+    )

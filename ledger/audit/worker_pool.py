@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future, ProcessPoolExecutor
 
-    from ledger.audit.audit_options import AuditWorkers
     from ledger.audit.observations import Observation
     from ledger.audit.round_checker import CheckedRound, Milestone
     from ledger.protocol.rules.distance import Distances
@@ -37,6 +36,28 @@ MAX_WAITING_BATCHES = 3
 
 ReadItem: TypeAlias = "Observation | RoundTask | Milestone"
 CheckedItem: TypeAlias = "Observation | CheckedRound | Milestone"
+
+
+WORKER_START_BYTES = 500_000_000
+"""Bytes of blobs whose checking takes as long as processes take to begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditWorkers:
+    """Processes that check rounds while another one replays the chain.
+
+    Each of them holds the blobs of a round.
+
+    Attributes:
+        processes: how many, at least 1.
+        blobs: opens the blobs in such a process; a function of a module, or a class, with its
+            arguments bound by `functools.partial`.
+        begin_after: bytes of blobs that are checked before the first of them begins.
+    """
+
+    processes: int
+    blobs: Callable[[], BlobReader]
+    start_after_bytes: int = WORKER_START_BYTES
 
 
 @dataclass

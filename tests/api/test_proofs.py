@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.bundles.bundle_manifest import read_manifest
+from ledger.audit.bundles.bundle import read_manifest
 from ledger.audit.bundles.bundle_verification import verify_bundle
 from ledger.audit.bundles.container import open_bundle
 from ledger.audit.proofs.proof_document import read_proof

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import httpx
 
     from clients.runs.metrics import RoundMetrics
-    from ledger.audit.audit_options import AuditProgress
     from ledger.audit.report import Need
+    from ledger.audit.result_log import AuditProgress
 
 ROUNDS, SHARED_ROUNDS, DEADLINE = 4, 2, 3
 SETTINGS = (

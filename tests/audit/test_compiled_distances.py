@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit_options import AuditOptions
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
 from ledger.distances import machine_code

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ledger.audit.audit_options import AuditOptions
 from ledger.audit.checks.certificates import WRONG_PROPOSAL
 from ledger.audit.checks.completeness import SCORES_NOT_DUE, SILENT_MEMBER
 from ledger.audit.checks.distances import (
@@ -17,7 +16,7 @@ from ledger.audit.checks.distances import (
     REFUSAL_UNCHECKED,
     SCORES_COUNTED,
 )
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.formatting import reason_text
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit_options import AuditOptions, AuditProgress
 from ledger.audit.checks.certificates import BAN, SILENT_PRIMARY, WRONG_PROPOSAL
 from ledger.audit.checks.completeness import (
     ABANDONED_ROUND,
@@ -24,7 +23,7 @@ from ledger.audit.checks.completeness import (
     STRAY_COMMITMENTS,
 )
 from ledger.audit.checks.distances import FALSE_SCORES, TWO_VECTORS
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, FindingKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport, Finding
+    from ledger.audit.result_log import AuditProgress
 
 
 def found(report: AuditReport, kind: FindingKind) -> list[Finding]:

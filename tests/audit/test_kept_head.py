@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit_options import AuditOptions, AuditProgress
 from ledger.audit.checks.head_chain import HEAD_NOTE_UNREADABLE, KEPT_HEAD_ABSENT, ROLLED_BACK
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
+    from ledger.audit.result_log import AuditProgress
 
 
 def heads_of(run: Run) -> list[tuple[int, str, Digest]]:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from ledger.audit.chain_anchor import ChainAnchor
 from ledger.audit.checks.common import CHAIN_UNAVAILABLE
 from ledger.audit.checks.head_chain import CHAIN_UNREADABLE
 from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
-from ledger.audit.finality import ChainAnchor
 from ledger.audit.report import AuditOutcome, AuditStep, Need
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ledger.audit.audit_options import AuditOptions, AuditProgress
 from ledger.audit.checks.certificates import BAN
 from ledger.audit.checks.common import LOGS_INCOMPLETE, NOT_FINAL, REORGANISED
 from ledger.audit.checks.completeness import ABANDONED_ROUND
 from ledger.audit.checks.distances import FALSE_SCORES
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
+    from ledger.audit.result_log import AuditProgress
     from ledger.chain.ports import Block, Log, Transaction
 
 RATES = st.sampled_from((0.0, 0.02, 0.1, 0.4))

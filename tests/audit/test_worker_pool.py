@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.audit import worker_pool
-from ledger.audit.audit_options import AuditOptions, AuditWorkers
 from ledger.audit.checks.completeness import PAYLOAD_APPEARED
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
+from ledger.audit.worker_pool import AuditWorkers
 from ledger.io.processes import ChildEndedError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import DropoutReason

@@ -1,23 +1,51 @@
-"""One round as a bundle has it: what the chain holds of it, and what its beginning follows from."""
+"""One round as a bundle has it, and its `bundle.json`: refused unless it is of a possible round.
+
+A bundle holds what the chain has of the round, and what the round's beginning follows from.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Never
 
+from eth_utils.address import to_checksum_address
+from pydantic import Field
+
+from ledger.audit.bundles.container import MAX_MANIFEST_BYTES
+from ledger.audit.proofs.json_documents import (
+    U32,
+    U53,
+    BasisDocument,
+    Decimal64,
+    JsonContract,
+    JsonDigest,
+    JsonInput,
+    JsonList,
+    StrictDocument,
+    parse_document,
+    path_dict,
+    require_possible_basis,
+    to_hex,
+    validate_document,
+)
+from ledger.audit.proofs.proof import RoundBasis
 from ledger.chain.offline import OfflineChain, matches_topics
-from ledger.chain.ports import NotServedError
-from ledger.protocol.errors import EncodingError
+from ledger.chain.ports import Block, Log, NotServedError, Transaction
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.encoding import ResultPreimage
+from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement
+from ledger.protocol.parameters import MAX_CLIENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.audit.proofs.proof import RoundBasis
-    from ledger.chain.ports import Block, Log, Receipt, TopicFilter, Transaction
-    from ledger.protocol.encoding import ResultPreimage
+    from ledger.chain.ports import Receipt, TopicFilter
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +190,206 @@ class BundleChain(OfflineChain):
 
 def _not_served(what: str) -> Never:
     raise NotServedError(f"{what} is not in a bundle, which holds one round and no state")
+
+
+FORMAT = "cmfl-round-bundle"
+VERSION = 2
+MAX_EVENTS = 4 * MAX_CLIENTS
+"""Every client may commit and be banned in a transaction of its own."""
+
+_DIGESTS = ("model", "updates_root", "scores_root", "ranking_digest", "reveal", "record")
+
+
+class EarlierDecisionDocument(StrictDocument):
+    """The preimage of an earlier round's result."""
+
+    round: U32
+    threshold_bits: Decimal64
+    model: JsonDigest
+    updates_root: JsonDigest
+    scores_root: JsonDigest
+    ranking_digest: JsonDigest
+    reveal: JsonDigest
+    record: JsonDigest
+
+    def decision(self) -> EarlierDecision:
+        """Return the decision."""
+        values = dict(self)
+        return EarlierDecision(values.pop("round"), ResultPreimage(**values))
+
+
+class BlockDocument(StrictDocument):
+    """A block that holds an event of the round."""
+
+    number: U53
+    hash: JsonDigest
+    parent_hash: JsonDigest
+
+    def block(self) -> Block:
+        """Return the block, whose time is not kept."""
+        return Block(**dict(self), timestamp=0)
+
+
+class TransactionDocument(StrictDocument):
+    """A transaction that made an event of the round."""
+
+    hash: JsonDigest
+    to: JsonContract | None
+    input: JsonInput
+    block_number: U53
+
+    def transaction(self) -> Transaction:
+        """Return the transaction, whose sender is not kept."""
+        to = None if self.to is None else to_checksum_address(self.to)
+        return Transaction(
+            hash=self.hash, sender="", to=to, input=self.input, block_number=self.block_number
+        )
+
+
+class LogDocument(StrictDocument):
+    """An event of the round."""
+
+    block_number: U53
+    block_hash: JsonDigest
+    transaction_hash: JsonDigest
+    log_index: U32
+    topics: Annotated[JsonList[JsonDigest], Field(max_length=4)]
+    data: JsonInput
+
+
+class BundleDocument(BasisDocument):
+    """A bundle; the configuration is one of its blobs."""
+
+    format: Literal["cmfl-round-bundle"]
+    version: Literal[2]
+    configuration: JsonDigest
+    opened_block: U53
+    earlier: Annotated[JsonList[EarlierDecisionDocument], Field(max_length=2)]
+    blocks: Annotated[JsonList[BlockDocument], Field(max_length=MAX_EVENTS)]
+    transactions: Annotated[JsonList[TransactionDocument], Field(max_length=MAX_EVENTS)]
+    logs: Annotated[JsonList[LogDocument], Field(max_length=MAX_EVENTS)]
+
+
+def manifest_bytes(bundle: RoundBundle) -> bytes:
+    """Return a bundle's `bundle.json`."""
+    return json.dumps(as_dict(bundle), indent=1, allow_nan=False).encode() + b"\n"
+
+
+def as_dict(bundle: RoundBundle) -> dict[str, Any]:
+    """Return a bundle as plain data; the configuration is one of its blobs."""
+    basis = bundle.basis
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "chain_id": basis.chain_id,
+        "genesis_hash": to_hex(basis.genesis_hash),
+        "address": to_checksum_address(basis.contract),
+        "deployed_after": to_hex(basis.deployment_parent_hash),
+        "round": basis.round,
+        "configuration": to_hex(basis.config),
+        "path": path_dict(basis.path),
+        "seed": to_hex(basis.seed),
+        "committee": list(basis.committee),
+        "bans": [[ban.round, ban.client] for ban in basis.bans],
+        "opened_block": bundle.opened_block,
+        "earlier": [
+            {"round": earlier.round, "threshold_bits": str(earlier.opening.threshold_bits)}
+            | {name: to_hex(getattr(earlier.opening, name)) for name in _DIGESTS}
+            for earlier in bundle.earlier
+        ],
+        "blocks": [
+            {
+                "number": block.number,
+                "hash": to_hex(block.hash),
+                "parent_hash": to_hex(block.parent_hash),
+            }
+            for block in bundle.blocks
+        ],
+        "transactions": [
+            {
+                "hash": to_hex(transaction.hash),
+                "to": transaction.to,
+                "input": to_hex(transaction.input),
+                "block_number": transaction.block_number,
+            }
+            for transaction in bundle.transactions
+        ],
+        "logs": [
+            {
+                "block_number": log.block_number,
+                "block_hash": to_hex(log.block_hash),
+                "transaction_hash": to_hex(log.transaction_hash),
+                "log_index": log.log_index,
+                "topics": list(map(to_hex, log.topics)),
+                "data": to_hex(log.data),
+            }
+            for log in bundle.logs
+        ],
+    }
+
+
+def read_manifest(data: bytes, blobs: BlobReader) -> RoundBundle:
+    """Return the bundle behind a `bundle.json`.
+
+    Args:
+        data: its bytes.
+        blobs: the store of the configuration.
+
+    Raises:
+        EncodingError: it is none, or of no possible round.
+    """
+    return bundle_of(parse_document(data, MAX_MANIFEST_BYTES), blobs)
+
+
+def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
+    """Return the bundle behind plain data, as `as_dict` gives it.
+
+    Raises:
+        EncodingError: it is none, or of no possible round; names the field and the rule.
+    """
+    document = validate_document(BundleDocument, value)
+    try:
+        configuration = blobs.get(document.configuration, MAX_DOCUMENT_BYTES)
+    except BlobError as error:
+        raise EncodingError(f"configuration: {error}") from error
+    basis = RoundBasis(**document.basis_fields(configuration))
+    require_possible_basis(basis)
+    address = to_checksum_address(document.address)
+    bundle = RoundBundle(
+        basis=basis,
+        opened_block=document.opened_block,
+        earlier=tuple(earlier.decision() for earlier in document.earlier),
+        blocks=tuple(block.block() for block in document.blocks),
+        transactions=tuple(transaction.transaction() for transaction in document.transactions),
+        logs=tuple(Log(address=address, **dict(log)) for log in document.logs),
+    )
+    _require_linked(bundle)
+    return bundle
+
+
+def _require_linked(bundle: RoundBundle) -> None:
+    """Refuse blocks and transactions without an event, and events without theirs."""
+    basis = bundle.basis
+    if basis.path.ended(basis.round) is None or not bundle.logs:
+        raise EncodingError(f"round {basis.round} does not end in the bundle")
+    places = [(log.block_number, log.log_index) for log in bundle.logs]
+    if any(earlier >= other for earlier, other in pairwise(places)):
+        raise EncodingError("logs are not in the order of blocks and log indices")
+    if bundle.opened_block > places[0][0]:
+        raise EncodingError(f"a log of block {places[0][0]} is before block {bundle.opened_block}")
+    named: tuple[tuple[str, Sequence[object], Sequence[object]], ...] = (
+        (
+            "blocks",
+            [block.number for block in bundle.blocks],
+            [log.block_number for log in bundle.logs],
+        ),
+        (
+            "transactions",
+            [transaction.hash for transaction in bundle.transactions],
+            [log.transaction_hash for log in bundle.logs],
+        ),
+        ("earlier", [one.round for one in bundle.earlier], [one.round for one in bundle.needed()]),
+    )
+    for name, listed, due in named:
+        if list(listed) != list(dict.fromkeys(due)):
+            raise EncodingError(f"{name} are not exactly those that the round's events need")

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.bundles.bundle import EarlierDecision, RoundBundle, rounds_of_models
-from ledger.audit.bundles.bundle_manifest import manifest_bytes
+from ledger.audit.bundles.bundle import (
+    EarlierDecision,
+    RoundBundle,
+    manifest_bytes,
+    rounds_of_models,
+)
 from ledger.audit.bundles.bundle_verification import RecordingBlobs, verify_bundle
 from ledger.audit.bundles.container import write_container
 from ledger.audit.checks.blob_commitments import BLOB_MISSING, BLOB_UNREADABLE

@@ -15,7 +15,6 @@ from ledger.audit.bundles.bundle import BundleChain, rounds_of_models
 from ledger.audit.bundles.container import BundleFile
 from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.observations import ReplayedRound, RunStart
-from ledger.audit.proofs.basis_verification import final_trust, verify_basis
 from ledger.audit.proofs.comparisons import (
     Caveat,
     StepName,
@@ -26,7 +25,13 @@ from ledger.audit.proofs.comparisons import (
     outcome_of,
     shown,
 )
-from ledger.audit.proofs.trust import TrustedContract, TrustedHead, log_location
+from ledger.audit.proofs.trust import (
+    TrustedContract,
+    TrustedHead,
+    final_trust,
+    log_location,
+    verify_basis,
+)
 from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.report import AuditOutcome, StepOutcome

@@ -19,18 +19,61 @@ from ledger.protocol import encoding
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import word_client
-from ledger.protocol.fold import registry_with_bans
+from ledger.protocol.fold import BanLink, registry_with_bans
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import ClientBanned, deployment_of, domain_of
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, RefusalReason
 
 if TYPE_CHECKING:
-    from ledger.audit.proofs.head_path import HeadPath
     from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.fold import EndLink, Link
     from ledger.protocol.inputs import Participants
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Address, ClientId, Digest, Domain, RegisteredClient
+
+
+@dataclass(frozen=True)
+class HeadPath:
+    """The way from one head to a later one.
+
+    Attributes:
+        start: the first head; the configuration's digest where the path begins with the run.
+        links: what was added, oldest first.
+    """
+
+    start: Digest
+    links: tuple[Link, ...]
+
+    @cached_property
+    def heads(self) -> tuple[Digest, ...]:
+        """Every head on the way: the first one, and the one after each link."""
+        heads = [self.start]
+        for link in self.links:
+            heads.append(link.head_after(heads[-1]))
+        return tuple(heads)
+
+    def end_of(self, round_number: int) -> int | None:
+        """Return the place of the link that ended a round; None if there is none."""
+        for place, link in enumerate(self.links):
+            if not isinstance(link, BanLink) and link.round == round_number:
+                return place
+        return None
+
+    def ended(self, round_number: int) -> EndLink | None:
+        """Return the link that ended a round; None if there is none."""
+        place = self.end_of(round_number)
+        link = None if place is None else self.links[place]
+        return None if isinstance(link, BanLink) else link
+
+    def before_end_of(self, round_number: int) -> HeadPath:
+        """Return the way up to where a round ends: a head after it says nothing of what follows."""
+        return HeadPath(self.start, self.links[: self.end_of(round_number)])
+
+    def bans(self) -> tuple[BanLink, ...]:
+        """Return the bans on the way, oldest first."""
+        return tuple(link for link in self.links if isinstance(link, BanLink))
+
 
 _ENDED_WITHOUT = {
     ProvenRole.NOT_SAMPLED: ClientVerdict.NOT_SAMPLED,

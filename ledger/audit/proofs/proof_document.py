@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from eth_utils.address import to_checksum_address
 from pydantic import Field, Strict
 
-from ledger.audit.proofs.basis_document import (
-    BasisDocument,
-    path_dict,
-    require_clients,
-    require_possible_basis,
-)
 from ledger.audit.proofs.json_documents import (
     U32,
     U53,
+    BasisDocument,
     Decimal32,
     Decimal64,
     Decimal96,
@@ -29,6 +24,9 @@ from ledger.audit.proofs.json_documents import (
     JsonSignature,
     StrictDocument,
     parse_document,
+    path_dict,
+    require_clients,
+    require_possible_basis,
     to_hex,
     validate_document,
 )

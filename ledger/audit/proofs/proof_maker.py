@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.proofs.head_path import HeadPath
 from ledger.audit.proofs.proof import (
     ClientProof,
     CommittedDecision,
+    HeadPath,
     RecordedCommitment,
     RoundBasis,
     derive_statement,

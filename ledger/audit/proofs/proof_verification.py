@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.proofs.basis_verification import final_trust, verify_basis
 from ledger.audit.proofs.comparisons import (
     Caveat,
     StepName,
@@ -23,7 +22,7 @@ from ledger.audit.proofs.comparisons import (
 )
 from ledger.audit.proofs.proof import derive_statement
 from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, ScoresTaken, stated
-from ledger.audit.proofs.trust import TrustedContract, TrustedHead
+from ledger.audit.proofs.trust import TrustedContract, TrustedHead, final_trust, verify_basis
 from ledger.audit.report import AuditOutcome
 from ledger.protocol import encoding, merkle
 from ledger.protocol.closing import MinedCommitment, round_closing, window_end

@@ -1,22 +1,33 @@
-"""The verifier's trust anchor: a kept head, or a contract on a chain that it trusts."""
+"""The trust of a verifier, in a head or a contract, and what a round rests on held against it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from ledger.audit.proofs.comparisons import (
+    StepName,
+    VerificationStep,
+    compare,
+    compare_with_chain,
+    not_comparable,
+    shown,
+)
 from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment
 from ledger.chain.contract.code import code_violation
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol import encoding
+from ledger.protocol.ledger_state import Deployment, RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol.sampling import drawn_committee
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from ledger.audit.proofs.comparisons import Value
+    from ledger.audit.proofs.proof import RoundBasis
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Log
     from ledger.protocol.fold import RoundStart
-    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import ClientId, Digest, Domain
 
 
@@ -147,3 +158,125 @@ def _commitments(
             commitments += [RecordedCommitment(*pair) for pair in pairs]
             places |= dict.fromkeys(entry.event.clients, location_of(entry))
     return tuple(commitments), places
+
+
+def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
+    """Return what is trusted, as far as it can contradict: not a chain that lags behind."""
+    if not isinstance(trusted, TrustedContract) or trusted.ended is not None:
+        return trusted
+    has_ended = basis.path.ended(basis.round) is not None
+    return replace(trusted, is_final=trusted.is_final and not has_ended)
+
+
+def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[VerificationStep]:
+    """Yield whether run, heads, seed, committee and bans are those that one trusts.
+
+    Args:
+        basis: the basis of a round.
+        trusted: what the caller takes for true; None for nothing.
+
+    Yields:
+        Each comparison.
+
+    Raises:
+        EncodingError: there is no configuration.
+    """
+    match trusted:
+        case TrustedContract():
+            yield from _of_contract(basis, trusted)
+            yield _of_end(basis, trusted)
+            seed = None if trusted.opening is None else shown(trusted.opening.seed)
+            yield compare_with_chain(StepName.SEED, seed, shown(basis.seed), trusted)
+        case TrustedHead(head):
+            yield from _of_head(basis, head)
+            yield _of_seed(basis)
+        case None:
+            yield not_comparable(StepName.HEAD)
+            yield not_comparable(StepName.CONFIGURATION, shown(basis.config))
+            yield _of_seed(basis)
+    yield _of_committee(basis, trusted)
+    yield _of_bans(basis, trusted)
+
+
+def _of_head(basis: RoundBasis, head: Digest) -> Iterator[VerificationStep]:
+    """Yield whether a head that was kept commits to the round, and to the configuration."""
+    heads, place = basis.path.heads, basis.path.end_of(basis.round)
+    # A head from before the round commits to nothing in it; one that is not on the way may be of
+    # a later round than the path reaches, or of another run, and nobody can tell which.
+    later = heads[place + 1 :] if place is not None else heads[-1:]
+    computed, is_ok = (head, True) if head in later else (heads[-1], None)
+    yield VerificationStep(StepName.HEAD, shown(head), shown(computed), is_ok)
+    start, config = shown(basis.path.start), shown(basis.config)
+    # A path from the middle of a run does not say where the run began.
+    whole = compare(StepName.CONFIGURATION, start, config)
+    yield whole if basis.is_whole else not_comparable(StepName.CONFIGURATION, config)
+
+
+def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[VerificationStep]:
+    """Yield whether it is the contract that is trusted, deployed as the configuration demands."""
+    here, there = basis.domain, facts.domain
+    yield compare(
+        StepName.CONTRACT,
+        (there.chain_id, shown(facts.genesis_hash), shown(there.contract), shown(there.salt)),
+        (here.chain_id, shown(basis.genesis_hash), shown(here.contract), shown(here.salt)),
+    )
+    yield compare(StepName.CODE, "", facts.code_doubt)
+    recorded, demanded = facts.deployment, basis.deployment
+    yield compare(StepName.CONFIGURATION, shown(recorded.config), shown(basis.config))
+    pairs = [
+        ((field.name, _field(recorded, field.name)), (field.name, _field(demanded, field.name)))
+        for field in fields(Deployment)
+    ]
+    first = next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
+    yield compare(StepName.DEPLOYMENT, *first)
+
+
+def _of_end(basis: RoundBasis, facts: TrustedContract) -> VerificationStep:
+    """Return whether the round has ended with the head that the contract has."""
+    place = basis.path.end_of(basis.round)
+    computed = None if place is None else shown(basis.path.heads[place + 1])
+    expected = None if facts.ended is None else shown(facts.ended)
+    return compare_with_chain(StepName.HEAD, expected, computed, facts)
+
+
+def _of_seed(basis: RoundBasis) -> VerificationStep:
+    """Return whether the seed is the link's; no head commits to that of an open round yet."""
+    link = basis.path.ended(basis.round)
+    if link is None:
+        return not_comparable(StepName.SEED, shown(basis.seed))
+    return compare(StepName.SEED, shown(link.seed), shown(basis.seed))
+
+
+def _of_committee(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
+    """Return whether the committee is the one that the round before elected, or that was drawn."""
+    computed = shown(encoding.set_digest(basis.committee))
+    if isinstance(trusted, TrustedContract):
+        opening = trusted.opening
+        elected = None if opening is None else shown(encoding.set_digest(opening.committee))
+        return compare_with_chain(StepName.COMMITTEE, elected, computed, trusted)
+    before = basis.path_to_end.ended(basis.round - 1)
+    if before is not None:
+        return compare(StepName.COMMITTEE, shown(before.committee), computed)
+    if basis.round > 1:
+        return not_comparable(StepName.COMMITTEE, computed)
+    sizes = basis.deployment
+    drawn = drawn_committee(basis.seed, sizes.clients, sizes.members, ())
+    return compare(StepName.COMMITTEE, shown(encoding.set_digest(drawn)), computed)
+
+
+def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
+    """Return whether no ban was added, and none is hidden, from before the round opened."""
+    computed = tuple((ban.round, ban.client) for ban in basis.bans)
+    if isinstance(trusted, TrustedContract):
+        recorded = tuple((ban.round, ban.client) for ban in trusted.bans)
+        return compare_with_chain(StepName.BANS, recorded, computed, trusted)
+    links = basis.path_to_end.bans()
+    linked = tuple((link.round, link.client) for link in links if link.round < basis.round)
+    if basis.is_whole or not set(linked) <= set(computed):
+        return compare(StepName.BANS, linked, computed)
+    return not_comparable(StepName.BANS, computed)
+
+
+def _field(deployment: Deployment, name: str) -> Value:
+    value = getattr(deployment, name)
+    return shown(value) if isinstance(value, bytes) else str(value)

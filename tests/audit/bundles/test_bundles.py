@@ -12,9 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.bundles.bundle import BundleChain
+from ledger.audit.bundles.bundle import (
+    BundleChain,
+    as_dict,
+    bundle_of,
+    manifest_bytes,
+    read_manifest,
+)
 from ledger.audit.bundles.bundle_export import export_bundle, make_bundle
-from ledger.audit.bundles.bundle_manifest import as_dict, bundle_of, manifest_bytes, read_manifest
 from ledger.audit.bundles.bundle_verification import RoundVerification, verify_bundle
 from ledger.audit.bundles.container import BundleFile, container_parts, open_bundle
 from ledger.audit.checks.blob_commitments import BLOB_MISSING

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.audit.proofs.comparisons import StepName
-from ledger.audit.proofs.head_path import HeadPath
 from ledger.audit.proofs.json_documents import parse_document
-from ledger.audit.proofs.proof import RecordedBan, derive_statement
+from ledger.audit.proofs.proof import HeadPath, RecordedBan, derive_statement
 from ledger.audit.proofs.proof_document import as_dict, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.audit.proofs.proof_verification import ProofVerification, verify_proof

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.proofs.basis_document import PathDocument, path_dict
-from ledger.audit.proofs.json_documents import validate_document
+from ledger.audit.proofs.json_documents import PathDocument, path_dict, validate_document
 from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.protocol.errors import EncodingError

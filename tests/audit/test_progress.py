@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit_options import AuditCancelledError, AuditOptions, AuditProgress
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditCancelledError, AuditOptions, audit
 from ledger.audit.report import AuditStep, StepOutcome
 from tests.audit import deviations as dev
 from tests.audit.runs import Deviation, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ledger.audit.result_log import AuditProgress
 
 
 def test_failed_step_is_reported_at_once_and_never_as_passed(
