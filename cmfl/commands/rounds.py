@@ -197,8 +197,7 @@ def _shown(value: object) -> str:
 
 def _left_out(round_: FullRound) -> list[str]:
     """Return the dropouts and the refused scores of a decision, with reasons."""
-    from ledger.protocol.descriptions import DROPOUTS, REFUSALS
-    from ledger.protocol.types import RefusalReason
+    from ledger.protocol.types import DROPOUTS, REFUSALS, RefusalReason
 
     if round_["record"] is None or not round_["record"]["available"]:
         return []

@@ -15,7 +15,6 @@ from ledger.actors.actions import (
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, StoredBlobs
 from ledger.chain.contract.committee_ledger import MAX_COMMITMENTS
-from ledger.protocol.closing import window_end
 from ledger.protocol.errors import (
     CommitmentsClosedError,
     NoRoundOpenError,
@@ -23,6 +22,7 @@ from ledger.protocol.errors import (
     ProtocolRefusal,
     WrongRoundError,
 )
+from ledger.protocol.inputs import window_end
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import LedgerStage
 

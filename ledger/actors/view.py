@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ledger.protocol.closing import round_closing, window_end
 from ledger.protocol.consensus import MAX_VIEWS, QuorumCertificate, primary_seat
 from ledger.protocol.documents.envelope import (
     Proposal,
@@ -21,7 +20,15 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
-from ledger.protocol.inputs import Evidence, Inputs, Participants, distance_context, participants_of
+from ledger.protocol.inputs import (
+    Evidence,
+    Inputs,
+    Participants,
+    distance_context,
+    participants_of,
+    round_closing,
+    window_end,
+)
 from ledger.protocol.judgement import usable_clients
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.signing import is_signed_by
@@ -33,8 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.documents.envelope import Envelope, PhaseCertificate
+    from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance import DistanceContext, Layout

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.protocol.descriptions import DROPOUTS, PHASES, REFUSALS
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import DropoutReason, RefusalReason
+from ledger.protocol.types import DROPOUTS, PHASES, REFUSALS, DropoutReason, RefusalReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from ledger.audit.report import Fact, Need
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.protocol.closing import MinedCommitment, RoundClosing
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.errors import ProtocolRefusal
-    from ledger.protocol.inputs import Participants
+    from ledger.protocol.inputs import MinedCommitment, Participants, RoundClosing
     from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
     from ledger.protocol.types import ClientId, Digest, Domain
 

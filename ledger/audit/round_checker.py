@@ -16,8 +16,7 @@ from ledger.audit.evidence.incidents import read_accusations
 from ledger.audit.evidence.model_chain import ModelChain, ModelDigests
 from ledger.audit.evidence.round_evidence import read_round_evidence
 from ledger.audit.observations import ClosedRound, DecidedRound, EndedRound, Unavailable
-from ledger.protocol.closing import round_closing, window_end
-from ledger.protocol.inputs import Inputs, participants_of
+from ledger.protocol.inputs import Inputs, participants_of, round_closing, window_end
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.round_evidence import RoundEvidence
     from ledger.audit.observations import Observation, ReplayedRound, RunStart
     from ledger.audit.report import AuditStep, StepResult
-    from ledger.protocol.closing import RoundClosing
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.inputs import Participants
+    from ledger.protocol.inputs import Participants, RoundClosing
     from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.rules.distance import Distances
     from ledger.protocol.types import ClientId, Digest

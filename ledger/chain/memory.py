@@ -39,8 +39,8 @@ from ledger.protocol.types import NO_DIGEST, Address, Beacon
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.ledger_state import (
         Deployment,
         EquivocationReport,

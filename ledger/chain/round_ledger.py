@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
-    from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.fold import RoundStart
+    from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.ledger_state import (
         ClientBanned,
         Deployment,

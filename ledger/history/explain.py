@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.protocol.descriptions import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 from ledger.protocol.encoding import float_from_bits, word_client, word_distance
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason
+from ledger.protocol.types import (
+    DROPOUTS,
+    INCIDENTS,
+    PHASES,
+    REFUSALS,
+    AcceptanceForm,
+    Phase,
+    RefusalReason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.round_ledger import RoundHistory
     from ledger.history.round import RoundSizes
-    from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.types import RegisteredClient
 
 

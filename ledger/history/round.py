@@ -7,15 +7,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.history.status import RoundStatus
-from ledger.protocol.closing import WindowLength, closing_block, window_end
 from ledger.protocol.encoding import word_client
-from ledger.protocol.inputs import ParticipantCounts, Participants, participants_of
+from ledger.protocol.inputs import (
+    ParticipantCounts,
+    Participants,
+    WindowLength,
+    closing_block,
+    participants_of,
+    window_end,
+)
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.fold import RoundStart
+    from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ledger.history.documents import Documents
-    from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.types import RegisteredClient
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ Ranking by score          ranking.rank                                 decide   
 Selection I               rules.selection.nearest                      decide               RoundDecided
 Selection II              rules.selection.farthest                     decide               RoundDecided
 Selection III (ours)      rules.selection.within_threshold             decide               RoundDecided
-Election                  election.elect                               decide               RoundDecided
+Election                  ranking.elect                                decide               RoundDecided
 CCP 1, broadcast          algorithms.VotingMember.publish_scores       -                    -
 CCP 1, total scores       judgement.rank_trainers                      decide               RoundDecided
 CCP 2, primary            consensus.primary_seat                       decide               RoundDecided
@@ -25,7 +25,7 @@ CCP 3, own set            judgement.judge                              -        
 CCP 4, request            algorithms.VotingMember.request              decide               -
 CCP 5, replies            algorithms.VotingMember.reply                decide               -
 CCP 6, quorum             consensus.replies_needed                     decide               RoundDecided
-CCP 7, new committee      election.elect                               decide               RoundDecided
+CCP 7, new committee      ranking.elect                                decide               RoundDecided
 CCP 8, global model       rounds.decide                                decide               RoundDecided
 Algorithm 1               algorithms.committee_consensus               decide               RoundDecided
 Algorithm 2               algorithms.voting                            decide               RoundDecided
@@ -35,7 +35,7 @@ Algorithm 3, committee    sampling.drawn_committee                     register_
 Algorithm 3, updates      rounds.commit_updates                        commit_updates       UpdatesCommitted
 Algorithm 3, sampling     sampling.sample_trainers                     -                    -
 Domain (ours)             ledger_state.domain_of                       -                    LedgerDeployed
-Closing block (ours)      closing.round_closing                        commit_updates       -
+Closing block (ours)      inputs.round_closing                         commit_updates       -
 No consensus (ours)       rounds.abandon_round                         abandon_round        RoundAbandoned
 Two statements (ours)     rounds.report_equivocation                   report_equivocation  ClientBanned
 ========================  ===========================================  ===================  =================

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.protocol import encoding
-from ledger.protocol.closing import MinedCommitment
+from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,

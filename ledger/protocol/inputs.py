@@ -1,4 +1,4 @@
-"""Inputs of a round's decision: those that the chain has closed, and published evidence."""
+"""Inputs of a round: its closing block with the commitments that count, and published evidence."""
 
 from __future__ import annotations
 
@@ -6,22 +6,95 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from ledger.protocol.encoding import commitments_chain
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection
 from ledger.protocol.rules.usable_update import update_of
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from ledger.protocol.closing import RoundClosing
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance import Layout
     from ledger.protocol.types import Digest, Domain, RegisteredClient
+
+
+@dataclass(frozen=True, slots=True)
+class MinedCommitment:
+    """A commitment as the chain holds it.
+
+    Attributes:
+        block: number of its block.
+        client: who committed.
+        commitment: `encoding.commitment_of` its payload.
+    """
+
+    block: int
+    client: ClientId
+    commitment: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class RoundClosing:
+    """The closing block of a round and its consequences.
+
+    Attributes:
+        block: number of the closing block.
+        base: the commitments digest after it.
+        commitments: those that count, by client.
+    """
+
+    block: int
+    base: Digest
+    commitments: dict[ClientId, Digest]
+
+
+class WindowLength(Protocol):
+    """Length of a round's window; a run's parameters and its deployment have it."""
+
+    @property
+    def commit_blocks(self) -> int:
+        """Blocks after the opening one that accept commitments."""
+
+
+def window_end(sizes: WindowLength, opened_block: int) -> int:
+    """Return the last block in which a round takes commitments."""
+    return opened_block + sizes.commit_blocks
+
+
+def round_closing(
+    end: int,
+    expected: Collection[ClientId],
+    final_block: int,
+    commitments: Sequence[MinedCommitment],
+) -> RoundClosing | None:
+    """Return the closing of a round, None while its closing block is not final.
+
+    It follows from the chain alone: the block with the commitment of the last expected client, or
+    the `end` of the window, whichever is first. A stray's commitment moves neither.
+    """
+    last = closing_block(end, expected, commitments)
+    if last > final_block:
+        return None
+    counted = [(mined.client, mined.commitment) for mined in commitments if mined.block <= last]
+    return RoundClosing(last, commitments_chain(counted), dict(counted))
+
+
+def closing_block(
+    last: int, expected: Collection[ClientId], commitments: Iterable[MinedCommitment]
+) -> int:
+    """Return the block with the last expected client's commitment, or the window's last block."""
+    missing = set(expected)
+    for mined in commitments:
+        missing.discard(mined.client)
+        if not missing:
+            return min(last, mined.block)
+    return last
 
 
 class ParticipantCounts(Protocol):

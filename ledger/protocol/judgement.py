@@ -29,9 +29,8 @@ from ledger.protocol.documents.record import (
     encode_record,
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
-from ledger.protocol.election import elect
 from ledger.protocol.parameters import accepted_size
-from ledger.protocol.ranking import rank
+from ledger.protocol.ranking import elect, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import SCORINGS, SELECTIONS, THRESHOLDS

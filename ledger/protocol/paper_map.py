@@ -47,7 +47,7 @@ PAPER_MAP = (
         f"{_RULES}selection.within_threshold",
         *_DECIDE,
     ),
-    PaperMapRow("Election", "election", f"{_P}election.elect", *_DECIDE),
+    PaperMapRow("Election", "election", f"{_P}ranking.elect", *_DECIDE),
     PaperMapRow(
         "CCP 1, broadcast", "CommitteeConsensus", f"{_P}algorithms.VotingMember.publish_scores"
     ),
@@ -63,7 +63,7 @@ PAPER_MAP = (
         "CCP 5, replies", "CommitteeConsensus", f"{_P}algorithms.VotingMember.reply", "decide"
     ),
     PaperMapRow("CCP 6, quorum", "CommitteeConsensus", f"{_P}consensus.replies_needed", *_DECIDE),
-    PaperMapRow("CCP 7, new committee", "CommitteeConsensus", f"{_P}election.elect", *_DECIDE),
+    PaperMapRow("CCP 7, new committee", "CommitteeConsensus", f"{_P}ranking.elect", *_DECIDE),
     PaperMapRow("CCP 8, global model", "CommitteeConsensus", f"{_P}rounds.decide", *_DECIDE),
     PaperMapRow("Algorithm 1", "algorithm_CCP", f"{_P}algorithms.committee_consensus", *_DECIDE),
     PaperMapRow("Algorithm 2", "voting", f"{_P}algorithms.voting", *_DECIDE),
@@ -91,7 +91,7 @@ PAPER_MAP = (
     ),
     PaperMapRow("Algorithm 3, sampling", "algorithm_CMFL", f"{_P}sampling.sample_trainers"),
     PaperMapRow("Domain (ours)", "", f"{_P}ledger_state.domain_of", "", "LedgerDeployed"),
-    PaperMapRow("Closing block (ours)", "", f"{_P}closing.round_closing", "commit_updates"),
+    PaperMapRow("Closing block (ours)", "", f"{_P}inputs.round_closing", "commit_updates"),
     PaperMapRow(
         "No consensus (ours)", "", f"{_P}rounds.abandon_round", "abandon_round", "RoundAbandoned"
     ),

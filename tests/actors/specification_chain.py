@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ledger.actors.actions import SendCommitment, SendDecision, SendReport
 from ledger.actors.view import ChainView
 from ledger.protocol import rounds
-from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ProtocolRefusal
+from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import (
     BlockContext,
     Event,

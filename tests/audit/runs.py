@@ -18,14 +18,20 @@ from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
-from ledger.protocol.closing import round_closing, window_end
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.documents.vector import decode_vector, encode_vector
 from ledger.protocol.encoding import commitment_of, set_digest, sha256, vector_bytes
 from ledger.protocol.fold import registry_with_bans
-from ledger.protocol.inputs import Evidence, Inputs, Participants, participants_of
+from ledger.protocol.inputs import (
+    Evidence,
+    Inputs,
+    Participants,
+    participants_of,
+    round_closing,
+    window_end,
+)
 from ledger.protocol.judgement import (
     Judgement,
     compose_record,

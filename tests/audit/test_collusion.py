@@ -50,10 +50,9 @@ from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep, Fact, FindingKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.consensus import MAX_VIEWS
-from ledger.protocol.descriptions import REFUSALS
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
-from ledger.protocol.types import ClientId, DropoutReason, RefusalReason
+from ledger.protocol.types import REFUSALS, ClientId, DropoutReason, RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.runs import PARAMETERS, Deviation, Run
 

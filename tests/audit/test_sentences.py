@@ -18,8 +18,17 @@ from ledger.audit.checks.common import CHAIN_UNAVAILABLE
 from ledger.audit.checks.head_chain import CHAIN_FILE_DAMAGED
 from ledger.audit.formatting import MAX_CHARACTERS, listed, plain, reason_text, text_of
 from ledger.audit.report import Contradiction, Fact, Finding, FindingKind, MissingInput, Need
-from ledger.protocol.descriptions import DROPOUTS, INCIDENTS, PHASES, REFUSALS
-from ledger.protocol.types import ClientId, DropoutReason, IncidentKind, Phase, RefusalReason
+from ledger.protocol.types import (
+    DROPOUTS,
+    INCIDENTS,
+    PHASES,
+    REFUSALS,
+    ClientId,
+    DropoutReason,
+    IncidentKind,
+    Phase,
+    RefusalReason,
+)
 from ledger.protocol.validation import ViolationCode
 from tests.audit.codes import codes
 

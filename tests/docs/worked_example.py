@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.protocol import bound_inputs, encoding, merkle
-from ledger.protocol.closing import MinedCommitment, round_closing, window_end
 from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
@@ -28,7 +27,14 @@ from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import sha256, u8, u32
-from ledger.protocol.inputs import Evidence, Inputs, participants_of
+from ledger.protocol.inputs import (
+    Evidence,
+    Inputs,
+    MinedCommitment,
+    participants_of,
+    round_closing,
+    window_end,
+)
 from ledger.protocol.judgement import (
     score_leaves,
     update_leaves,

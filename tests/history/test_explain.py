@@ -10,12 +10,11 @@ from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import NO_DOCUMENTS, Documents
 from ledger.history.explain import explain_round
 from ledger.history.round import Round, RoundActivity
-from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
 from ledger.protocol.fold import RoundStart
-from ledger.protocol.inputs import Participants
+from ledger.protocol.inputs import MinedCommitment, Participants
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, deployment_of
 from ledger.protocol.types import (
     Address,

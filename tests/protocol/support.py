@@ -12,8 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding
-from ledger.protocol.closing import RoundClosing
-from ledger.protocol.inputs import Evidence, Inputs, Participants
+from ledger.protocol.inputs import Evidence, Inputs, Participants, RoundClosing
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import ClientId, Digest, RegisteredClient

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.closing import MinedCommitment, RoundClosing, round_closing
 from ledger.protocol.encoding import commitments_chain, sha256
+from ledger.protocol.inputs import MinedCommitment, RoundClosing, round_closing
 from ledger.protocol.types import ClientId
 from tests.support.keys import ids
 

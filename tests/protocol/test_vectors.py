@@ -16,13 +16,12 @@ import pytest
 
 from ledger.distances.fast import fast_distances
 from ledger.protocol import encoding, merkle, sampling, signing
-from ledger.protocol.closing import MinedCommitment, round_closing
 from ledger.protocol.consensus import primary_seat, replies_needed
-from ledger.protocol.election import elect
 from ledger.protocol.errors import ParametersError
+from ledger.protocol.inputs import MinedCommitment, round_closing
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
-from ledger.protocol.ranking import rank
+from ledger.protocol.ranking import elect, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.direction import DirectionMeasure
 from ledger.protocol.rules.distance import (

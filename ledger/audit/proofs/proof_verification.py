@@ -25,10 +25,10 @@ from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, ScoresTaken
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, final_trust, verify_basis
 from ledger.audit.report import AuditOutcome
 from ledger.protocol import encoding, merkle
-from ledger.protocol.closing import MinedCommitment, round_closing, window_end
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import SignatureError
 from ledger.protocol.fold import DecisionLink
+from ledger.protocol.inputs import MinedCommitment, round_closing, window_end
 from ledger.protocol.judgement import score_leaves
 from ledger.protocol.signing import recover, typed_digest
 from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, DropoutReason

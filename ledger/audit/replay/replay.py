@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Log
-    from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.ledger_state import BlockContext, Event, LedgerState, Step
     from ledger.protocol.types import Digest
 

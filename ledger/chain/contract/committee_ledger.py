@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt
-    from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.types import Domain, SignedCommitment
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")

@@ -11,10 +11,10 @@ from ledger.chain.contract import abi, calls
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol import ledger_state
-from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.consensus import QuorumCertificate
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import RoundStart
+from ledger.protocol.inputs import MinedCommitment
 from ledger.protocol.ledger_state import submitted_certificate
 from ledger.protocol.types import ClientId, Phase, SignedVote, VoteKind
 from tests.contracts import faults, support

@@ -16,9 +16,8 @@ import pytest
 from cmfl.commands.checks import machine
 from cmfl.commands.console import plain
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.protocol.descriptions import DROPOUTS, REFUSALS
 from ledger.protocol.encoding import commitment_of
-from ledger.protocol.types import Digest, DropoutReason, RefusalReason
+from ledger.protocol.types import DROPOUTS, REFUSALS, Digest, DropoutReason, RefusalReason
 from tests.cmfl.commands.conftest import (
     ROUNDS,
     SETTINGS,
