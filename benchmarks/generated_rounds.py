@@ -19,8 +19,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.event_logs import encode_log
-from ledger.chain.offline import OfflineChain, matches_topics
-from ledger.chain.ports import Block, Log, NotServedError
+from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, matches_topics
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import majority
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record

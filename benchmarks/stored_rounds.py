@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.manifest import MANIFEST_FORMAT, Manifest
+from ledger.chain.embedded.evm_values import log_of_row
 from ledger.chain.embedded.file import log_table
-from ledger.chain.embedded.machine.evm_values import log_of_row
-from ledger.chain.offline import OfflineChain
+from ledger.chain.ports import OfflineChain
 from ledger.history.deployments import Deployments, ServedDeployment
 from ledger.history.paths import ChainPath
 from ledger.history.pinned_chain import HistoryService, OpenedChain, PinnedChain

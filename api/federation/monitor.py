@@ -11,7 +11,7 @@ from api.federation.mail import RoundMail
 from api.federation.serialise import open_round, paced_round
 from api.http.problems import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
 from ledger.actors.view import ChainView
-from ledger.chain.finality.latest_block import LatestBlock
+from ledger.chain.finality import LatestBlock
 from ledger.history.documents import read_run
 from ledger.history.serialise.serialise_deployments import stage_name
 from ledger.protocol.ledger_state import LedgerStage

@@ -28,7 +28,7 @@ from ledger.chain.contract.deployment import (
     deployed_domain,
     require_code,
 )
-from ledger.chain.finality.checkpoints import FinalityCheckpoints
+from ledger.chain.finality import FinalityCheckpoints
 from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES

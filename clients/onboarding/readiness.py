@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.worker.process.worker_folder import WorkerFolder
-from ledger.chain.finality.rule import final_number
+from ledger.chain.finality import final_number
 from ledger.io.home import DISK
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import sha256

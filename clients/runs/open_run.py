@@ -24,7 +24,7 @@ from ledger.actors.retention import RETAIN_NOTHING, retention_policy_of
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_run_manifest
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
 from ledger.io.home import DISK, Home
 from ledger.protocol.encoding import sha256, vector_bytes

@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from clients.testnet.kinds import ChainKind
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.rpc.http_transport import HttpTransport
 from ledger.io.forked_commands import CommandError
 from ledger.io.retry import Backoff, RetryPolicy

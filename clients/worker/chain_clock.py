@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.chain.finality.latest_block import LatestBlock
+from ledger.chain.finality import LatestBlock
 
 if TYPE_CHECKING:
     from ledger.chain.ports import Block

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ledger.chain.finality.ancestry import AncestryCheck
-    from ledger.chain.finality.checkpoints import FinalityCheckpoints
+    from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
     from ledger.chain.ports import Block, ChainReader
 
 _MOST_HEADS = 128

@@ -24,7 +24,7 @@ from ledger.actors.journal import first_round_key
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
-from ledger.chain.finality.ancestry import AncestryCheck
+from ledger.chain.finality import AncestryCheck
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import JournalError
 from ledger.protocol.ledger_state import LedgerStage

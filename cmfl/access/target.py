@@ -141,7 +141,7 @@ class Target:
     def _opener(self, *, create: bool, accept_rollback: bool) -> Callable[[], EmbeddedChain]:
         """Return a function that opens the own chain, with all imports done before."""
         from ledger.chain.embedded.embedded_chain import EmbeddedChain
-        from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
+        from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
 
         if not create:
             return functools.partial(

@@ -110,7 +110,7 @@ def _payer(where: Target, sender: Sender) -> Iterator[ChainWriter]:
 
 
 def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
-    from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+    from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 
     print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
     if block_time is None:

@@ -186,7 +186,7 @@ def _in_memory(
     where: Target, name: str, configuration: Configuration, *, quiet: bool
 ) -> dict[str, Any]:
     from clients.runs.open_run import open_memory_run
-    from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
+    from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 
     chain_id = DEFAULT_CHAIN_ID if where.chain_id is None else where.chain_id
     with (

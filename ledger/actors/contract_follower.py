@@ -1,7 +1,7 @@
 """The contract after the newest final block, read on from the final block before.
 
 What is final does not change, so only the events since are read, and those only if the contract's
-storage moved: every event moves it (`storage_comparison`), and heads and digests are chains of
+storage moved: every event moves it (`complete_log`), and heads and digests are chains of
 hashes, which never return to an earlier value. Where the storage moved, the events since must lead
 to it: a node that lags behind or leaves an event out contradicts the contract's own answer.
 
@@ -15,14 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.chain.contract.storage_comparison import require_complete, view_after
+from ledger.chain.contract.complete_log import require_complete, view_after
 from ledger.chain.ports import NotServedError
 from ledger.protocol.fold import LedgerView
 from ledger.protocol.ledger_state import LedgerStage
 
 if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
-    from ledger.chain.finality.ancestry import AncestryCheck
+    from ledger.chain.finality import AncestryCheck
     from ledger.chain.ports import Block
     from ledger.chain.round_ledger import RoundHistory
 

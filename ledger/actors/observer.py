@@ -9,7 +9,7 @@ from ledger.actors.contract_follower import ContractFollower
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.run_models import RunModels
 from ledger.actors.view import ChainView, empty_round_view
-from ledger.chain.finality.ancestry import AncestryCheck
+from ledger.chain.finality import AncestryCheck
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.ledger_state import LedgerStage

@@ -38,9 +38,8 @@ from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.report import BlobKind
 from ledger.audit.round_checker import EvidenceReader, Milestone
-from ledger.chain.contract.code import code_violation
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
-from ledger.chain.contract.deployment import deployment_for, require_code
+from ledger.chain.contract.deployment import code_violation, deployment_for, require_code
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainUnreachableError,

@@ -17,8 +17,7 @@ from ledger.chain.contract.calls import compact
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.contract.event_logs import RecordedEvent
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import Block
 from ledger.protocol import encoding, rounds
 from ledger.protocol.errors import ChainError, ConfigurationError, ProtocolRefusal

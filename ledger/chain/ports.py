@@ -10,12 +10,14 @@ Addresses are EIP-55 strings, hashes and call data are bytes, block numbers are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -341,3 +343,42 @@ class ChainWriter(ChainReader, Protocol):
 
     def mine(self, blocks: int) -> None:
         """Let a number of blocks pass: mined at once where possible, else waited for."""
+
+
+class OfflineChain:
+    """Base class of a `ChainReader` that holds no file, lock or connection."""
+
+    @property
+    def node(self) -> str | None:
+        """None: no node answers."""
+        return None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Self]:
+        """Yield this chain: it does not change by itself."""
+        yield self
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def matches_topics(log: Log, topics: Sequence[TopicFilter]) -> bool:
+    """Return whether a log matches a topic filter."""
+    if len(topics) > len(log.topics):
+        return False
+    for alternatives, topic in zip(topics, log.topics, strict=False):
+        allowed = [alternatives] if isinstance(alternatives, bytes) else alternatives
+        if allowed is not None and topic not in allowed:
+            return False
+    return True

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.event_logs import require_possible_sizes
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
-from ledger.chain.contract.plausibility import require_possible_sizes
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.io.home import RUN_NAME, RunPaths

@@ -15,8 +15,8 @@ from sqlalchemy import bindparam, insert, select
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.plausibility import require_possible_event, require_possible_sizes
-from ledger.chain.contract.storage_comparison import storage_difference
+from ledger.chain.contract.complete_log import storage_difference
+from ledger.chain.contract.event_logs import require_possible_event, require_possible_sizes
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.history.digests import digests_of_deployment, digests_of_events
 from ledger.history.documents import read_documents

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.actors.contract_follower import ContractFollower, FollowedContract
-from ledger.chain.finality.ancestry import AncestryCheck
+from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.errors import ProtocolRefusal
 from ledger.protocol.ledger_state import LedgerStage

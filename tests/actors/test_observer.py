@@ -11,7 +11,7 @@ import pytest
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.ports import IncompleteLogsError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.chain.offline import OfflineChain
+from ledger.chain.ports import OfflineChain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

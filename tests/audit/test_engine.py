@@ -27,7 +27,7 @@ from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, FindingKind, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import decode_record

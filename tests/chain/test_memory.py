@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.chain.addresses import contract_created_by, to_canonical
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.memory import MemoryLedger, memory_ledger
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import commitment_of, set_digest, sha256

@@ -9,7 +9,7 @@ from contracts.build import ARTIFACT
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import encode_call
 from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.genesis import TEST_KEYS
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
 

@@ -18,7 +18,7 @@ from clients.runs.open_run import open_run
 from ledger.audit.engine import audit
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
+from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
 from ledger.io.home import DISK, Disk, Home
 from ledger.storage.blobs import FolderBlobs
 

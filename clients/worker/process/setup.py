@@ -33,14 +33,13 @@ from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.creation import creation_block
 from ledger.chain.contract.deployment import (
+    creation_block,
     deployed_document,
     deployed_domain,
     require_code,
 )
-from ledger.chain.finality.checkpoints import FinalityCheckpoints
-from ledger.chain.finality.rule import final_number
+from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import ChainError, ConfigurationError

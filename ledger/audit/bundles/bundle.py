@@ -31,8 +31,7 @@ from ledger.audit.proofs.json_documents import (
     validate_document,
 )
 from ledger.audit.proofs.proof import RoundBasis
-from ledger.chain.offline import OfflineChain, matches_topics
-from ledger.chain.ports import Block, Log, NotServedError, Transaction
+from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, Transaction, matches_topics
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import ResultPreimage
 from ledger.protocol.errors import BlobError, EncodingError

@@ -14,7 +14,7 @@ from ledger.audit.proofs.comparisons import (
     shown,
 )
 from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment
-from ledger.chain.contract.code import code_violation
+from ledger.chain.contract.deployment import code_violation
 from ledger.protocol import encoding
 from ledger.protocol.ledger_state import Deployment, RoundAbandoned, RoundDecided, UpdatesCommitted
 from ledger.protocol.sampling import drawn_committee

@@ -32,9 +32,8 @@ from ledger.audit.replay.transactions import TransactionReader
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import AbandonCall, CommitCall, DecideCall, RegisterCall
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
-from ledger.chain.contract.event_logs import decode_log, encode_log
-from ledger.chain.contract.plausibility import require_possible_event
-from ledger.chain.contract.storage_comparison import storage_difference
+from ledger.chain.contract.complete_log import storage_difference
+from ledger.chain.contract.event_logs import decode_log, encode_log, require_possible_event
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
 from ledger.protocol import rounds
 from ledger.protocol.errors import ChainError, ProtocolRefusal

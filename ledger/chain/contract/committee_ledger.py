@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ledger.chain.addresses import eip55, to_canonical
 from ledger.chain.contract import abi, calls
-from ledger.chain.contract.event_logs import RecordedEvent, decode_log
-from ledger.chain.contract.plausibility import require_possible_event
-from ledger.chain.finality.rule import final_number
+from ledger.chain.contract.event_logs import RecordedEvent, decode_log, require_possible_event
+from ledger.chain.finality import final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError, TransactionRevertedError
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.errors import ChainError

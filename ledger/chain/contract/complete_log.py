@@ -1,29 +1,104 @@
-"""A contract's log, verified to be complete: it folds to the contract's own state.
+"""A contract's log, verified to be complete: it folds to the contract's own storage.
 
 A node may leave logs out: a load balancer with one node behind the others, a pruned or damaged
 index, or a false answer. Conclusions from the absence of a log (the round is open, a client has not
 committed, no client was banned) are therefore drawn here: from all logs up to one block, checked
 against `state()` after the same block. Later answers come from these logs and cannot differ. A
 caller that polls keeps one `CompleteLog`, which reads new blocks only.
+
+Everything that the contract records moves its storage: a batch of clients what is left to register,
+a commitment the running digest of the round's commitments, a ban the head, the end of a round head
+and number. Heads and digests are recomputed by the fold, so events that lead to the storage are all
+there, and none was altered in anything that a head commits to.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
+from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.storage_comparison import require_complete, view_after
-from ledger.chain.offline import OfflineChain, matches_topics
-from ledger.chain.ports import ChainMovedError, NotServedError
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.ports import (
+    ChainMovedError,
+    IncompleteLogsError,
+    NotServedError,
+    OfflineChain,
+    matches_topics,
+)
+from ledger.protocol import encoding
 from ledger.protocol.fold import LedgerView
+from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block, ChainReader, Log, Receipt, TopicFilter, Transaction
+
+
+def view_after(view: LedgerView, events: Iterable[RecordedEvent]) -> LedgerView:
+    """Return the state after further events, oldest first."""
+    for recorded in events:
+        view = view.after(recorded.event, recorded.block_number)
+    return view
+
+
+def storage_difference(view: LedgerView, storage: LedgerSnapshot) -> str | None:
+    """Return how the contract's storage differs from what its events lead to, None if it does not.
+
+    Args:
+        view: the state that all events so far lead to.
+        storage: as the contract answers after the block of the last of them.
+    """
+    if view.deployments != 1:
+        return f"the logs deploy the contract {view.deployments} times"
+    fixed, registered = view.deployment, len(view.registry)
+    if view.registry_digest(storage.registry_rest) != fixed.registry:
+        return (
+            f"the logs register {registered} clients, and the contract was deployed for "
+            f"{fixed.clients}, of whom it has {storage.registered}"
+        )
+    is_open = view.stage is not LedgerStage.REGISTERING
+    expected = LedgerSnapshot(
+        stage=view.stage,
+        round=view.round,
+        opened_block=view.opened_block,
+        seed=view.seed,
+        committee=encoding.set_digest(view.committee) if is_open else NO_DIGEST,
+        model=view.model,
+        head=view.head,
+        registered=registered,
+        registry_rest=storage.registry_rest,
+        commitments=view.commitments,
+    )
+    for each in fields(LedgerSnapshot):
+        from_logs, stored = getattr(expected, each.name), getattr(storage, each.name)
+        if from_logs != stored:
+            return (
+                f"the logs lead to {each.name} {_shown(from_logs)}, and the contract has "
+                f"{_shown(stored)}"
+            )
+    return None
+
+
+def require_complete(
+    view: LedgerView, storage: LedgerSnapshot, block_number: int, node: str | None
+) -> None:
+    """Raise an IncompleteLogsError unless the events so far lead to the storage after a block."""
+    difference = storage_difference(view, storage)
+    if difference is not None:
+        raise IncompleteLogsError(node, f"up to block {block_number} {difference}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    return value.name.lower() if isinstance(value, LedgerStage) else str(value)
+
 
 ATTEMPTS = 3
 """Readings after which a chain that is reorganised during each of them is given up."""

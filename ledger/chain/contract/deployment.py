@@ -1,4 +1,4 @@
-"""Deployment of the contract, and verification of a manifest against the chain.
+"""Deployment of the contract, and verification of its code and its manifest against the chain.
 
 Deploying is idempotent. A manifest whose contract is on this chain, has this code and this
 configuration is used as it is; an interrupted deployment is completed (the intent file leads to a
@@ -11,13 +11,14 @@ import fcntl
 import itertools
 import os
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
+
+from eth_abi.abi import encode
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import RegisterCall
-from ledger.chain.contract.code import code_violation, constructor_values
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.contract.deployment_intent import create_once
 from ledger.chain.contract.manifest import (
@@ -27,17 +28,20 @@ from ledger.chain.contract.manifest import (
     settings_digest,
     write_manifest,
 )
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import ChainUnreachableError, NotServedError, TransactionRevertedError
 from ledger.io.home import DISK, Disk, RunPaths
 from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.signing import domain_separator
+from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.chain.ports import ChainReader, ChainWriter, Receipt
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Domain
 
 DEPLOYMENT_GAS = 6_500_000
@@ -326,3 +330,75 @@ def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     values = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in values.items() if isinstance(v, bytes)}
     return values | hexed | {"form": int(deployment.form), "beacon": str(deployment.beacon)}
+
+
+def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str | None:
+    """Return why runtime code is not this deployment's; None if it is."""
+    runtime = abi.artifact().runtime
+    if not code:
+        return "there is no code"
+    if not code.startswith(runtime):
+        return "it is not the artefact's"
+    if code[len(runtime) :] != _immutables(deployment, domain):
+        return "its immutables are not those of this deployment"
+    return None
+
+
+def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
+    """Return the fields of the constructor's struct, in its order, which is the deployment's."""
+    values = (getattr(deployment, field.name) for field in fields(deployment))
+    return tuple(value is Beacon.BLOCK if isinstance(value, Beacon) else value for value in values)
+
+
+def _immutables(deployment: Deployment, domain: Domain) -> bytes:
+    """Return the words that Vyper appends to the runtime code, one for each immutable."""
+    values = [domain_separator(domain), domain.salt, *constructor_values(deployment)]
+    types = ["bytes32" if isinstance(value, bytes) else "uint256" for value in values]
+    return encode(types, [value if isinstance(value, bytes) else int(value) for value in values])
+
+
+def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:
+    """Return the number of the first block after which a contract exists.
+
+    A binary search, one request per halving: the contract cannot be destroyed, so it exists after
+    every later block.
+
+    Args:
+        chain: the chain.
+        address: EIP-55.
+        newest: number of a final block.
+
+    Returns:
+        The number; None if the contract does not exist after `newest`, or the node has pruned old
+        states.
+
+    Raises:
+        ChainUnreachableError: the node does not answer.
+    """
+    try:
+        return _search(chain, address, newest)
+    except ChainUnreachableError:
+        raise
+    except NotServedError:
+        return None
+
+
+def _search(chain: ChainReader, address: str, newest: int) -> int | None:
+    if not _exists(chain, address, newest):
+        return None
+    before, after = -1, newest
+    while after - before > 1:
+        middle = (before + after) // 2
+        if _exists(chain, address, middle):
+            after = middle
+        else:
+            before = middle
+    return after
+
+
+def _exists(chain: ChainReader, address: str, block_number: int) -> bool:
+    # Another contract reverts; an address without code gives an empty answer.
+    try:
+        return bool(chain.call(address, abi.call_data("deployment"), block_number))
+    except TransactionRevertedError:
+        return True

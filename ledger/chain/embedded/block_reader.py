@@ -9,9 +9,8 @@ import threading
 from typing import TYPE_CHECKING, Self
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.embedded.checks import integrity
+from ledger.chain.embedded import evm, evm_values, integrity
 from ledger.chain.embedded.file import log_table
-from ledger.chain.embedded.machine import evm, evm_values
 from ledger.chain.ports import ChainDamagedError, WrongChainIdError, WrongGenesisError
 from ledger.protocol.errors import ChainError
 

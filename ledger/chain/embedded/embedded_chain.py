@@ -20,16 +20,24 @@ from eth_typing import Address
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.addresses import to_canonical
+from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.file import log_table, rollback
+from ledger.chain.embedded.evm_values import base_fee
+from ledger.chain.embedded.file import log_table
 from ledger.chain.embedded.file.chain_store import SCHEMA_VERSION, ChainStore
-from ledger.chain.embedded.file.head_note import AcknowledgedBlock, HeadNote
-from ledger.chain.embedded.file.write_ahead import WriteAheadLog
-from ledger.chain.embedded.file.writer_lock import WriterLock
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.embedded.machine import evm
-from ledger.chain.embedded.machine.accounts import GENESIS_BALANCE_WEI, TEST_KEYS, address_of
-from ledger.chain.embedded.machine.evm_values import base_fee
+from ledger.chain.embedded.file.head_note import (
+    AcknowledgedBlock,
+    HeadNote,
+    verify_not_behind,
+    verify_nothing_acknowledged,
+)
+from ledger.chain.embedded.file.writer import WriteAheadLog, WriterLock
+from ledger.chain.embedded.genesis import (
+    DEFAULT_CHAIN_ID,
+    GENESIS_BALANCE_WEI,
+    TEST_KEYS,
+    address_of,
+)
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainLockedError,
@@ -111,7 +119,7 @@ class EmbeddedChain(EmbeddedReader):
         """
         with _locked(path) as lock:
             if not accept_rollback:
-                rollback.verify_nothing_acknowledged(path)
+                verify_nothing_acknowledged(path)
             store = ChainStore.create(path, synchronous)
             try:
                 _write_genesis(store, chain_id, gas_limit, _seconds(clock), key)
@@ -154,7 +162,7 @@ class EmbeddedChain(EmbeddedReader):
             # -wal, which might still be recovered.
             with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
                 if not accept_rollback:
-                    rollback.verify_not_behind(reader, path)
+                    verify_not_behind(reader, path)
                 reader.verify_can_extend()
             store = ChainStore.open(path, synchronous)
             try:

@@ -14,11 +14,10 @@ from eth.exceptions import VMError
 from eth.vm.spoof import SpoofTransaction
 
 from ledger.chain.addresses import to_canonical
+from ledger.chain.embedded import continuation, evm, evm_values, integrity
 from ledger.chain.embedded.block_reader import BlockReader
-from ledger.chain.embedded.checks import continuation, integrity
 from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.chain.embedded.file.head_note import read_note
-from ledger.chain.embedded.machine import evm, evm_values
 from ledger.chain.ports import ChainDamagedError, TransactionRevertedError
 from ledger.protocol.errors import ChainError
 
@@ -222,7 +221,7 @@ class EmbeddedReader(BlockReader):
             )
 
     def verify_can_extend(self) -> None:
-        """Verify that the next block can be added; see `checks.continuation`."""
+        """Verify that the next block can be added; see `continuation`."""
         with self._lock, evm.damage_translated(self._store):
             continuation.verify_can_extend(self._store, self._chain.get_canonical_head())
 

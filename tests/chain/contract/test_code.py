@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.chain.contract.code import code_violation
+from ledger.chain.contract.deployment import code_violation
 from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.types import AcceptanceForm, Address, Beacon, Digest
 from tests.audit.runs import Run

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.complete_log import ATTEMPTS, CompleteLog, complete_ledger
+from ledger.chain.contract.complete_log import (
+    ATTEMPTS,
+    CompleteLog,
+    complete_ledger,
+    storage_difference,
+    view_after,
+)
 from ledger.chain.contract.deployment import deployment_for
-from ledger.chain.contract.storage_comparison import storage_difference, view_after
 from ledger.chain.memory import MemoryLedger
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.protocol.documents.run import RunDocument

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ledger.chain.contract.creation import creation_block
-from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.deployment import creation_block, deploy
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainUnreachableError, NotServedError
 from ledger.io.home import RunPaths

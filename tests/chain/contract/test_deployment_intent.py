@@ -12,8 +12,7 @@ import pytest
 from ledger.chain.contract.deployment import connect, creation_data, deploy, deployment_for
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS
 from ledger.chain.ports import TransactionTimeoutError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings

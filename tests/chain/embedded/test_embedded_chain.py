@@ -13,11 +13,10 @@ import pytest
 import rlp  # type: ignore[import-untyped]
 from eth_account import Account
 
+from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.embedded.machine import evm
-from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import (
     ChainLockedError,
     TransactionRefusedError,

@@ -9,8 +9,8 @@ import rlp  # type: ignore[import-untyped]
 from eth.constants import BLANK_ROOT_HASH
 from eth_hash.auto import keccak
 
+from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.machine import evm
 from tests.chain.probe import deploy, words
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from eth_tester.backends.pyevm.main import (  # type: ignore[import-untyped]
 )
 from eth_utils.exceptions import ValidationError
 
-from ledger.chain.embedded.machine import evm
+from ledger.chain.embedded import evm
 
 BALANCES = {bytes([1]) * 20: 10**27, bytes([2]) * 20: 1}
 GAS_LIMIT = 200_000_000

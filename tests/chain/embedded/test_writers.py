@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.file.write_ahead import WriteAheadLog, readers_of
+from ledger.chain.embedded.file.writer import WriteAheadLog, readers_of
 from ledger.chain.ports import ChainLockedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words

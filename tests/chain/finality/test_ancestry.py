@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.chain.finality.ancestry import AncestryCheck
+from ledger.chain.finality import AncestryCheck
 from ledger.chain.ports import Block
 
 

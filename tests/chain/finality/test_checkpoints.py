@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.finality.checkpoints import MOST_BYTES, FinalityCheckpoints, _thinned
-from ledger.chain.finality.rule import final_block
+from ledger.chain.finality import MOST_BYTES, FinalityCheckpoints, _thinned, final_block
 from ledger.chain.ports import (
     Block,
     ChainBehindError,

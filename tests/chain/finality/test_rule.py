@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.finality.rule import final_block
+from ledger.chain.finality import final_block
 from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
 

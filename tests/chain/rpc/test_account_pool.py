@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.ports import TransactionRefusedError, WrongChainIdError
 from ledger.chain.rpc.account_pool import AccountPoolChain
 from ledger.chain.rpc.rpc_reader import GWEI, RpcSettings

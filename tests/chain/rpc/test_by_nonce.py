@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 from ledger.chain.ports import NotServedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.sending_node import SendingNode, blocks_of

@@ -14,7 +14,7 @@ from eth_hash.auto import keccak
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.chain.rpc.server.log_methods import FILTER_SECONDS, MOST_FILTERS, LogMethods
 from ledger.chain.rpc.server.methods import RpcMethods

@@ -10,8 +10,8 @@ import pytest
 from eth_account import Account
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
-from ledger.chain.embedded.machine.evm import EvmChain
+from ledger.chain.embedded.evm import EvmChain
+from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcReader

@@ -9,8 +9,7 @@ import pytest
 
 from clients.worker.finality_guard import ChainFinalityGuard
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.finality.ancestry import AncestryCheck
-from ledger.chain.finality.checkpoints import FinalityCheckpoints
+from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
 from ledger.chain.ports import ChainBehindError, ReorganisedError
 
 if TYPE_CHECKING:

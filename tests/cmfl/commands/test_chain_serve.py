@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.rpc.rpc_reader import RpcReader
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.processes import PATIENCE_SECONDS

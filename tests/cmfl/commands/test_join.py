@@ -22,9 +22,8 @@ from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
-from ledger.chain.finality.checkpoints import FinalityCheckpoints
+from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS
+from ledger.chain.finality import FinalityCheckpoints
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer

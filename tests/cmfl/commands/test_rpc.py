@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID, TEST_KEYS, address_of
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcReader

@@ -29,7 +29,7 @@ from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer

@@ -1,4 +1,6 @@
-"""The note of the newest acknowledged block, in `<file>.head` next to the chain.
+"""The note of the newest acknowledged block, and the rejection of a chain that lacks the block.
+
+The note is in `<file>.head` next to the chain.
 
 A damaged write-ahead log and a restored backup both look like a shorter, valid chain: SQLite drops
 what does not fit, and a truncated hash chain is consistent. The note reveals the difference.
@@ -17,12 +19,15 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from ledger.chain.ports import ChainDamagedError
+from ledger.chain.embedded.file.chain_store import ChainStore
+from ledger.chain.ports import ChainDamagedError, ChainRolledBackError
 from ledger.io.home import DISK, read_file
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 SLOT_BYTES = 512
 _DIGEST_BYTES = 32
@@ -156,3 +161,47 @@ def _decode(slot: bytes) -> _Slot | None:
     if magic != _MAGIC:
         return None
     return _Slot(sequence, AcknowledgedBlock(genesis_hash, number, block_hash))
+
+
+_MEANING = (
+    "a backup was restored, the file was replaced, or its write-ahead log is damaged or missing. "
+    "Put back the newer files, or continue from the present state with --accept-rollback"
+)
+
+
+def verify_not_behind(chain: EmbeddedReader, path: Path) -> None:
+    """Verify that a chain has the newest block acknowledged here.
+
+    Raises:
+        ChainRolledBackError: it does not.
+    """
+    noted = chain.acknowledged()
+    if noted is None:
+        return
+    head = chain.head()
+    if noted.genesis_hash != chain.genesis_hash:
+        finding = f"this is another chain, of genesis 0x{chain.genesis_hash.hex()}"
+    elif noted.number > head.number:
+        finding = f"the chain ends with block {head.number} 0x{head.hash.hex()}"
+    elif (other := chain.block(noted.number).hash) != noted.hash:
+        finding = f"the chain has another block {noted.number}, 0x{other.hex()}"
+    else:
+        return
+    raise ChainRolledBackError(
+        f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but {finding}: "
+        f"{_MEANING}"
+    )
+
+
+def verify_nothing_acknowledged(path: Path) -> None:
+    """Verify that no chain was acknowledged where a new one is to be created.
+
+    Raises:
+        ChainRolledBackError: one was, and is gone.
+    """
+    noted = read_note(path)
+    if noted is not None and (not path.exists() or ChainStore.is_blank(path)):
+        raise ChainRolledBackError(
+            f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but there "
+            f"is no chain: {_MEANING}"
+        )

@@ -11,7 +11,7 @@ from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.server.admission import rejection_message
+from ledger.chain.rpc.server.transaction_pool import rejection_message
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.embedded_chain import EmbeddedChain

@@ -20,9 +20,8 @@ from eth.vm.header import HeaderSedes
 from eth_bloom.bloom import BloomFilter
 from eth_utils.exceptions import ValidationError
 
-from ledger.chain.embedded.checks import continuation
+from ledger.chain.embedded import continuation, evm
 from ledger.chain.embedded.file import log_table
-from ledger.chain.embedded.machine import evm
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.keccak import keccak
 
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
         SignedTransactionAPI,
     )
 
+    from ledger.chain.embedded.evm import OverlayDatabase
     from ledger.chain.embedded.file.chain_store import ChainStore
-    from ledger.chain.embedded.machine.evm import OverlayDatabase
 
 
 def transaction_key(transaction_hash: bytes) -> bytes:

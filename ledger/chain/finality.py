@@ -1,9 +1,4 @@
-"""Checkpoints: the final blocks that an actor has acted on, verified against the chain.
-
-A final block can still be reverted: by a reorganisation deeper than expected, or when an operator
-restores an older copy of the chain. The chain itself does not show it. An actor that signs
-therefore records the blocks it relies on in a local file, and verifies them before it signs again.
-"""
+"""Finality: one rule for the newest final block, and a record of the blocks that were acted on."""
 
 from __future__ import annotations
 
@@ -23,10 +18,91 @@ from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ledger.chain.ports import ChainReader
     from ledger.io.home import Disk
+
+
+def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -> int:
+    """Return the number of the newest final block.
+
+    Args:
+        chain: any.
+        newest: its newest block, as the caller has seen it.
+        confirmations: depth at which a block is final; None for the chain's own finality.
+
+    Raises:
+        ValueError: negative confirmations.
+        ChainError: the chain is unreachable or damaged.
+    """
+    if confirmations is None:
+        return min(chain.finalized(), newest.number)
+    if confirmations < 0:
+        raise ValueError(f"{confirmations} confirmations: there are none below 0")
+    return max(0, newest.number - confirmations)
+
+
+def final_block(chain: ChainReader, confirmations: int | None) -> Block:
+    """Return the newest final block; see `final_number`."""
+    return chain.block(final_number(chain, chain.head(), confirmations))
+
+
+class AncestryCheck:
+    """Descent between blocks of one chain: whether the newest one descends from an earlier one.
+
+    A block names its parent by hash, so descendants share everything below their ancestor. Most
+    heads directly follow the previous one, which needs no request; for others one block is
+    requested, once for all callers.
+    """
+
+    def __init__(self, block: Callable[[int], Block]) -> None:
+        """Store how to read a block by number; nothing is requested yet."""
+        self._block = block
+        self._checked: tuple[bytes, bytes] | None = None
+        self._answer = False
+
+    def connects(self, older: Block, newest: Block) -> bool:
+        """Return whether the chain's newest block is an earlier one, or descends from it.
+
+        Raises:
+            ChainError: the chain is unreachable or damaged.
+        """
+        if older.hash in {newest.hash, newest.parent_hash}:
+            return True
+        if newest.number <= older.number:
+            return False
+        if self._checked != (older.hash, newest.hash):
+            self._answer = self._block(older.number).hash == older.hash
+            self._checked = older.hash, newest.hash
+        return self._answer
+
+
+class LatestBlock:
+    """Memory of the block with the latest time stamp, as long as the chain has it.
+
+    A node may report a time stamp in the far future by mistake. A clock that follows the latest
+    time has to know when the chain no longer has that block, or it would stay in the future.
+    """
+
+    def __init__(self) -> None:
+        self._block: Block | None = None
+
+    def is_gone(self, newest: Block) -> bool:
+        """Return whether the latest block so far has left the chain; remember the newest.
+
+        Time stamps increase along a chain: one that is at least as high and earlier does not
+        contain it.
+        """
+        latest = self._block
+        if latest is None or newest.number >= latest.number:
+            self._block = newest
+            return latest is not None and newest.timestamp < latest.timestamp
+        if newest.timestamp > latest.timestamp:
+            self._block = newest
+        return False
+
 
 FORMAT = 1
 MOST_BYTES = 64 * 1024
@@ -35,6 +111,11 @@ _RECENT = 16
 
 class FinalityCheckpoints:
     """The final blocks that one process has acted on. Safe to share between threads.
+
+    A final block can still be reverted: by a reorganisation deeper than expected, or when an
+    operator restores an older copy of the chain. The chain itself does not show it. An actor that
+    signs therefore records the blocks it relies on in a local file, and verifies them before it
+    signs again.
 
     Args:
         path: of the file.

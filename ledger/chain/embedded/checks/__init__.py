@@ -1,1 +1,0 @@
-"""Verification of a chain file: it is what the EVM made, and it can be extended."""

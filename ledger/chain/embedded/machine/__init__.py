@@ -1,1 +1,0 @@
-"""The EVM: py-evm's Prague chain over our own storage."""
