@@ -20,7 +20,7 @@ from clients.adversaries.faults import MemberFault
 from clients.configuration.loading import load
 from clients.runs.preparation import open_measure, prepare
 from clients.simulation import SimulatedActors, Simulation
-from ledger.actors.actor_context import ActorContext
+from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
 from ledger.audit.engine import audit
 from ledger.audit.report import StepOutcome

@@ -22,9 +22,8 @@ from ledger.actors.driver import Driver
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor, reports_of
 from ledger.actors.observer import Observer
-from ledger.actors.payload_removal import PayloadRemover
 from ledger.actors.published_blobs import PublishedBlobs
-from ledger.actors.retention import RETAIN_ALL, StoredBlobs
+from ledger.actors.retention import RETAIN_ALL, PayloadRemover, StoredBlobs
 from ledger.actors.settlement import judgement_behind
 from ledger.protocol.encoding import vector_view
 from ledger.protocol.payload import Payload
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
     from clients.training.port import Engine
-    from ledger.actors.actions import Action
-    from ledger.actors.actor_context import ActorContext
+    from ledger.actors.actions import Action, ActorContext
     from ledger.actors.retention import RetentionPolicy
     from ledger.actors.trainer import Trainer
     from ledger.actors.view import ChainView, RoundView

@@ -17,8 +17,13 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
-from ledger.storage.mail_page import MAX_ENVELOPE_BYTES, MAX_PAGE_ENVELOPES, Page, encode_page
-from ledger.storage.mailbox import decode_mail
+from ledger.storage.mailbox import (
+    MAX_ENVELOPE_BYTES,
+    MAX_PAGE_ENVELOPES,
+    Page,
+    decode_mail,
+    encode_page,
+)
 from ledger.storage.objects import MAX_FOLDER_BYTES, MAX_FOLDER_OBJECTS
 
 if TYPE_CHECKING:

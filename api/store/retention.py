@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.actors.payload_removal import PayloadRemover
-from ledger.actors.round_blobs import BlobUse, blobs_of_round
+from ledger.actors.retention import BlobUse, PayloadRemover, blobs_of_round
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest

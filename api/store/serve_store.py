@@ -17,7 +17,7 @@ from api.store.charges import other_charges
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.storage.http import require_plain_url
-from ledger.storage.mail_page import EPOCH_BYTES
+from ledger.storage.mailbox import EPOCH_BYTES
 
 if TYPE_CHECKING:
     import socket

@@ -17,10 +17,9 @@ from clients.runs.preparation import open_measure, prepare, unwrapped_engine, wi
 from clients.runs.run_folder import require_new, run_folder
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import require_engine
-from ledger.actors.actor_context import ActorContext
+from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
-from ledger.actors.payload_removal import blobs_named_by_run
-from ledger.actors.retention import RETAIN_NOTHING, retention_policy_of
+from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_run_manifest

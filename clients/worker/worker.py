@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from clients.worker.chain_clock import Moment
     from clients.worker.failures import FailureTracker
     from clients.worker.hosted_clients import HostedClients
-    from ledger.actors.actions import Action, Transaction
-    from ledger.actors.actor_context import ActorContext
+    from ledger.actors.actions import Action, ActorContext, Transaction
     from ledger.actors.view import ChainView, RoundView
     from ledger.actors.view_timing import VotingPosition
     from ledger.chain.contract.committee_ledger import LedgerSnapshot

@@ -142,7 +142,7 @@ def list_blobs(
 
     cmfl blobs prune removes the payloads of old rounds; the other blobs are the record.
     """
-    from ledger.actors.round_blobs import blobs_of_round
+    from ledger.actors.retention import blobs_of_round
 
     target = source.target()
     published = target.published()
@@ -185,7 +185,7 @@ def prune(
 
     An audit of such a round names what is missing, and ends incomplete (exit code 3).
     """
-    from ledger.actors.payload_removal import removable_payloads
+    from ledger.actors.retention import removable_payloads
     from ledger.chain.contract.committee_ledger import FinalLedger
 
     target = source.target()
@@ -226,7 +226,7 @@ def copy(
 
     Each blob is compared with its name. Exit code 3: a blob that the run names is missing.
     """
-    from ledger.actors.payload_removal import blobs_named_by_run
+    from ledger.actors.retention import blobs_named_by_run
     from ledger.protocol.errors import BlobMissingError
     from ledger.protocol.types import NO_DIGEST
     from ledger.storage.opening import store_at
@@ -327,7 +327,7 @@ def _blobs_of_other_runs(
     Raises:
         ConfigurationError: one of them is on another chain, and its blobs are unknown.
     """
-    from ledger.actors.payload_removal import blobs_named_by_run
+    from ledger.actors.retention import blobs_named_by_run
     from ledger.chain.contract.complete_log import complete_ledger
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import read_run_manifest

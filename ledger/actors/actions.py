@@ -1,4 +1,4 @@
-"""Actions that an actor's step returns; a driver carries them out in order."""
+"""Actions that an actor's step returns, and the context that a driver carries them out in."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ledger.actors.journal import VoteJournal
+    from ledger.chain.round_ledger import RoundLedger
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.ledger_state import (
         EquivocationReport,
         SubmittedCertificate,
         SubmittedDecision,
     )
+    from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
-    from ledger.protocol.types import ClientId, Digest, SignedCommitment
+    from ledger.protocol.rules.distance import Layout
+    from ledger.protocol.types import ClientId, Digest, Domain, SignedCommitment
+    from ledger.storage.blobs import BlobStore
+    from ledger.storage.mailbox import Mailbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +75,29 @@ class SendDecision:
 Transaction = SendCommitment | SendReport | SendDecision
 
 Action = StoreBlobs | PostEnvelope | Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class ActorContext:
+    """Chain, stores and journal of a run.
+
+    Attributes:
+        parameters: of the run.
+        layout: of its model.
+        domain: the contract on its chain.
+        ledger: the contract, or the memory ledger.
+        blobs: where everybody publishes.
+        mailbox: where envelopes are put.
+        journal: what the keys of this process have signed.
+        finality_blocks: how far below the head a block cannot be taken back any more; None for
+            what the chain itself calls finalized.
+    """
+
+    parameters: Parameters
+    layout: Layout
+    domain: Domain
+    ledger: RoundLedger
+    blobs: BlobStore
+    mailbox: Mailbox
+    journal: VoteJournal
+    finality_blocks: int | None = 0

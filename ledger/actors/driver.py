@@ -29,8 +29,7 @@ from ledger.protocol.ledger_state import LedgerStage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ledger.actors.actions import Action, Transaction
-    from ledger.actors.actor_context import ActorContext
+    from ledger.actors.actions import Action, ActorContext, Transaction
     from ledger.actors.retention import RetentionPolicy
     from ledger.actors.view import ChainView
     from ledger.protocol.payload import Payload

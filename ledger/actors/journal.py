@@ -1,4 +1,4 @@
-"""Statements that keys have signed: one for each place, on disk before it leaves.
+"""Slashing protection: what keys have signed, on disk before it leaves, and the signer behind it.
 
 A place is a slot for which two different statements are equivocation. A process that restarts,
 or runs twice on one journal, finds the earlier statement and can only repeat it.
@@ -7,21 +7,27 @@ or runs twice on one journal, finds the earlier statement and can only repeat it
 from __future__ import annotations
 
 import sqlite3
+import struct
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol import canonical
+from ledger.protocol.documents.envelope import Proposal, PublishedScores, Reply
 from ledger.protocol.errors import JournalError
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.types import NO_DIGEST, ClientId
+from ledger.protocol.signing import is_signed_by, sign
+from ledger.protocol.types import NO_DIGEST, ClientId, Scores, SignedScores, SignedVote, Vote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.io.home import RunPaths
-    from ledger.protocol.types import Domain, Scores, Vote
+    from ledger.protocol.documents.envelope import Envelope
+    from ledger.protocol.inputs import Inputs
+    from ledger.protocol.signing import Signer
+    from ledger.protocol.types import Domain
 
 BUSY_SECONDS = 30.0
 """How long a journal waits for another process that holds it."""
@@ -259,3 +265,71 @@ def _run_place(domain: Domain) -> bytes:
 def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:
     run = [domain.chain_id, domain.contract, domain.salt]
     return canonical.encode({"at": [*run, int(client), *where]})
+
+
+class ProtectedSigner:
+    """Signs for one client what its journal allows.
+
+    Attributes:
+        client: the signing client.
+    """
+
+    def __init__(self, client: ClientId, signer: Signer, journal: VoteJournal) -> None:
+        self.client = client
+        self._signer = signer
+        self._journal = journal
+
+    def adopt(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
+        """Record this client's earlier statements, as others have them.
+
+        A journal that was restored from a backup lacks its newer statements; others have seen
+        them.
+
+        Args:
+            domain: the contract on its chain.
+            envelopes: of the round in course; what this client has not signed is passed over.
+        """
+        for envelope in envelopes:
+            if envelope.client != self.client or envelope.domain != domain:
+                continue
+            match envelope.body:
+                case PublishedScores(SignedScores(scores, signature), _):
+                    if scores.member == self.client and self._has_signed(domain, scores, signature):
+                        self._say_scores(domain, scores)
+                case Proposal(request=cast) | Reply(cast):
+                    if self._has_signed(domain, cast.vote, cast.signature):
+                        self._record_vote(domain, cast.vote)
+                case _:
+                    pass
+        self._journal.sync()
+
+    def vote(self, domain: Domain, vote: Vote) -> SignedVote | None:
+        """Return the signed vote, None if another was cast in its slot."""
+        if not self._record_vote(domain, vote):
+            return None
+        return SignedVote(self.client, vote, sign(self._signer, domain, vote))
+
+    def scores(self, domain: Domain, scores: Scores) -> SignedScores | None:
+        """Return the signed claim, None if another vector was signed for its set."""
+        if not self._say_scores(domain, scores):
+            return None
+        return SignedScores(scores, sign(self._signer, domain, scores))
+
+    def first_certificate_time(self, inputs: Inputs, now: float) -> float:
+        """Return when this client first saw a certificate of phase 1: now, if it never has."""
+        base = inputs.closing.base
+        place = first_certificate_key(inputs.domain, self.client, inputs.round, base)
+        (moment,) = struct.unpack(">d", self._journal.record(place, struct.pack(">d", now)))
+        return float(moment)
+
+    def _has_signed(self, domain: Domain, message: Scores | Vote, signature: bytes) -> bool:
+        """Return whether this client signed a message: anyone can put its name on an envelope."""
+        return is_signed_by(self._signer.address, domain, message, signature)
+
+    def _record_vote(self, domain: Domain, vote: Vote) -> bool:
+        statement = vote.set_digest + vote.result
+        place = vote_key(domain, self.client, vote)
+        return self._journal.record(place, statement) == statement
+
+    def _say_scores(self, domain: Domain, scores: Scores) -> bool:
+        return self._journal.record(scores_key(domain, scores), scores.digest) == scores.digest

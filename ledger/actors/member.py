@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
-from ledger.actors.protected_signer import ProtectedSigner
+from ledger.actors.journal import ProtectedSigner
 from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.settlement import decision_of, incidents_of, proposals_of, settlement_of
 from ledger.actors.view_timing import VotingPosition, view_at

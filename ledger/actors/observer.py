@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ledger.actors.actor_context import ActorContext
+    from ledger.actors.actions import ActorContext
     from ledger.actors.view import RoundView
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.ports import Block

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ledger.actors.actions import Action
+    from ledger.actors.journal import ProtectedSigner
     from ledger.actors.judgement_cache import JudgementCache
-    from ledger.actors.protected_signer import ProtectedSigner
     from ledger.actors.view import RoundView
     from ledger.protocol.consensus import QuorumCertificate
     from ledger.protocol.documents.envelope import Body
@@ -214,8 +214,7 @@ class ProtocolSteps:
 def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
     """Return what a vote rests on: its record, payloads and vectors."""
     evidence = view.evidence
-    claims = [*record.scores, *(entry.signed for entry in record.refused)]
-    digests = dict.fromkeys(signed.scores.digest for signed in claims)
+    digests = dict.fromkeys(signed.scores.digest for signed in record.claims)
     vectors = (Payload(evidence.vectors[d], d) for d in digests if d in evidence.vectors)
     payloads = {client: evidence.payloads[client] for client in record.clients}
     for dropout in record.dropouts:

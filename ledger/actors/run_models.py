@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ledger.actors.actor_context import ActorContext
+    from ledger.actors.actions import ActorContext
     from ledger.actors.published_blobs import PublishedBlobs
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.round_ledger import RoundHistory

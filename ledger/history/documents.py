@@ -54,10 +54,7 @@ class Documents:
     @property
     def payloads(self) -> dict[ClientId, Digest]:
         """Digests in the record: of usable updates and of malformed payloads."""
-        if self.record is None:
-            return {}
-        malformed = {d.client: d.payload for d in self.record.dropouts if d.payload is not None}
-        return malformed | self.record.payloads()
+        return {} if self.record is None else self.record.named_payloads()
 
 
 NO_DOCUMENTS = Documents()

@@ -96,9 +96,8 @@ def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
         for dropout in record.dropouts
         for violation in _dropout_violations(commitments, dropout)
     ]
-    claims = [*record.scores, *(entry.signed for entry in record.refused)]
     return violations + [
-        violation for signed in claims for violation in validate_score_claim(inputs, signed)
+        violation for signed in record.claims for violation in validate_score_claim(inputs, signed)
     ]
 
 

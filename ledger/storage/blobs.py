@@ -18,8 +18,7 @@ from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableE
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import Digest
 from ledger.storage.folder import FolderObjects
-from ledger.storage.memory import MemoryObjects
-from ledger.storage.objects import InvalidObjectError
+from ledger.storage.objects import InvalidObjectError, MemoryObjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

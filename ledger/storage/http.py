@@ -19,14 +19,14 @@ from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.storage.mail_page import MAIL_FOLDER, MAX_PAGE_BYTES, decode_page
+from ledger.storage.mailbox import MAIL_FOLDER, MAX_PAGE_BYTES, decode_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.io.http import HttpResponse
     from ledger.protocol.payload import Payload
-    from ledger.storage.mail_page import Page
+    from ledger.storage.mailbox import Page
     from ledger.storage.objects import FolderCursor
     from ledger.storage.uploads import UploadSigner
 

@@ -1,4 +1,4 @@
-"""The port of every object store, and the bounds under which a shared folder is read.
+"""The port of every object store, the one in memory, and the bounds of reading a shared folder.
 
 An object is immutable bytes under a path whose last part is their sha256, so that a store need not
 be trusted: a torn, damaged or foreign object does not have its name. Every failure is an OSError.
@@ -6,8 +6,10 @@ be trusted: a torn, damaged or foreign object does not have its name. Every fail
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol import digest_patterns
@@ -189,3 +191,58 @@ def verified(path: str, data: bytes, limit: int) -> bytes:
     if sha256(data).hex() != path.rpartition("/")[2]:
         raise InvalidObjectError("is damaged: its bytes have another sha256")
     return data
+
+
+class MemoryObjects:
+    """Objects by folder and name, in the order in which they were put."""
+
+    is_shared = False
+
+    def __init__(self) -> None:
+        self._folders: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+
+    def get(self, path: str, limit: int) -> bytes:
+        """Return an object, verified against its name."""
+        folder, _, name = path.rpartition("/")
+        if name not in self._folders[folder]:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
+        return verified(path, self._folders[folder][name], limit)
+
+    def has(self, path: str) -> bool:
+        """Return whether there is an object."""
+        folder, _, name = path.rpartition("/")
+        return name in self._folders[folder]
+
+    def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
+        """Store a copy of an object; return False if it was there."""
+        folder, _, name = path.rpartition("/")
+        data = bytes(payload.data)
+        is_new = self._folders[folder].get(name) != data
+        self._folders[folder][name] = data
+        return is_new
+
+    def scan(self, folder: str, cursor: FolderCursor) -> None:
+        """Give a cursor the objects of a folder that are new to it."""
+        for name, data in self._folders[folder].items():
+            if cursor.wants(name, len(data), stamp=None):
+                cursor.deliver(name, data, stamp=None)
+
+    def delete(self, path: str) -> None:
+        """Delete an object, if it is there."""
+        folder, _, name = path.rpartition("/")
+        self._folders[folder].pop(name, None)
+
+    def sync(self) -> None:
+        """Do nothing: memory is not durable."""
+
+    def folders(self) -> list[str]:
+        """Return the folders that objects were put into or looked for in."""
+        return list(self._folders)
+
+    def names(self) -> list[str]:
+        """Return the names of all objects."""
+        return [name for objects in self._folders.values() for name in objects]
+
+    def drop(self, folder: str) -> None:
+        """Delete all objects of a folder."""
+        self._folders.pop(folder, None)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faulty_members import member_with
-from ledger.actors.actions import SendReport
-from ledger.actors.actor_context import ActorContext
+from ledger.actors.actions import ActorContext, SendReport
 from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal
 from ledger.actors.judgement_cache import JudgementCache

@@ -21,9 +21,9 @@ from ledger.actors.actions import (
     SendReport,
     StoreBlobs,
 )
+from ledger.actors.journal import ProtectedSigner
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, MemberActor
-from ledger.actors.protected_signer import ProtectedSigner
 from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import empty_round_view

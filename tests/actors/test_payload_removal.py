@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault
-from ledger.actors.payload_removal import PayloadRemover, blobs_named_by_run
+from ledger.actors.retention import PayloadRemover, blobs_named_by_run
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.actors.journal import MemoryJournal
-from ledger.actors.protected_signer import ProtectedSigner
+from ledger.actors.journal import MemoryJournal, ProtectedSigner
 from ledger.protocol.documents.envelope import (
     Body,
     Envelope,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ledger.actors.actor_context import ActorContext
+from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
 from ledger.actors.observer import Observer
-from ledger.actors.payload_removal import PayloadRemover
 from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.retention import PayloadRemover
 from ledger.actors.run_models import RunModels, model_of_round
 from ledger.chain.memory import memory_ledger
 from ledger.protocol.documents.record import decode_record

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.adversaries.faults import MemberFault
-from ledger.actors.actor_context import ActorContext
+from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.memory import memory_ledger

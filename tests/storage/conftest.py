@@ -11,7 +11,7 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import HttpObjects, store_server
-from ledger.storage.memory import MemoryObjects
+from ledger.storage.objects import MemoryObjects
 from ledger.storage.opening import mail_objects_at
 from ledger.storage.replicated import ReplicatedObjects
 from tests.api.store.conftest import contract_in, stored, uploads_of

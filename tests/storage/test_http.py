@@ -28,8 +28,7 @@ from ledger.storage.http import (
     HttpObjects,
     static_server,
 )
-from ledger.storage.mail_page import Page, encode_page
-from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.mailbox import ObjectMailbox, Page, encode_page
 from ledger.storage.opening import reader_at
 from tests.storage.test_mailbox import envelope
 from tests.support.keys import DOMAIN

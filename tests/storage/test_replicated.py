@@ -12,7 +12,7 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.storage.blobs import ObjectBlobs
 from ledger.storage.mailbox import ObjectMailbox
-from ledger.storage.memory import MemoryObjects
+from ledger.storage.objects import MemoryObjects
 from ledger.storage.opening import mailbox_at, reader_at, store_at
 from ledger.storage.replicated import (
     GRACE_SECONDS,

@@ -29,7 +29,7 @@ from clients.worker.process.worker_metrics import CountingBlobs, CountingMailbox
 from clients.worker.restarting_engine import RestartingEngine
 from clients.worker.round_training import LocalUpdates
 from clients.worker.worker import Worker
-from ledger.actors.actor_context import ActorContext
+from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import LedgerWriter

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import AuditCheck, contradictions_of
 from ledger.audit.evidence.archive import BlobFailure
-from ledger.audit.evidence.round_evidence import named_payloads
 from ledger.audit.formatting import to_hex
 from ledger.audit.observations import DecidedRound, RunStart
 from ledger.audit.report import (
@@ -79,7 +78,7 @@ def _unavailable(blob: UnavailableBlob | None) -> Iterator[StepResult]:
 def _shared(evidence: RoundEvidence) -> Iterator[StepResult]:
     """Yield payloads to which several clients committed."""
     clients_by_payload: dict[Digest, list[ClientId]] = defaultdict(list)
-    payloads = named_payloads(evidence.record) if evidence.record is not None else {}
+    payloads = evidence.record.named_payloads() if evidence.record is not None else {}
     for client, payload in sorted(payloads.items()):
         clients_by_payload[payload].append(client)
     for payload, clients in clients_by_payload.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledger.audit.evidence.archive import UnavailableBlob
-from ledger.audit.evidence.round_evidence import named_payloads, named_vectors
+from ledger.audit.evidence.round_evidence import named_vectors
 from ledger.audit.report import BlobKind
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.incidents import decode_incidents
@@ -202,7 +202,7 @@ class _Proposals:
         """Return payloads and vectors of a record as far as they can be had."""
         reader, blobs = self._reader, self._round.blobs
         payloads = {}
-        for client, digest in named_payloads(record).items():
+        for client, digest in record.named_payloads().items():
             payload = blobs.payloads.get(client)
             if payload is None or payload.digest != digest:
                 data = reader.read(BlobKind.PAYLOAD, digest, client)

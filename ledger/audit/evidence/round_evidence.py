@@ -185,7 +185,7 @@ def read_round_evidence(
         except EncodingError as error:
             malformed = str(error)
     if record is not None:
-        for client, digest in named_payloads(record).items():
+        for client, digest in record.named_payloads().items():
             data = archive.read(BlobKind.PAYLOAD, digest, event.round, (client,))
             if isinstance(data, UnavailableBlob):
                 lost.append(data)
@@ -202,13 +202,6 @@ def read_round_evidence(
     return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances)
 
 
-def named_payloads(record: RoundRecord) -> dict[ClientId, Digest]:
-    """Return the payloads that a record names: those it counts, and malformed ones."""
-    malformed = {d.client: d.payload for d in record.dropouts if d.payload is not None}
-    return malformed | record.payloads()
-
-
 def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:
     """Return the score vectors that a record names and their members, counted or not."""
-    claims = (*record.scores, *(entry.signed for entry in record.refused))
-    return {signed.scores.digest: signed.scores.member for signed in claims}
+    return {signed.scores.digest: signed.scores.member for signed in record.claims}

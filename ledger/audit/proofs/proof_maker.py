@@ -255,8 +255,7 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
         leaf = leaves[ranked.index(proof.client)]
         siblings = merkle.proof(merkle.UPDATE_LEAF, leaves, leaf)
         return replace(proof, payload=payloads[proof.client], siblings=siblings)
-    malformed = {dropout.client: dropout.payload for dropout in record.dropouts}
-    payload = payloads.get(proof.client) or malformed.get(proof.client)
+    payload = record.named_payloads().get(proof.client)
     if proof.client not in proof.participants.active:
         return proof
     return replace(proof, record=data, payload=None if proof.commitment is None else payload)

@@ -110,6 +110,16 @@ class RoundRecord:
         """Return the payload digest of each usable update."""
         return {update.client: update.payload for update in self.updates}
 
+    def named_payloads(self) -> dict[ClientId, Digest]:
+        """Return the payload digest of each client that the record names one of, usable or not."""
+        malformed = {d.client: d.payload for d in self.dropouts if d.payload is not None}
+        return malformed | self.payloads()
+
+    @property
+    def claims(self) -> tuple[SignedScores, ...]:
+        """All score claims, those that count first."""
+        return (*self.scores, *(entry.signed for entry in self.refused))
+
 
 def encode_record(record: RoundRecord) -> bytes:
     """Return the bytes of a round's record."""

@@ -18,11 +18,10 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.types import ClientId, Digest, Domain
-from ledger.storage import mail_page as pages
+from ledger.storage import mailbox as pages
 from ledger.storage.folder import FolderObjects
 from ledger.storage.http import NO_RETRY, store_server
-from ledger.storage.mail_page import Page, decode_page, encode_page
-from ledger.storage.mailbox import ObjectMailbox, run_folder
+from ledger.storage.mailbox import ObjectMailbox, Page, decode_page, encode_page, run_folder
 from ledger.storage.opening import mailbox_at
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused

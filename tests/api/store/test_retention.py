@@ -11,7 +11,7 @@ from api.store.charges import ChargeKind, Charges, charges_file
 from api.store.retention import Retention
 from api.store.serve_store import serve
 from api.store.store_settings import StoreSettings
-from ledger.actors.round_blobs import BlobUse, NamedBlob
+from ledger.actors.retention import BlobUse, NamedBlob
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest, Upload

@@ -21,7 +21,7 @@ from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
 from clients.worker.round_training import LocalUpdates
 from clients.worker.worker import Worker
-from ledger.actors.actor_context import ActorContext
+from ledger.actors.actions import ActorContext
 from ledger.io.home import Disk
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_bytes
