@@ -57,7 +57,7 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     NotServedError,
 )
-from ledger.history.cursors import CursorError
+from ledger.history.pages import CursorError
 from ledger.history.pinned_chain import HistoryService
 from ledger.index.service_index import ServiceIndex
 from ledger.index.updater import IndexUpdater

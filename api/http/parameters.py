@@ -17,7 +17,7 @@ from pydantic import BeforeValidator
 from api.http.problems import REQUEST_INVALID, ProblemError
 from api.request_view import RequestView, histories_of
 from api.schemas.problems import FieldError
-from ledger.history.cursors import MAX_CURSOR
+from ledger.history.pages import MAX_CURSOR
 from ledger.history.paths import CHAIN_NAME
 from ledger.history.queries import Span
 from ledger.history.status import AskedRole, Order

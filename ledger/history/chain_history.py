@@ -8,28 +8,20 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.contract.calls import DecideCall, ReportCall
 from ledger.chain.ports import IncompleteLogsError, NotServedError
-from ledger.history.digests import (
-    KnownDigests,
-    digests_of_deployment,
-    digests_of_events,
-    digests_of_round,
-    in_order,
-)
+from ledger.history.digests import KnownDigests, search_digest
 from ledger.history.documents import Documents, read_documents
 from ledger.history.folding import RoundReader
 from ledger.history.pages import read_page
 from ledger.history.participation import Tally, lacks_record, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
-from ledger.history.source import TooLongError
 from ledger.protocol.fold import registry_with_bans
-from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.history.digests import Entry, Occurrence
+    from ledger.history.digests import Occurrence
     from ledger.history.participation import Participation
     from ledger.history.queries import RoundPage, RoundQuery
     from ledger.history.round import Round
@@ -39,9 +31,6 @@ if TYPE_CHECKING:
 
 TALLY_BATCH = 200
 """Rounds that are read at once while clients' counts are made."""
-
-MAX_ROUNDS_WITHOUT_INDEX = 256
-"""Rounds that are read through for a digest; a longer history takes an index."""
 
 
 @dataclass(slots=True)
@@ -138,48 +127,8 @@ class ChainHistory:
         return parts
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
-        """Return the places of a digest by searching all rounds.
-
-        Raises:
-            TooLongError: there are too many for that.
-        """
-        newest, cached = self.newest(), self.cache.digests
-        if newest > MAX_ROUNDS_WITHOUT_INDEX:
-            raise TooLongError(
-                f"{newest} rounds are too many to look a digest up without an index: "
-                f"{MAX_ROUNDS_WITHOUT_INDEX} are read through at most; cmfl index build makes one"
-            )
-        with cached.lock:
-            entries = {entry for entry in self._unfinished(newest) if entry[0] == digest}
-            entries |= cached.entries.get(digest, set())
-        return in_order(entries)[first : first + limit]
-
-    def _unfinished(self, newest: int) -> Iterator[Entry]:
-        """Yield the digests that may still change; add the others to the cache."""
-        cached = self.cache.digests
-        yield from self._digests_of_registration()
-        for number in range(cached.rounds + 1, newest + 1):
-            round_ = self.round(number)
-            assert round_ is not None, "it has opened"
-            documents = self.documents(round_)
-            events = self.ledger.round_events(number, self.to_block)
-            entries = list(digests_of_round(round_, documents, events))
-            is_final = round_.ended is not None and round_.ended.block_number <= self.final
-            is_whole = documents.has_incidents and not lacks_record(round_, documents)
-            if is_final and is_whole and number == cached.rounds + 1:
-                cached.add(entries)
-            else:
-                yield from entries
-
-    def _digests_of_registration(self) -> Iterator[Entry]:
-        opening = self.ledger.opening(1, self.to_block)
-        until = self.to_block if opening is None else opening.opened_block
-        events = self.ledger.events(self.ledger.from_block, until)
-        kinds = (ClientsRegistered, LedgerOpened)
-        registered = [recorded for recorded in events if isinstance(recorded.event, kinds)]
-        if registered:
-            yield from digests_of_deployment(self.fixed)
-        yield from digests_of_events(registered, 0)
+        """Return the places of a digest by searching all rounds; raises TooLongError."""
+        return search_digest(self, digest)[first : first + limit]
 
     def documents(self, round_: Round) -> Documents:
         """Return the documents that a round's decision names."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.complete_log import CompleteLog
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import Block, ChainReader
-    from ledger.history.locations import HistoryLocations
     from ledger.protocol.ledger_state import Deployment
     from ledger.storage.blobs import BlobReader
 
@@ -227,3 +226,39 @@ def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
     require_possible_sizes(sizes)
     folder = RunPaths(file.path.parent) if file.is_of_this_home else None
     return ServedDeployment(file.run, manifest, ledger, sizes, folder)
+
+
+class HistoryLocations(Protocol):
+    """Locations that a service reads: a home, perhaps with a node instead of its chain file."""
+
+    @property
+    def chain_file(self) -> Path:
+        """The embedded chain."""
+
+    @property
+    def blob_folder(self) -> Path:
+        """The content-addressed store."""
+
+    @property
+    def runs(self) -> Path:
+        """The folder with one folder per run."""
+
+    @property
+    def manifests(self) -> tuple[Path, ...]:
+        """Manifests in addition to those of the home's runs."""
+
+    @property
+    def rpc_url(self) -> str | None:
+        """A node to read instead of the embedded chain."""
+
+    @property
+    def chain_id(self) -> int | None:
+        """The chain that the node must serve; None without a node."""
+
+    @property
+    def largest_blob_bytes(self) -> int:
+        """The largest blob that is served."""
+
+    @property
+    def rpc_timeout_seconds(self) -> float:
+        """Timeout for one answer of the node."""

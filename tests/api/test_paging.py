@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.history.cursors import MAX_CURSOR, CursorError, decode_cursor, encode_cursor
-from ledger.history.pages import MAX_SCANNED, page_width
+from ledger.history.pages import (
+    MAX_CURSOR,
+    MAX_SCANNED,
+    CursorError,
+    decode_cursor,
+    encode_cursor,
+    page_width,
+)
 from ledger.history.queries import RoundQuery
 from ledger.history.status import AskedRole, RoundStatus
 from ledger.protocol.types import ClientId

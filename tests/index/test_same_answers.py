@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ledger.chain.ports import NotServedError
 from ledger.history.chain_history import ChainHistory
-from ledger.history.cursors import CursorError
-from ledger.history.pages import read_page
+from ledger.history.pages import CursorError, read_page
 from ledger.history.participation import participations
 from ledger.history.queries import UNBOUNDED, RoundQuery, Span
 from ledger.history.serialise.serialise_clients import client_rounds_page, clients_page

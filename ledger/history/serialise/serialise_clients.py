@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import checksum
-from ledger.history.cursors import decode_cursor, encode_cursor
+from ledger.history.pages import decode_cursor, encode_cursor
 from ledger.history.serialise.parts import duties, ranking_entry
 from ledger.history.serialise.values import code_of, end_block, to_hex_or_none
 

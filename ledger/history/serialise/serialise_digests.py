@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.history.cursors import decode_cursor, encode_cursor
 from ledger.history.digests import DigestKind
+from ledger.history.pages import decode_cursor, encode_cursor
 from ledger.history.serialise.values import to_hex
 
 if TYPE_CHECKING:
