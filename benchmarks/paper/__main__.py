@@ -18,16 +18,13 @@ from typing import TYPE_CHECKING
 from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.theorem import figure
 from clients.experiments.archive import pack
-from clients.experiments.catalogue import names
+from clients.experiments.catalogue import read_experiments
 from clients.experiments.plots import DRAWN_BY, draw
-from clients.experiments.rows import read_rows
 from ledger.io.home import DISK
-from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from clients.experiments.rows import ExperimentRows
 
 ROWS = Path(__file__).parent / "rows"
 SCIENCE = Path(__file__).parents[2] / "docs" / "science"
@@ -50,26 +47,17 @@ def _report(arguments: argparse.Namespace) -> None:
     figures = sorted(arguments.figures.glob("*.svg"))
     folder = arguments.to.parent
     links = [Path(os.path.relpath(path, folder)).as_posix() for path in figures]
-    DISK.write_whole(arguments.to, paper_report(_rows(arguments.rows), links).encode())
+    DISK.write_whole(arguments.to, paper_report(read_experiments(arguments.rows), links).encode())
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-    paths = draw(_rows(arguments.rows), arguments.to, {**DRAWN_BY, 6: figure.draw})
+    paths = draw(read_experiments(arguments.rows), arguments.to, {**DRAWN_BY, "bound": figure.draw})
     print(f"{len(paths)} files in {arguments.to}")
 
 
 def _pack(arguments: argparse.Namespace) -> None:
     for path in sorted(arguments.rows.glob("*.jsonl")):
         print(pack(arguments.rows, path.stem))
-
-
-def _rows(folder: Path) -> dict[str, ExperimentRows]:
-    """Return the rows of all experiments that have some."""
-    rows = {name: read_rows(folder / f"{name}.jsonl") for name in names()}
-    rows = {name: experiment for name, experiment in rows.items() if experiment.cells}
-    if not rows:
-        raise ConfigurationError(f"{folder} has no rows: make them by cmfl experiment run")
-    return rows
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:

@@ -13,7 +13,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.verdict import Claim, ClaimFinding
-from clients.experiments.drawing.efficiency import AXIS, BASE, sizes_of
+from clients.experiments.definition import GROWTH_AXIS, GROWTH_START
+from clients.experiments.drawing.efficiency import sizes_of
 from clients.experiments.statistics import mean_and_error
 from clients.experiments.tables import DASH
 
@@ -87,9 +88,9 @@ def exponents(results: Results, of: Measure) -> tuple[float | None, float | None
         cell
         for rows in results.rows.values()
         for cell in rows.cells
-        if cell.number == NUMBER and cell.kind == "cmfl" and AXIS in cell.axes
+        if cell.number == NUMBER and cell.kind == "cmfl" and GROWTH_AXIS in cell.axes
     ]
-    start = next((sizes_of(cell) for cell in cells if cell.axes[AXIS] == BASE), None)
+    start = next((sizes_of(cell) for cell in cells if cell.axes[GROWTH_AXIS] == GROWTH_START), None)
     if start is None:
         return (None, None, None)
     points: list[dict[float, list[float]]] = [{}, {}, {}]

@@ -7,14 +7,23 @@ refused among the others.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from importlib.resources import files
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from clients.configuration.parsing import first_error
-from clients.experiments.definition import ANY, Definition, Tuning
+from clients.experiments.archive import SUFFIX
+from clients.experiments.definition import (
+    ANY,
+    Definition,
+    ExperimentCondition,
+    Tuning,
+    require_axes,
+)
+from clients.experiments.rows import read_rows
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
@@ -24,14 +33,63 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from clients.experiments.definition import Method
+    from clients.experiments.rows import ExperimentRows
 
 TOML = ".toml"
+STORED_IN = (".jsonl", SUFFIX)
 
 
 def names() -> tuple[str, ...]:
     """Return the experiments that come with the package, in the order of their numbers."""
     experiments = [name.name.removesuffix(TOML) for name in _folder().iterdir() if _is_toml(name)]
-    return tuple(sorted(experiments, key=lambda name: (definition_named(name).number, name)))
+    return tuple(
+        sorted(experiments, key=lambda name: order_of(name, definition_named(name).number))
+    )
+
+
+def order_of(name: str, number: int | None) -> tuple[float, str]:
+    """Return the sort key of an experiment: by number, those without one last."""
+    return inf if number is None else number, name
+
+
+def name_of(experiment: str) -> str:
+    """Return the name of an experiment that is named by itself or by the path of its TOML."""
+    return Path(experiment).stem if experiment.endswith(TOML) else experiment
+
+
+def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, ExperimentRows]:
+    """Return the rows and the definition of each experiment that has rows in a folder.
+
+    Args:
+        folder: of the rows.
+        experiment: a name, or the path of a TOML file; all that have rows if not given.
+
+    Raises:
+        ConfigurationError: there are no rows, a line is no row, or the TOML is wrong.
+        OSError: a file cannot be read.
+    """
+    known = names()
+    if experiment is None:
+        files = sorted(folder.iterdir()) if folder.is_dir() else []
+        stored = {
+            path.name.removesuffix(ending)
+            for path in files
+            for ending in STORED_IN
+            if path.name.endswith(ending)
+        }
+    else:
+        stored = {name_of(experiment)}
+    rows = {}
+    for name in sorted(stored):
+        source = name if experiment is None else experiment
+        definition = definition_named(source) if source in known or source.endswith(TOML) else None
+        rows[name] = replace(read_rows(folder / f"{name}.jsonl"), definition=definition)
+    rows = {name: of for name, of in rows.items() if of.cells}
+    if not rows:
+        raise ConfigurationError(
+            f"{folder} has no rows of {experiment or 'all'}: make them by experiment run"
+        )
+    return rows
 
 
 def definition_named(name: str) -> Definition:
@@ -56,9 +114,26 @@ def definition_of(text: str, name: str) -> Definition:
     try:
         definition = Definition.model_validate(values)
     except ValidationError as error:
+        from clients.configuration.parsing import first_error  # noqa: PLC0415 - it loads torch
+
         raise ConfigurationError(f"experiment {name}: {first_error(error)}") from error
+    if not definition.conditions:
+        condition = ExperimentCondition(name=_only_condition(definition))
+        definition = definition.model_copy(update={"conditions": [condition]})
     require_consistent(definition, name)
     return definition
+
+
+def _only_condition(definition: Definition) -> str:
+    """Return the name of the condition of an experiment that names none: what attacks in it."""
+    points = (point for axis in definition.axes for point in axis.values)
+    varied = [setting for table in (*definition.methods, *points) for setting in table.settings]
+    if any(setting.startswith("malice.") for setting in varied):
+        return "attack as set"
+    from clients.configuration.parsing import plain_values  # noqa: PLC0415 - it loads torch
+
+    malice = plain_values(definition.preset, settings=tuple(definition.settings)).get("malice", {})
+    return str(malice["attack"]) if malice.get("attack") else "clean"
 
 
 def _folder() -> Traversable:
@@ -102,6 +177,7 @@ def require_consistent(definition: Definition, name: str) -> None:
         ("condition", conditions),
         ("axis", [axis.name for axis in definition.axes]),
         *((f"label of axis {axis!r}", labels) for axis, labels in axes.items()),
+        ("figure", definition.figure),
         ("seed", definition.seeds),
         ("seed of quick", quick.seeds or ()),
         ("seed of tuning", tuning.seeds),
@@ -124,6 +200,8 @@ def require_consistent(definition: Definition, name: str) -> None:
         _require_known(name, f"label of {axis!r}", quick.axes.get(axis, labels), labels)
     for method in definition.methods:
         _require_its_own(name, method)
+    for kind in definition.figure:
+        require_axes(f"experiment {name}", kind, axes)
     if definition.tuning is not None:
         _require_unreported(name, tuning, [*definition.seeds, *(quick.seeds or [])])
 

@@ -25,7 +25,7 @@ class Cell:
 
     Attributes:
         experiment: its name.
-        number: the experiment's.
+        number: the experiment's; None for one that has none.
         method: what is run.
         condition: name.
         axes: the label of each axis's value, by axis.
@@ -38,7 +38,7 @@ class Cell:
     """
 
     experiment: str
-    number: int
+    number: int | None
     method: Method
     condition: str
     axes: dict[str, str]

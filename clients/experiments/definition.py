@@ -7,11 +7,15 @@ folder.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from clients.experiments.rows import MethodKindName
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 DATA = "{data}"
 """What stands in a setting for the folder of the data."""
@@ -25,6 +29,15 @@ Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+FigureKind = Literal[
+    "curves", "table", "bars", "sweep", "grid", "clients", "samples", "attackers", "time", "spent",
+    "growth", "bound",
+]  # fmt: skip
+FigureKinds = Annotated[
+    tuple[FigureKind, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    Field(strict=False),
+]
 Participants = Literal["active", "trainers", "aggregated"]
 
 
@@ -144,12 +157,13 @@ class Definition(_Settings):
 
     Attributes:
         title: one line for people.
-        number: of the experiment in the paper's order.
+        number: of the experiment in the paper's order; none for any other.
+        figure: kind of its figure, or a list of kinds; those that suit its axes if not given.
         preset: of the configuration that all cells start from.
         settings: over the preset.
         seeds: of every cell, the first of which is on a chain for CMFL.
         methods: what is compared.
-        conditions: under what; without any there is one, "clean".
+        conditions: under what; without any there is one, named for what attacks.
         axes: of a grid; without any there is one point.
         tuning: how learning rates are chosen; the configured ones are taken if it is not given.
         quick: what `--quick` does instead.
@@ -159,13 +173,12 @@ class Definition(_Settings):
     """
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
-    number: Annotated[int, Field(ge=1, le=99)]
+    number: Annotated[int, Field(ge=1, le=99)] | None = None
+    figure: FigureKinds = ()
     preset: str
     seeds: Annotated[list[Seed], Field(min_length=1)]
     methods: Annotated[list[Method], Field(min_length=1)]
-    conditions: Annotated[list[ExperimentCondition], Field(min_length=1)] = [
-        ExperimentCondition(name="clean")
-    ]
+    conditions: list[ExperimentCondition] = []
     axes: list[Axis] = []
     tuning: Tuning | None = None
     quick: Quick = Quick()
@@ -180,3 +193,34 @@ class Definition(_Settings):
         tables: tuple[_Settings, ...] = (self, *self.methods, *self.conditions, *points)
         named = (_FILE.search(setting) for table in tables for setting in table.settings)
         return tuple(dict.fromkeys(match[1] for match in named if match))
+
+
+AXES_NEEDED: dict[FigureKind, int] = {"grid": 2, "sweep": 1, "attackers": 1, "growth": 1}
+"""Axes without which a kind of figure cannot be drawn."""
+
+GROWTH_AXIS, GROWTH_START = "size", "base"
+"""The axis along which `growth` is drawn, and the label of its start."""
+
+
+def require_axes(where: str, kind: FigureKind, axes: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a kind of figure that needs other axes.
+
+    Args:
+        where: of the figure, in errors.
+        kind: of the figure.
+        axes: the labels of each axis that there is.
+
+    Raises:
+        ConfigurationError: names the kind, and what it needs.
+    """
+    needed = AXES_NEEDED.get(kind, 0)
+    if len(axes) < needed:
+        listed = ", ".join(axes) or "none"
+        raise ConfigurationError(
+            f"{where}: figure {kind!r} needs {needed} {'axis' if needed == 1 else 'axes'}; "
+            f"there are {len(axes)} ({listed})"
+        )
+    if kind == "growth" and GROWTH_START not in axes.get(GROWTH_AXIS, ()):
+        raise ConfigurationError(
+            f"{where}: figure 'growth' needs an axis {GROWTH_AXIS!r} with a label {GROWTH_START!r}"
+        )

@@ -6,24 +6,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from clients.experiments.catalogue import names
+from clients.experiments.drawing.figure_file import attack_text, rate_text
 from clients.experiments.tables import DASH, format_range, markdown, sorted_rows, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from clients.experiments.rows import CellRow, ExperimentRows
-
-TITLES = (
-    "",
-    "Normal training",
-    "Robustness",
-    "Grids",
-    "Efficiency",
-    "Committee",
-    "Theorem 1",
-    "Steps",
-)
-"""Title of each experiment number."""
 
 
 def report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
@@ -63,7 +52,7 @@ def overview(rows: Mapping[str, ExperimentRows]) -> list[str]:
         passed = f"{sum(verdict == 'passed' for verdict in audits)} of {len(audits)}"
         table.append(
             [
-                str(cells[0].number),
+                _number(cells),
                 name,
                 str(len(cells)),
                 str(len(trials)),
@@ -87,15 +76,18 @@ def learning_rates(
     """
     table = []
     for name, experiment in rows.items():
-        rates = {cell.method: cell.learning_rate for cell in experiment.cells}
         for choice in experiment.choices:
             finals = ", ".join(f"{factor}: {mean:.3f}" for factor, mean in choice.finals.items())
-            rate = rates.get(choice.method)
-            used = DASH if rate is None else f"{rate:g}"
-            table.append([name, choice.method, f"{choice.factor:g}", used, finals])
+            rates = dict.fromkeys(
+                f"{cell.learning_rate:g}"
+                for cell in experiment.cells
+                if cell.method == choice.method
+            )
+            used, seeds = ", ".join(rates) or DASH, str(len(choice.seeds))
+            table.append([name, choice.method, f"{choice.factor:g}", used, seeds, finals])
     if not table:
         return ["No rate was chosen."]
-    head = ["experiment", "method", "factor", "rate", "accuracy by factor"]
+    head = ["experiment", "method", "factor", "rate", "seeds", "accuracy by factor"]
     if papers_rate is not None:
         head.append("paper's rate")
         table = [[*line, papers_rate(line[0])] for line in table]
@@ -106,21 +98,26 @@ def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str]) -> list
     """Return the section of each experiment: tables, figures and audited points."""
     lines: list[str] = []
     for name, experiment in rows.items():
-        lines += _section(name, experiment.cells, _figures_of(name, figures, rows))
+        lines += _section(name, experiment, _figures_of(name, figures, rows))
     return lines
 
 
-def _section(name: str, cells: Sequence[CellRow], figures: Sequence[str]) -> list[str]:
-    number = cells[0].number
-    title = TITLES[number] if number < len(TITLES) else "Experiment"
+def _number(cells: Sequence[CellRow]) -> str:
+    return DASH if cells[0].number is None else str(cells[0].number)
+
+
+def _section(name: str, experiment: ExperimentRows, figures: Sequence[str]) -> list[str]:
+    cells, definition = experiment.cells, experiment.definition
+    number = "" if cells[0].number is None else f"{cells[0].number}. "
+    title = "" if definition is None else f"{definition.title}: "
     seeds = ", ".join(map(str, sorted({cell.seed for cell in cells})))
     rounds = format_range((cell.rounds for cell in cells), lambda count: f"{count:g}")
     floors = [cell.floor for cell in cells if cell.floor is not None]
     floor = f", floor {format_range(floors, lambda value: f'{value:.3f}')}" if floors else ""
     lines = [
-        f"## {number}. {title}: `{name}`",
+        f"## {number}{title}`{name}`",
         "",
-        f"Seeds {seeds}; {rounds} rounds{floor}.",
+        f"Seeds {seeds}; {rounds} rounds{floor}. {attack_text(cells)} {rate_text(cells)}",
         "",
         *tables(cells),
     ]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from clients.experiments.definition import Definition
     from ledger.io.home import Disk
 
 LAST_ROUNDS = 5
@@ -178,7 +179,7 @@ class CellRow:
         row: "cell".
         cell: name of the cell, unique in its experiment.
         experiment: its name.
-        number: the experiment's number, 1 to 7.
+        number: the experiment's place in the paper's order; None for one that has none.
         method: name.
         kind: how the method is played.
         condition: name.
@@ -201,6 +202,8 @@ class CellRow:
         times_aggregated: rounds in which each client's update entered the model.
         samples: n_k, training samples of each client.
         malicious: clients that attack.
+        attack: of the malicious clients, by name; None where nobody attacks, and in rows of earlier
+            versions.
         client_accuracy: of the last model on each client's own test samples; None if not measured.
         seconds: what it took.
         bytes: what was sent, by kind, where it was counted.
@@ -214,7 +217,7 @@ class CellRow:
     row: Literal["cell"] = "cell"
     cell: str
     experiment: str
-    number: int
+    number: int | None
     method: str
     kind: MethodKindName
     condition: str
@@ -237,6 +240,7 @@ class CellRow:
     times_aggregated: tuple[int, ...]
     samples: tuple[int, ...]
     malicious: tuple[int, ...]
+    attack: str | None = None
     client_accuracy: PerRound | None
     seconds: CellSeconds
     bytes: TrafficValues = field(default_factory=dict)
@@ -317,11 +321,13 @@ class ExperimentRows:
         cells: of cells.
         trials: of learning rates that were tried.
         choices: of learning rates that were chosen.
+        definition: of their experiment, where it is known.
     """
 
     cells: tuple[CellRow, ...] = ()
     trials: tuple[TrialRow, ...] = ()
     choices: tuple[ChoiceRow, ...] = ()
+    definition: Definition | None = None
 
 
 def read_rows(path: Path) -> ExperimentRows:

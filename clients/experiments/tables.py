@@ -5,19 +5,17 @@ Cells are in the order of their definition: parallel ones finish in any order, a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from clients.experiments.catalogue import definition_named
-from clients.experiments.drawing.series import by_method, grouped
-from clients.experiments.rows import ExperimentRows
+from clients.experiments.catalogue import order_of
+from clients.experiments.drawing.series import by_method, grouped, scenario_name
 from clients.experiments.statistics import mean_and_error
-from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from clients.experiments.definition import Definition
-    from clients.experiments.rows import CellRow
+    from clients.experiments.rows import CellRow, ExperimentRows
 
     Measure = Callable[[CellRow], float | None]
 
@@ -86,7 +84,7 @@ def format_estimate(values: Sequence[float], places: int = 3) -> str:
 
 def row_label(cell: CellRow) -> str:
     """Return what a cell's line in a table is called: its condition and labels."""
-    return ", ".join([cell.condition, *(f"{axis} = {x}" for axis, x in cell.axes.items())])
+    return scenario_name(cell, cell.axes)
 
 
 def format_range(values: Iterable[float], shown: Callable[[float], str]) -> str:
@@ -102,16 +100,14 @@ def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]
     Args:
         rows: of each experiment, by its name; those without cells are left out.
     """
-    experiments = [name for name, experiment in rows.items() if experiment.cells]
-    return {
-        name: ExperimentRows(_sorted(name, rows[name].cells), rows[name].trials, rows[name].choices)
-        for name in sorted(experiments, key=lambda name: (rows[name].cells[0].number, name))
-    }
+    experiments = {name: of for name, of in rows.items() if of.cells}
+    ordered = sorted(experiments, key=lambda name: order_of(name, rows[name].cells[0].number))
+    return {name: replace(rows[name], cells=_sorted(rows[name])) for name in ordered}
 
 
-def _sorted(name: str, cells: Sequence[CellRow]) -> tuple[CellRow, ...]:
-    definition = _definition(name)
-    methods = [] if definition is None else [entry.name for entry in definition.methods]
+def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
+    definition = experiment.definition
+    methods = [] if definition is None else [method.name for method in definition.methods]
     conditions = [] if definition is None else [entry.name for entry in definition.conditions]
     axes = (
         {} if definition is None else {a.name: [p.label for p in a.values] for a in definition.axes}
@@ -121,15 +117,7 @@ def _sorted(name: str, cells: Sequence[CellRow]) -> tuple[CellRow, ...]:
         labels = [_place(axes.get(axis, []), label) for axis, label in cell.axes.items()]
         return (_place(conditions, cell.condition), labels, _place(methods, cell.method), cell.seed)
 
-    return tuple(sorted(cells, key=key))
-
-
-def _definition(name: str) -> Definition | None:
-    """Return the experiment of a name, None for one that does not come with the package."""
-    try:
-        return definition_named(name)
-    except ConfigurationError:
-        return None
+    return tuple(sorted(experiment.cells, key=key))
 
 
 def _place(known: Sequence[str], name: str) -> tuple[int, str]:

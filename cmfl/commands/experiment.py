@@ -157,7 +157,11 @@ def plot(
     ] = Path("figures"),
     quick: Quick = False,
 ) -> None:
-    """Draw the figures of all experiments that have rows, or of one."""
+    """Draw the figures of all experiments that have rows, or of one.
+
+    The key figure of a definition names their kinds; else they follow from its axes. Nothing is
+    averaged but seeds.
+    """
     from clients.experiments.plots import draw
 
     paths = draw(_rows(name, out, is_quick=quick), to)
@@ -166,6 +170,7 @@ def plot(
 
 @app.command("report")
 def report(
+    name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
     to: Annotated[
         Path | None, typer.Option("--to", help="The Markdown file to write; else it is printed.")
@@ -175,7 +180,10 @@ def report(
     ] = None,
     quick: Quick = False,
 ) -> None:
-    """Write the tables, figures and audited points of all rows as one Markdown file."""
+    """Write the tables, figures and audited points of all rows, or of one experiment's.
+
+    The report is one Markdown file.
+    """
     from clients.experiments.report import report as make_report
     from ledger.io.home import DISK
 
@@ -184,9 +192,10 @@ def report(
     shown = [] if figures is None else sorted(figures.glob("*.svg"))
     folder = Path() if to is None else to.parent
     links = [Path(os.path.relpath(path, folder)).as_posix() for path in shown]
-    text = make_report(_rows(ALL, out, is_quick=quick), links)
+    text = make_report(_rows(name, out, is_quick=quick), links)
     if to is None:
-        print_line(text)
+        for line in text.splitlines():
+            print_line(line)
     else:
         DISK.write_whole(to, text.encode())
 
@@ -249,15 +258,11 @@ def _tell(found: RepeatedCell, *, as_json: bool) -> None:
 
 
 def _planned(name: str, seeds: int | None, data: Path | None, *, is_quick: bool) -> ExperimentPlan:
-    from clients.experiments.catalogue import definition_named
+    from clients.experiments.catalogue import definition_named, name_of
     from clients.experiments.plan import plan_experiment
 
     definition = definition_named(name)
-    return plan_experiment(_stem(name), definition, seeds=seeds, is_quick=is_quick, data=data)
-
-
-def _stem(name: str) -> str:
-    return Path(name).stem if name.endswith(".toml") else name
+    return plan_experiment(name_of(name), definition, seeds=seeds, is_quick=is_quick, data=data)
 
 
 def _store(plan: ExperimentPlan, out: Path) -> RowStore:
@@ -378,13 +383,6 @@ def _options(
 
 def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
     """Return the rows of one experiment, or of all that have some."""
-    from clients.experiments.catalogue import names
-    from clients.experiments.rows import read_rows
+    from clients.experiments.catalogue import read_experiments
 
-    folder = _folder(out, is_quick=is_quick)
-    experiments = names() if name == ALL else (_stem(name),)
-    read = {experiment: read_rows(folder / f"{experiment}.jsonl") for experiment in experiments}
-    rows = {experiment: of for experiment, of in read.items() if of.cells}
-    if not rows:
-        raise ConfigurationError(f"{folder} has no rows of {name}: make them by experiment run")
-    return rows
+    return read_experiments(_folder(out, is_quick=is_quick), None if name == ALL else name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, final
 from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, is_above
-from clients.experiments.drawing.confound import correlation
+from clients.experiments.drawing.clients import correlation
 from clients.experiments.statistics import Estimate, mean_and_error
 
 if TYPE_CHECKING:

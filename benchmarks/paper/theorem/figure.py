@@ -1,4 +1,4 @@
-"""Figure of experiment 6: the bound of Theorem 1, the error, and phi_min by strategy."""
+"""Figure of kind `bound`: the bound of Theorem 1, the error, and phi_min by strategy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
             "Error and printed bound of Theorem 1 on softmax with an L2 term, whose constants are "
             "the extremes of the path: a lower estimate of the bound."
         )
-        return write(drawn, folder, name, caption_of(sentence, name, cells))
+        return write(drawn, folder, f"{name}-bound", caption_of(sentence, name, cells))
 
 
 def _along(step_sizes: str, what: str) -> Callable[[CellRow], Sequence[float | None]]:

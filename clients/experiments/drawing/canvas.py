@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from clients.experiments.drawing.series import PlotLine
+    from clients.experiments.drawing.series import AxisScale, PlotLine
+    from clients.experiments.statistics import Estimate
 
 NEEDS = "figures need matplotlib: install the extra plots, as in pip install '.[plots]'"
 
@@ -133,6 +134,26 @@ def line_style(place: int) -> dict[str, Any]:
     }
 
 
+def draw_bar(axes: Axes, place: int, height: Estimate, **more: Any) -> None:
+    """Draw a bar with a whisker of one standard error; a single seed has none.
+
+    Args:
+        axes: where.
+        place: x of the bar, and its colour.
+        height: mean over seeds, and its error.
+        more: options of matplotlib's bar.
+    """
+    style: dict[str, Any] = {
+        "color": COLOURS[place % len(COLOURS)],
+        "edgecolor": "black",
+        "linewidth": 0.5,
+    }
+    axes.bar(place, height.mean, **style | more)
+    if height.error is not None:
+        top = more.get("bottom", 0.0) + height.mean
+        axes.errorbar(place, top, height.error, color="black", capsize=3, linewidth=1)
+
+
 def draw_floor(axes: Axes, floor: float | None) -> None:
     """Draw the accuracy of always answering the commonest class, if there is one."""
     if floor is not None:
@@ -177,6 +198,12 @@ def count_rounds(axes: Axes) -> None:
 
     axes.set_xlabel("round")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def name_ticks(axes: Axes, scale: AxisScale) -> None:
+    """Let a panel's x axis be an axis of an experiment, with its labels."""
+    axes.set_xlabel(scale.name)
+    axes.set_xticks(list(scale.positions.values()), list(scale.positions))
 
 
 def slant_names(axes: Axes) -> None:

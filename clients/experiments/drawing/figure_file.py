@@ -11,8 +11,10 @@ from io import BytesIO
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from clients.experiments.drawing.series import by_method, grouped, scenario_name, swept_axes
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from clients.experiments.drawing.canvas import Panels
@@ -20,8 +22,12 @@ if TYPE_CHECKING:
 
 BANDS = "bands are one standard error"
 SIGNS = "± is one standard error"
-NO_ERRORS = "means over the seeds"
+WHISKERS = "whiskers are one standard error"
 """What a caption says of errors."""
+
+CALM = "nobody attacks"
+MOST_CONDITIONS = 4
+"""Conditions whose attacks a caption names one by one."""
 
 _LEAST_WIDTH = 6.8
 """In inches, so that a caption has room."""
@@ -38,6 +44,8 @@ _INCHES = 0.16
 """Height of a line of the caption."""
 _LETTERS = 14.5
 """Letters of the caption in an inch."""
+_LEAST_COLUMN, _LETTER = 1.7, 0.08
+"""Width of a column of the legend, and of a letter in it, in inches."""
 
 
 def write(drawn: Panels, folder: Path, name: str, caption: str) -> list[Path]:
@@ -118,7 +126,8 @@ def _draw_legend(drawn: Panels) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
     if named:
-        columns = max(1, int(drawn.figure.get_figwidth() / 1.7))
+        column = max(_LEAST_COLUMN, 0.6 + max(map(len, named)) * _LETTER)
+        columns = max(1, int(drawn.figure.get_figwidth() / column))
         drawn.figure.legend(
             list(named.values()), list(named), loc="outside upper center", ncols=columns
         )
@@ -127,7 +136,7 @@ def _draw_legend(drawn: Panels) -> None:
 def caption_of(
     sentence: str, experiment: str, cells: Sequence[CellRow], errors: str = BANDS
 ) -> str:
-    """Return a caption with the seeds and a point of the figure that can be audited.
+    """Return a caption: what attacks, learning rates, seeds, and a point that can be audited.
 
     Args:
         sentence: what the figure shows.
@@ -135,16 +144,85 @@ def caption_of(
         cells: that are drawn.
         errors: how the figure shows them, where there is more than one seed.
     """
-    seeds = sorted({cell.seed for cell in cells})
-    listed = ", ".join(map(str, seeds))
-    seed_text = f"s {listed}; {errors}" if len(seeds) > 1 else f" {listed}, and so no errors"
-    parts = [f"{sentence} Experiment {experiment}, seed{seed_text}."]
+    parts = [
+        sentence,
+        attack_text(cells),
+        *_constant_axes(cells),
+        rate_text(cells),
+        _seed_text(experiment, cells, errors),
+    ]
     recorded = next((cell for cell in cells if cell.ledger is not None), None)
     if recorded is None or recorded.ledger is None:
-        return f"{parts[0]} No point of it is on a chain."
-    at = recorded.ledger
-    parts.append(
-        f"On chain {at.chain_id}: {recorded.cell} at {at.address}, head {at.head}, audit "
-        f"{at.verdict}; again by: cmfl experiment audit {experiment} {recorded.cell}"
-    )
+        parts.append("No point of it is on a chain.")
+    else:
+        at = recorded.ledger
+        parts.append(
+            f"On chain {at.chain_id}: {recorded.cell} at {at.address}, head {at.head}, audit "
+            f"{at.verdict}; again by: cmfl experiment audit {experiment} {recorded.cell}"
+        )
     return " ".join(parts)
+
+
+def attack_text(cells: Iterable[CellRow]) -> str:
+    """Return who attacks under which condition, by the attackers that the rows name."""
+    conditions = grouped(cells, lambda cell: cell.condition)
+    texts = {condition: _attack_of(condition, own) for condition, own in conditions.items()}
+    if len(set(texts.values())) == 1 and CALM in texts.values():
+        return "Nobody attacks."
+    if len(texts) <= MOST_CONDITIONS:
+        named = (
+            text if text.startswith(f"{condition} by") else f"{condition}: {text}"
+            for condition, text in texts.items()
+        )
+        return f"{'; '.join(named)}."
+    calm = [condition for condition, text in texts.items() if text == CALM]
+    attacked = [cell for name, own in conditions.items() if name not in calm for cell in own]
+    everywhere = f"in all {len(texts)} conditions" + (f" but {', '.join(calm)}" if calm else "")
+    return f"{_percent(attacked)} of the clients attack {everywhere}."
+
+
+def rate_text(cells: Iterable[CellRow]) -> str:
+    """Return the learning rates, by method where methods differ."""
+    methods: dict[str, list[str]] = {}
+    for method, own in by_method(cells).items():
+        rates = dict.fromkeys(f"{cell.learning_rate:g}" for cell in own)
+        methods.setdefault(" and ".join(rates), []).append(method)
+    if len(methods) == 1:
+        return f"Learning rate {next(iter(methods))}."
+    listed = "; ".join(f"{rates} of {', '.join(names)}" for rates, names in methods.items())
+    return f"Learning rate {listed}."
+
+
+def _attack_of(condition: str, cells: Sequence[CellRow]) -> str:
+    attacked = [cell for cell in cells if cell.malicious]
+    if not attacked:
+        return CALM
+    # Rows of earlier versions name no attack: then their condition does.
+    named = dict.fromkeys(cell.attack for cell in attacked if cell.attack is not None)
+    attacks = " or ".join(named) if named else f"the attack {condition}"
+    return f"{attacks} by {_percent(cells)} of the clients"
+
+
+def _percent(cells: Iterable[CellRow]) -> str:
+    shares = {round(100 * len(cell.malicious) / len(cell.samples)) for cell in cells}
+    return " to ".join(map(str, sorted({min(shares), max(shares)}))) + " %"
+
+
+def _constant_axes(cells: Iterable[CellRow]) -> list[str]:
+    """Return the axes that neither lines nor panels tell apart."""
+    swept = swept_axes(cells)
+    constant = [f"{axis} = {labels[0]}" for axis, labels in swept.items() if len(labels) == 1]
+    return [f"{', '.join(constant)}."] if constant else []
+
+
+def _seed_text(experiment: str, cells: Iterable[CellRow], errors: str) -> str:
+    places = grouped(cells, lambda cell: f"{cell.method}\n{scenario_name(cell, cell.axes)}")
+    counts = [len({cell.seed for cell in own}) for own in places.values()]
+    seeds = sorted({cell.seed for own in places.values() for cell in own})
+    listed = ", ".join(map(str, seeds))
+    if max(counts) == 1:
+        return f"Experiment {experiment}, seed {listed}: one seed a point, and so no errors."
+    few = min(counts)
+    uneven = "" if few == max(counts) else f", {few} to {max(counts)} of them at a point"
+    alone = "; a point with one seed has none" if few == 1 else ""
+    return f"Experiment {experiment}, mean over seeds {listed}{uneven}; {errors}{alone}."

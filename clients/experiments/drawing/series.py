@@ -1,9 +1,14 @@
-"""The numbers behind the figures: means over seeds with their standard errors, from rows alone."""
+"""The numbers behind the figures: means over seeds with their standard errors, from rows alone.
+
+Nothing but seeds is ever averaged: cells that differ in method, condition or the label of an axis
+are in different lines or panels.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from clients.experiments.statistics import mean_and_error
@@ -12,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from clients.experiments.rows import CellRow
+
+MOST_LINES = 9
+"""Lines in one panel; more are cut into several panels or figures."""
 
 ACCURACY_BINS = (0.2, 0.4, 0.6, 0.8)
 """Where the paper's figure of clients by accuracy cuts: five classes of clients."""
@@ -51,6 +59,124 @@ class PlotLine:
         return PlotLine(self.name, self.x[selected], self.mean[selected], self.error[selected])
 
 
+@dataclass(frozen=True, slots=True)
+class AxisScale:
+    """An axis of an experiment as the x axis of a panel.
+
+    Attributes:
+        name: of the axis.
+        positions: x of each label: its number, where all labels are numbers, and else its place.
+        is_numeric: whether x is the number that the label says.
+    """
+
+    name: str
+    positions: dict[str, float]
+    is_numeric: bool
+
+    @classmethod
+    def of(cls, cells: Iterable[CellRow], name: str) -> AxisScale:
+        """Return the scale of an axis of some cells."""
+        labels = swept_axes(cells)[name]
+        numbers = {label: _number(label) for label in labels}
+        values = {label: value for label, value in numbers.items() if value is not None}
+        if len(set(values.values())) == len(labels):
+            return cls(name, values, is_numeric=True)
+        places = {label: float(place) for place, label in enumerate(labels)}
+        return cls(name, places, is_numeric=False)
+
+
+def _number(label: str) -> float | None:
+    try:
+        value = float(label)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PlotPanel:
+    """One panel of a figure.
+
+    Attributes:
+        title: the condition, and the labels of those axes by which lines do not differ.
+        lines: cells by the name of their line; those of one line differ in the seed alone, or in
+            the label of the axis along which they are drawn.
+    """
+
+    title: str
+    lines: dict[str, list[CellRow]]
+
+    @property
+    def cells(self) -> list[CellRow]:
+        """All cells of the panel."""
+        return [cell for own in self.lines.values() for cell in own]
+
+
+def panels_of(cells: Sequence[CellRow], along: str | None = None) -> list[PlotPanel]:
+    """Return the panels of a figure: one for each condition, a line for each method.
+
+    Axes with several labels are told apart by lines, as long as a panel has at most `MOST_LINES`
+    of them, and else by panels.
+
+    Args:
+        cells: of one experiment.
+        along: the axis along which lines are drawn; None for lines over something else.
+    """
+    in_lines: list[str] = []
+    in_panels: list[str] = []
+    count = len(by_method(cells))
+    for axis, labels in swept_axes(cells).items():
+        if axis != along and len(labels) > 1:
+            fits = count * len(labels) <= MOST_LINES
+            (in_lines if fits else in_panels).append(axis)
+            count *= len(labels) if fits else 1
+    panels = grouped(cells, lambda cell: scenario_name(cell, in_panels))
+    return [
+        PlotPanel(title, grouped(own, lambda cell: _named(cell.method, cell, in_lines)))
+        for title, own in panels.items()
+    ]
+
+
+def places_of(panels: Iterable[PlotPanel]) -> dict[str, int]:
+    """Return the place of each line in the figure, which says its style in all panels."""
+    names = dict.fromkeys(name for panel in panels for name in panel.lines)
+    return {name: place for place, name in enumerate(names)}
+
+
+def swept_axes(cells: Iterable[CellRow]) -> dict[str, list[str]]:
+    """Return the labels of each axis, both in the order in which they come first."""
+    axes: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for axis, label in cell.axes.items():
+            axes.setdefault(axis, {})[label] = None
+    return {axis: list(labels) for axis, labels in axes.items()}
+
+
+def figures_of(
+    file: str, cells: Sequence[CellRow], along: str | None = None
+) -> list[tuple[str, PlotPanel]]:
+    """Return what is drawn as several figures: the file of each panel, numbered if there are more.
+
+    Args:
+        file: name of the only file.
+        cells: of one experiment.
+        along: as in `panels_of`.
+    """
+    panels = panels_of(cells, along)
+    if len(panels) == 1:
+        return [(file, panels[0])]
+    return [(f"{file}-{number}", panel) for number, panel in enumerate(panels, start=1)]
+
+
+def scenario_name(cell: CellRow, axes: Iterable[str]) -> str:
+    """Return a cell's condition with its labels on some axes."""
+    return _named(cell.condition, cell, axes)
+
+
+def _named(name: str, cell: CellRow, axes: Iterable[str]) -> str:
+    return ", ".join([name, *(f"{axis} = {cell.axes[axis]}" for axis in axes)])
+
+
 def by_method(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
     """Return the cells of each method, methods in the order in which they come first."""
     return grouped(cells, lambda cell: cell.method)
@@ -88,6 +214,18 @@ def line_through(name: str, points: Mapping[float, Sequence[float]]) -> PlotLine
     return PlotLine(
         name, tuple(positions), tuple(e.mean for e in estimates), tuple(e.error for e in estimates)
     )
+
+
+def along_axis(
+    name: str, cells: Sequence[CellRow], axis: AxisScale, of: Callable[[CellRow], float | None]
+) -> PlotLine:
+    """Return a number of each cell along an axis."""
+    points: dict[float, list[float]] = {}
+    for cell in cells:
+        value = of(cell)
+        if value is not None:
+            points.setdefault(axis.positions[cell.axes[axis.name]], []).append(value)
+    return line_through(name, points)
 
 
 def share_at_most(

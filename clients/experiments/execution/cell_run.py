@@ -140,12 +140,18 @@ def row_of(
         times_aggregated=_times(aggregated, len(played.samples)) if times is None else times,
         samples=played.samples,
         malicious=tuple(sorted(int(client) for client in malicious)),
+        attack=_attack(cell) if malicious else None,
         client_accuracy=None if last is None else round_values(last),
         seconds=seconds,
         bytes=played.bytes,
         ledger=evidence,
         extra={"committee": sizes.members, "trainers": sizes.trainers, **played.extra},
     )
+
+
+def _attack(cell: Cell) -> str | None:
+    malice = cell.configuration.malice
+    return malice.attack if malice.on is None else f"{malice.attack} on {malice.on}"
 
 
 def task_of(cell: Cell, on_round: Callable[[], None]) -> MethodTask:

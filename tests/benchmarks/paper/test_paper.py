@@ -30,12 +30,13 @@ def test_the_report_has_verdicts_and_every_experiment() -> None:
         seeds=(100, 101),
         digest="0x00",
     )
-    rows = {"normal-sent140": ExperimentRows(cells, (), (choice,))}
+    definition = definition_named("normal-sent140")
+    rows = {"normal-sent140": ExperimentRows(cells, (), (choice,), definition)}
     text = paper_report(rows)
     assert text == paper_report(rows)
     assert "## The paper's claims" in text
-    assert "| normal-sent140 | CMFL-I | 0.5 | 0.1 | 0.5: 0.800, 1: 0.700 | 0.005 |" in text
-    assert "## 1. Normal training: `normal-sent140`" in text
+    assert "| normal-sent140 | CMFL-I | 0.5 | 0.1 | 2 | 0.5: 0.800, 1: 0.700 | 0.005 |" in text
+    assert "## 1. Normal training, Sentiment140: `normal-sent140`" in text
 
 
 def test_report_and_figures_are_made_on_the_command_line(tmp_path: Path) -> None:
@@ -46,10 +47,13 @@ def test_report_and_figures_are_made_on_the_command_line(tmp_path: Path) -> None
     assert (tmp_path / "theorem.tar.xz").read_bytes() == (ROWS / "theorem.tar.xz").read_bytes()
     figures, told = tmp_path / "figures", tmp_path / "report.md"
     main(["plot", "--rows", str(tmp_path), "--to", str(figures)])
-    assert sorted(path.name for path in figures.iterdir()) == ["theorem.png", "theorem.svg"]
+    assert sorted(path.name for path in figures.iterdir()) == [
+        "theorem-bound.png",
+        "theorem-bound.svg",
+    ]
     words = ["--rows", str(tmp_path), "--to", str(told), "--figures", str(figures)]
     main(["report", *words])
-    assert "![theorem](figures/theorem.svg)" in told.read_text("utf-8")
+    assert "![theorem-bound](figures/theorem-bound.svg)" in told.read_text("utf-8")
 
 
 def test_without_rows_nothing_is_reported(tmp_path: Path) -> None:

@@ -81,6 +81,37 @@ def test_a_grid_has_a_cell_at_every_point() -> None:
     assert {trial.cell.axes["omega"] for trial in plan.trials} == {"40"}
 
 
+@pytest.mark.parametrize(
+    ("figure", "kinds"),
+    [
+        ("", ()),
+        ('figure = "curves"', ("curves",)),
+        ('figure = ["bars", "table"]', ("bars", "table")),
+    ],
+)
+def test_an_experiment_names_its_figures_and_needs_no_number(
+    figure: str, kinds: tuple[str, ...]
+) -> None:
+    definition = defined(("number = 1", figure))
+    assert definition.number is None
+    assert definition.figure == kinds
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ((), "clean"),
+        ((('rounds=2"', 'rounds=2", "malice.attack=alie", "malice.malicious_rate=0.1"'),), "alie"),
+        ((('name = "CMFL-I"', 'name = "a"\nsettings = ["malice.attack=ipm"]'),), "attack as set"),
+    ],
+)
+def test_the_only_condition_is_named_for_what_attacks(
+    changes: tuple[tuple[str, str], ...], name: str
+) -> None:
+    text = TEXT[: TEXT.index("[[conditions]]")]
+    assert [one.name for one in defined(*changes, text=text).conditions] == [name]
+
+
 def test_pairs_are_left_out_or_alone_run() -> None:
     fewer = plan_of(("seeds = [200, 201]", 'seeds = [200]\nexclude = [["CMFL-I", "clean"]]'))
     assert named(fewer) == [
@@ -286,11 +317,15 @@ def test_a_rate_is_the_shortest_decimal_for_its_count(active: int, clients: int,
         (("seeds = [100]", 'seeds = [100]\naxes = {a = "1"}'), "unknown axis of tuning 'a'"),
         (("number = 1", 'number = 1\nexclude = [["CMFL", "*"]]'), "unknown method 'CMFL'; known"),
         (("number = 1", "number = 1\nwhat = 1"), "what: there is no such setting (given: 1)"),
-        (("number = 1\n", ""), "number: Field required"),
+        (('title = "Mini"\n', ""), "title: Field required"),
         (("number = 1", 'number = "1"'), "number: Input should be a valid integer (given: 1)"),
         (("number = 1", "number = ["), "not TOML"),
         (("tuned = false", 'rules = "robust"'), "is of kind federated, which takes no rules"),
         (('name = "CMFL-I"', 'name = "CMFL-I"\naggregator = "Krum"'), "cmfl, which takes no aggr"),
+        (("number = 1", 'figure = "grid"'), "figure 'grid' needs 2 axes; there are 0 (none)"),
+        (("number = 1", 'figure = "sweep"'), "figure 'sweep' needs 1 axis; there are 0 (none)"),
+        (("number = 1", 'figure = "pie"'), "figure.0: Input should be 'curves', 'table', "),
+        (("number = 1", 'figure = ["bars", "bars"]'), "figure 'bars' is repeated"),
     ],
 )
 def test_a_definition_that_contradicts_itself_is_refused(

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+from clients.experiments.definition import FigureKind
 from clients.experiments.drawing.canvas import line_style
 from clients.experiments.drawing.figure_file import caption_of
-from clients.experiments.plots import draw
-from clients.experiments.rows import CellSeconds, ExperimentRows
+from clients.experiments.drawing.series import MOST_LINES, panels_of
+from clients.experiments.plots import DRAWN_BY, draw
+from clients.experiments.rows import CellSeconds
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, rows
+from tests.clients.experiments.minis import defined
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from clients.experiments.rows import ExperimentRows
 
 TRAFFIC = {
     "model": 400,
@@ -24,54 +32,197 @@ TRAFFIC = {
     "phases": {"model": 800, "updates": 800, "reading": 6400},
 }
 TIMED: dict[str, Any] = {
-    "number": 4,
     "seconds": CellSeconds(wall=2.0, cpu=2.0, training=1.0, scoring=0.5, ledger=0.5),
     "bytes": TRAFFIC,
     "extra": {"committee": 3, "trainers": 5},
 }
-NUMBERS: dict[str, ExperimentRows] = {
-    "one": rows(
-        cell(m, s, (0.2, None, 0.5), client_accuracy=(0.1, None, 0.9), ledger=EVIDENCE)
-        for m in ("CMFL-I", "CMFL-II")
-        for s in (1, 2)
-    ),
-    "two": rows([cell("CMFL-I", 1, (0.3, 0.4), number=2), cell("Krum", 1, (None,), number=2)]),
-    "three": rows(
-        cell("CMFL-I", 1, (0.3,), number=3, axes={"alpha": a, "omega": "10"}) for a in ("10", "20")
-    ),
-    "four": rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED), cell("Krum", 1, (0.3,), number=4)]),
-    "sizes": rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED, axes={"size": "base"})]),
-    "five": rows([cell("CMFL-I", 1, (0.3,), number=5, axes={"epsilon": "10"})]),
-    "six": rows([cell("FedAvg", 1, (0.3, 0.4), number=6)]),
-    "seven": rows([cell("CMFL-I", 1, (0.3,), number=7)]),
-}
+ONE = rows(
+    cell(m, s, (0.2, None, 0.5), client_accuracy=(0.1, None, 0.9), ledger=EVIDENCE)
+    for m in ("CMFL-I", "CMFL-II")
+    for s in (1, 2)
+)
+GRID = rows(cell("CMFL-I", 1, (0.3,), axes={"alpha": a, "omega": "10"}) for a in ("10", "20"))
+SIZES = rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED, axes={"size": "base"})])
+SWEPT = rows(
+    cell(m, s, (0.1 * at,) * 2, axes={"rate": f"0.{at}"}, learning_rate=0.1 * at)
+    for m in ("CMFL-I", "FedAvg")
+    for at in (1, 9)
+    for s in (1, 2)
+)
+ATTACKED = {"malicious": (0,), "attack": "alie", "condition": "lies"}
 
 
-def test_every_number_has_its_figures_as_svg_and_png(tmp_path: Path) -> None:
-    paths = draw(NUMBERS, tmp_path)
-    names = ["one-curves", "one-clients", "two-table", "two-curves", "three", "four-time"]
-    names += ["four-spent", "sizes", "five", "six-table", "six-curves", "seven"]
-    assert [path.name for path in paths] == [f"{n}.{e}" for n in names for e in ("svg", "png")]
+def figured(found: ExperimentRows, *kinds: FigureKind) -> ExperimentRows:
+    """Return rows whose definition asks for some kinds of figure."""
+    return replace(found, definition=defined().model_copy(update={"figure": kinds}))
+
+
+def stems(paths: Sequence[Path]) -> list[str]:
+    """Return the figures of some files, each of which is there as SVG and PNG."""
+    assert [path.suffix for path in paths] == [".svg", ".png"] * (len(paths) // 2)
     assert all(path.read_bytes()[:5] in {b"<?xml", b"\x89PNG\r"} for path in paths)
+    return [path.stem for path in paths[::2]]
+
+
+def svg(folder: Path, name: str) -> str:
+    """Return the words of a figure, the lines of its caption as one."""
+    text = (folder / f"{name}.svg").read_text("utf-8")
+    return " ".join(" ".join(re.findall(r">([^<>]+)</t", text)).split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("curves", ONE),
+        ("table", ONE),
+        ("bars", ONE),
+        ("clients", ONE),
+        ("samples", ONE),
+        ("sweep", SWEPT),
+        ("attackers", SWEPT),
+        ("grid", GRID),
+        ("growth", SIZES),
+        ("time", rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED)])),
+        ("spent", rows([cell("CMFL-I", 1, (0.3, 0.4), **TIMED)])),
+    ],
+)
+def test_every_kind_of_figure_is_drawn(
+    tmp_path: Path, kind: FigureKind, found: ExperimentRows
+) -> None:
+    assert stems(draw({"mine": figured(found, kind)}, tmp_path)) == [f"mine-{kind}"]
+
+
+def test_all_kinds_are_known_to_the_drawing() -> None:
+    assert {*DRAWN_BY, "bound"} == set(get_args(FigureKind))
+
+
+@pytest.mark.parametrize(
+    ("found", "kinds"),
+    [(ONE, ["table", "curves"]), (SWEPT, ["sweep", "curves"]), (GRID, ["grid"])],
+)
+@pytest.mark.parametrize("number", [None, 1, 3, 7, 99])
+def test_unasked_figures_follow_from_axes_not_from_the_number(
+    tmp_path: Path, number: int | None, found: ExperimentRows, kinds: list[str]
+) -> None:
+    numbered = rows(replace(cell, number=number) for cell in found.cells)
+    assert stems(draw({"mine": numbered}, tmp_path)) == [f"mine-{kind}" for kind in kinds]
+
+
+def test_a_swept_axis_is_a_line_for_each_value(tmp_path: Path) -> None:
+    draw({"mine": SWEPT}, tmp_path)
+    words = svg(tmp_path, "mine-curves")
+    for line in ("CMFL-I, rate = 0.1", "CMFL-I, rate = 0.9", "FedAvg, rate = 0.9"):
+        assert line in words
+    assert "Learning rate 0.1 and 0.9." in words
+    (panel,) = panels_of(SWEPT.cells)
+    assert {name: {cell.final for cell in own} for name, own in panel.lines.items()} == {
+        "CMFL-I, rate = 0.1": {0.1},
+        "FedAvg, rate = 0.1": {0.1},
+        "CMFL-I, rate = 0.9": {0.9},
+        "FedAvg, rate = 0.9": {0.9},
+    }
+
+
+@pytest.mark.parametrize("along", [None, "rate"])
+def test_nothing_but_seeds_is_pooled(along: str | None) -> None:
+    cells = [
+        cell(m, s, (0.5,), condition=c, axes={"rate": r, "steps": t, "on": o})
+        for m in ("a", "b")
+        for c in ("x", "y")
+        for r in ("1", "2")
+        for t in ("1", "2", "3")
+        for o in ("u", "v")
+        for s in (1, 2)
+    ]
+    for panel in panels_of(cells, along):
+        assert len(panel.lines) <= MOST_LINES
+        for own in panel.lines.values():
+            scenarios = {
+                (one.method, one.condition, *(x for a, x in one.axes.items() if a != along))
+                for one in own
+            }
+            assert len(scenarios) == 1
+            assert len(own) == (2 if along is None else 4)
+
+
+def test_a_kind_without_its_axes_is_refused_and_nothing_drawn(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"figure 'grid' needs 2 axes; there are 1 \(rate"):
+        draw({"one": ONE, "two": figured(SWEPT, "grid")}, tmp_path / "figures")
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_kind_of_the_repository_is_left_out_elsewhere(tmp_path: Path) -> None:
+    assert stems(draw({"mine": figured(ONE, "bound")}, tmp_path)) == ["mine-table", "mine-curves"]
+
+
+def test_many_methods_are_several_figures(tmp_path: Path) -> None:
+    many = rows(
+        cell(f"m{number}", 1, (0.3, 0.4), condition=c) for number in range(11) for c in "xy"
+    )
+    assert stems(draw({"many": figured(many, "curves")}, tmp_path)) == [
+        "many-curves-1",
+        "many-curves-2",
+    ]
+
+
+def test_a_condition_is_a_figure_of_clients_of_its_own(tmp_path: Path) -> None:
+    found = rows(cell("CMFL-I", 1, (0.3,), condition=c) for c in ("clean", "lies"))
+    names = stems(draw({"mine": figured(found, "clients")}, tmp_path))
+    assert names == ["mine-clients-1", "mine-clients-2"]
 
 
 def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (draw({"seven": NUMBERS["seven"]}, tmp_path / name) for name in "ab")
+    first, second = (draw({"seven": ONE}, tmp_path / name) for name in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
 def test_a_caption_names_a_point_that_anybody_can_audit() -> None:
-    said = caption_of("Curves.", "one", NUMBERS["one"].cells)
-    assert "seeds 1, 2; bands are one standard error" in said
+    said = caption_of("Curves.", "one", ONE.cells)
+    assert "mean over seeds 1, 2; bands are one standard error" in said
+    assert "Nobody attacks." in said
     assert EVIDENCE.address in said
     assert EVIDENCE.head in said
     assert said.endswith("cmfl experiment audit one CMFL-I__seed1")
 
 
 def test_a_caption_reports_single_seeds_and_missing_chains() -> None:
-    said = caption_of("Curves.", "seven", NUMBERS["seven"].cells)
-    assert "seed 1, and so no errors" in said
+    said = caption_of("Curves.", "seven", [cell("CMFL-I", 1, (0.3,))])
+    assert "seed 1: one seed a point, and so no errors." in said
     assert said.endswith("No point of it is on a chain.")
+
+
+def test_a_caption_names_attack_and_rate() -> None:
+    said = caption_of("Curves.", "mine", [cell("CMFL-I", 1, (0.3,), **ATTACKED)])
+    assert "lies: alie by 33 % of the clients." in said
+    assert "Nobody" not in said
+    both = [cell("CMFL-I", 1, (0.3,)), cell("CMFL-I", 1, (0.3,), **ATTACKED)]
+    assert "clean: nobody attacks; lies: alie by 33 % of the clients." in caption_of("", "", both)
+
+
+def test_rows_that_name_no_attack_are_never_called_calm() -> None:
+    old = cell("CMFL-I", 1, (0.3,), **ATTACKED | {"attack": None})
+    assert "the attack lies by 33 % of the clients." in caption_of("", "", [old])
+
+
+def test_a_caption_of_many_conditions_gives_the_range() -> None:
+    cells = [
+        cell("a", 1, (0.3,), condition=f"c{count}", malicious=tuple(range(count)))
+        for count in (0, 1, 1, 2, 2, 3)
+    ] + [cell("a", 1, (0.3,), condition="d", malicious=(1,))]
+    said = caption_of("", "", cells)
+    assert "33 to 100 % of the clients attack in all 5 conditions but c0." in said
+
+
+def test_a_caption_gives_the_rate_of_each_method() -> None:
+    cells = [cell("a", 1, (0.3,)), cell("b", 1, (0.3,), learning_rate=0.5), cell("c", 1, (0.3,))]
+    assert "Learning rate 0.1 of a, c; 0.5 of b." in caption_of("", "", cells)
+
+
+def test_a_caption_reports_uneven_seeds() -> None:
+    cells = [cell("a", 1, (0.3,)), cell("a", 2, (0.3,)), cell("b", 1, (0.3,))]
+    said = caption_of("", "mine", cells)
+    assert "seeds 1, 2, 1 to 2 of them at a point" in said
+    assert "a point with one seed has none" in said
 
 
 def test_no_two_lines_of_a_figure_share_dashes_and_marker() -> None:
@@ -80,7 +231,8 @@ def test_no_two_lines_of_a_figure_share_dashes_and_marker() -> None:
 
 
 def test_times_that_nobody_took_are_no_figure(tmp_path: Path) -> None:
-    assert draw({"four": rows([cell("Krum", 1, (0.3,), number=4)])}, tmp_path) == []
+    found = figured(rows([cell("Krum", 1, (0.3,))]), "time", "spent")
+    assert draw({"four": found}, tmp_path) == []
 
 
 def test_without_matplotlib_the_extra_is_named(
@@ -88,4 +240,4 @@ def test_without_matplotlib_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigurationError, match=r"install the extra plots"):
-        draw({"seven": NUMBERS["seven"]}, tmp_path)
+        draw({"seven": ONE}, tmp_path)

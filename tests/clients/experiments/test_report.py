@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from clients.experiments.catalogue import definition_named
 from clients.experiments.report import report
 from clients.experiments.rows import ChoiceRow, ExperimentRows
 from clients.experiments.tables import sorted_rows, tables
@@ -40,14 +43,16 @@ def test_a_report_tells_all_and_is_the_same_each_time() -> None:
         digest="0x00",
     )
     found = {
-        "normal-sent140": ExperimentRows(tuple(cells), (), (choice,)),
+        "normal-sent140": ExperimentRows(
+            tuple(cells), (), (choice,), definition_named("normal-sent140")
+        ),
         "empty": ExperimentRows(),
     }
     text = report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
     assert text == report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
-    assert "## 1. Normal training: `normal-sent140`" in text
+    assert "## 1. Normal training, Sentiment140: `normal-sent140`" in text
     assert "| clean | 0.900 ± 0.058 |" in text
-    assert "| normal-sent140 | CMFL-I | 0.5 | 0.1 | 0.5: 0.800, 1: 0.700 |" in text
+    assert "| normal-sent140 | CMFL-I | 0.5 | 0.1 | 2 | 0.5: 0.800, 1: 0.700 |" in text
     assert "![normal-sent140-curves](f/normal-sent140-curves.svg)" in text
     assert "f/normal-curves.svg" not in text
     assert EVIDENCE.head in text
@@ -63,7 +68,8 @@ def test_rows_are_told_in_the_order_of_their_definition() -> None:
         cell("unheard-of", 200, (0.6,)),
         cell("CMFL-I", 200, (0.8,)),
     ]
-    ordered = sorted_rows({"normal": rows(ended), "none": ExperimentRows()})
+    known = replace(rows(ended), definition=definition_named("normal"))
+    ordered = sorted_rows({"normal": known, "none": ExperimentRows()})
     assert [(one.method, one.seed) for one in ordered["normal"].cells] == [
         ("FedAvg-trainers", 201),
         ("CMFL-I", 200),
@@ -71,3 +77,24 @@ def test_rows_are_told_in_the_order_of_their_definition() -> None:
         ("unheard-of", 200),
     ]
     assert report({"normal": rows(ended)}) == report({"normal": rows(reversed(ended))})
+
+
+def test_own_rows_have_a_table_without_number_or_definition() -> None:
+    cells = [
+        cell("CMFL-I", seed, (final,), number=None, axes={"rate": rate}, learning_rate=float(rate))
+        for rate, final in (("0.1", 0.4), ("0.9", 0.8))
+        for seed in (1, 2)
+    ]
+    text = report({"own": rows(cells)})
+    assert "## `own`" in text
+    assert "| clean, rate = 0.1 | 0.400 ± 0.000 |" in text
+    assert "| clean, rate = 0.9 | 0.800 ± 0.000 |" in text
+    assert "Nobody attacks. Learning rate 0.1 and 0.9." in text
+    assert "| – | own | 4 |" in text  # noqa: RUF001
+
+
+def test_experiments_without_a_number_come_last() -> None:
+    ordered = sorted_rows(
+        {"a": rows([cell("m", 1, (0.1,), number=None)]), "b": rows([cell("m", 1, (0.1,))])}
+    )
+    assert list(ordered) == ["b", "a"]

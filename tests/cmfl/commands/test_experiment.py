@@ -93,6 +93,29 @@ def test_a_report_shows_the_figures_of_a_folder(tmp_path: Path) -> None:
     assert said.endswith("none: is no folder; make it by experiment plot")
 
 
+def test_own_rows_are_drawn_and_reported(out: Path, tmp_path: Path) -> None:
+    """By the path of their TOML, by their name, and among all."""
+    figures = tmp_path / "figures"
+    for name in (MINI, "mini", "all"):
+        drawn = succeeds("experiment", "plot", name, "--quick", "--out", out, "--to", figures)
+        assert drawn.out == f"4 files in {figures}\n"
+        report = succeeds("experiment", "report", name, "--quick", "--out", out).out
+        assert "|  | CMFL-I | FedAvg (n) |" in report.splitlines()
+    assert sorted(path.name for path in figures.glob("*.svg")) == [
+        "mini-curves.svg",
+        "mini-table.svg",
+    ]
+
+
+def test_a_figure_that_the_rows_cannot_fill_is_refused(out: Path, tmp_path: Path) -> None:
+    own = tmp_path / "mini.toml"
+    own.write_text(TEXT.replace("number = 1", 'figure = "grid"'))
+    place = tmp_path / "figures"
+    said = refusal("experiment", "plot", own, "--quick", "--out", out, "--to", place)
+    assert said == f"experiment {own}: figure 'grid' needs 2 axes; there are 0 (none)"
+    assert not place.exists()
+
+
 def test_experiments_are_listed_by_their_number() -> None:
     listed = succeeds("experiment", "list", "--json").json
     numbers = [one["number"] for one in listed]
@@ -155,6 +178,8 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
         (("audit", MINI, CELL), "has no row of cell 'CMFL-I__clean__seed200': nothing to audit"),
         (("plot",), "has no rows of all: make them by experiment run"),
         (("report",), "has no rows of all: make them by experiment run"),
+        (("report", "nothing"), "has no rows of nothing: make them by experiment run"),
+        (("plot", "none.toml"), "none.toml cannot be read: No such file or directory"),
         (("run", MINI, "--seeds", 0), "Invalid value for '--seeds': Input should be greater than"),
         (("run", MINI, "--jobs", 0), "Invalid value for '--jobs': Input should be greater than"),
     ],
