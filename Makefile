@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the two cores that this is reckoned for: many tests wait for processes of their own.
 TEST_PROCESSES ?= 3
 
-.PHONY: demo network test quick faults mutants deep fuzz coverage lint bench bench-peers serve clean
+.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers serve clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -53,6 +53,14 @@ deep: $(VENV)/.dev
 # Proofs and bundles with a hundred thousand faults in them: none may be accepted.
 fuzz: $(VENV)/.dev
 	CMFL_FUZZ=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/audit/proofs tests/audit/bundles
+
+# The pages of docs/ as a site, in build/site.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The pictures of the README and the pages, from a run played now; needs Chromium.
+screenshots: $(VENV)/.dev
+	$(BIN)/python docs/screenshots.py
 
 # Every line and branch of the protocol and of the audit's steps is run by their own tests.
 coverage: $(VENV)/.dev

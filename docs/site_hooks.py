@@ -1,0 +1,167 @@
+"""Hooks of the documentation site: reference pages made from the code, and links out of docs/.
+
+mkdocs runs `on_files` and `on_page_markdown` (see mkdocs.yml). No generated page is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from mkdocs.structure.files import File
+
+from cmfl.commands.application import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import click
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+OUTSIDE = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+    "README.md": "index.md",
+}
+_LINK = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<target>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the generated references, and the pages that lie beside docs/."""
+    pages = {
+        "reference/commands.md": commands_page(),
+        "reference/rest.md": rest_page(),
+        "reference/contract.md": contract_page(),
+    }
+    pages |= {
+        page: _links_from_root((ROOT / name).read_text("utf-8"))
+        for name, page in OUTSIDE.items()
+        if name != "README.md"
+    }
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
+    """Point links that leave docs/ to their page on the site, or make plain text of them."""
+
+    def mended(match: re.Match[str]) -> str:
+        folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
+        path = posixpath.normpath(posixpath.join(folder, match["up"] + match["target"]))
+        if path.startswith("docs/"):
+            return match[0]
+        if path not in OUTSIDE:
+            raise ValueError(f"{page.file.src_uri}: no page of the site for the link to {path}")
+        start = posixpath.dirname(page.file.src_uri) or "."
+        return f"]({posixpath.relpath(OUTSIDE[path], start)}{match['anchor'] or ''})"
+
+    return _LINK.sub(mended, markdown)
+
+
+def _links_from_root(text: str) -> str:
+    """Make links of a page of the root right for a page of docs/."""
+    return text.replace("](docs/", "](")
+
+
+def commands_page() -> str:
+    """Return the reference of the command line, from the commands themselves."""
+    lines = ["# Commands", "", "Made from the commands' own help.", ""]
+    root = typer.main.get_command(app)
+    for words, command in _commands(root, ("cmfl",)):
+        lines += [f"## {' '.join(words)}", "", _plain(command.help or ""), ""]
+        parameters = [p for p in command.params if not getattr(p, "hidden", False)]
+        rows = [_parameter_row(p) for p in parameters if p.name not in {"help", "args"}]
+        if rows:
+            lines += ["| option | what | default |", "| --- | --- | --- |", *rows, ""]
+    return "\n".join(lines)
+
+
+def _commands(
+    command: click.Command, words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    children: dict[str, click.Command] | None = getattr(command, "commands", None)
+    if children is None:
+        yield words, command
+        return
+    for name in sorted(children):
+        if not children[name].hidden:
+            yield from _commands(children[name], (*words, name))
+
+
+def _parameter_row(parameter: click.Parameter) -> str:
+    names = ", ".join(f"`{name}`" for name in parameter.opts if name.startswith("-"))
+    shown = names or f"`{(parameter.name or '').upper()}`"
+    return f"| {shown} | {_plain(getattr(parameter, 'help', None) or '')} | {_default(parameter)} |"
+
+
+def _default(parameter: click.Parameter) -> str:
+    if parameter.required:
+        return "required"
+    value = parameter.default
+    return "" if value is None or callable(value) or value in ([], False) else f"`{value}`"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s*\n\s*", " ", text.replace("|", "\\|").replace("<", "&lt;")).strip()
+
+
+def rest_page() -> str:
+    """Return the reference of the REST service, from docs/openapi.json."""
+    document: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text("utf-8"))
+    lines = [
+        "# REST",
+        "",
+        "Made from `docs/openapi.json`; [service](../service.md) explains it.",
+        "",
+    ]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            lines += [f"## {method.upper()} {path}", "", operation.get("description", ""), ""]
+            parameters = operation.get("parameters", [])
+            if parameters:
+                lines += ["| parameter | in | what |", "| --- | --- | --- |"]
+                lines += [
+                    f"| `{p['name']}` | {p['in']} | {_plain(p.get('description', ''))} |"
+                    for p in parameters
+                ]
+                lines.append("")
+            answers = ", ".join(sorted(operation["responses"]))
+            lines += [f"Answers: {answers}.", ""]
+    return "\n".join(lines)
+
+
+def contract_page() -> str:
+    """Return the reference of the contract: its interface, and the sizes of the artefact."""
+    artefact = json.loads(
+        (resources.files("contracts") / "artifacts" / "committee_ledger.json").read_text("utf-8")
+    )
+    source = (resources.files("contracts") / "ICommitteeLedger.vyi").read_text("utf-8")
+    lines = [
+        "# Contract",
+        "",
+        "Functions, events and structs of `contracts/ICommitteeLedger.vyi`.",
+        "",
+    ]
+    for kind in ("function", "event"):
+        lines += [f"## {kind.capitalize()}s", "", f"| {kind} | arguments |", "| --- | --- |"]
+        lines += [
+            f"| `{entry['name']}` | {', '.join(_argument(i) for i in entry['inputs'])} |"
+            for entry in artefact["abi"]
+            if entry["type"] == kind
+        ]
+        lines.append("")
+    return "\n".join([*lines, "## Interface", "", "```python", source.rstrip(), "```", ""])
+
+
+def _argument(value: dict[str, Any]) -> str:
+    return f"`{value['type']} {value['name']}`"

@@ -1,0 +1,55 @@
+"""The documentation site builds strictly, has every page, and the README is one screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README_WORDS = 1_200
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    build = (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder)
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    ended = subprocess.run(
+        build, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return folder
+
+
+def test_the_site_has_a_page_for_each_file(site: Path) -> None:
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        name = "index.html" if page.name in {"index.md", "README.md"} else f"{page.stem}.html"
+        assert (site / page.parent / name).exists(), page
+
+
+def test_the_reference_has_commands_routes_and_functions(site: Path) -> None:
+    assert "cmfl audit" in (site / "reference" / "commands.html").read_text("utf-8")
+    assert "/v1/blobs/{digest}" in (site / "reference" / "rest.html").read_text("utf-8")
+    assert "commit_updates" in (site / "reference" / "contract.html").read_text("utf-8")
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)"', page.read_text()
+        )
+        assert loaded == [], page
+
+
+def test_the_readme_is_short_and_has_a_picture() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.split()) <= README_WORDS
+    picture = re.search(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert picture
+    assert (ROOT / picture[1]).exists()
