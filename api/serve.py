@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from api.app import create_app
+from api.http.graceful_server import GracefulServer
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from ledger.index.database import Database
 from ledger.index.index import Index
@@ -87,7 +88,7 @@ def server_for(settings: Settings) -> uvicorn.Server:
     )
 
 
-class _Server(uvicorn.Server):
+class _Server(GracefulServer):
     """Ends streams at shutdown, instead of waiting for readers that never leave."""
 
     def __init__(self, config: uvicorn.Config, streams: Streams) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from api.http.graceful_server import GracefulServer
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
@@ -71,7 +72,7 @@ def server_for(
     settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> uvicorn.Server:
     """Return a server that has not started, with bounds on connections; see `create_store`."""
-    return uvicorn.Server(
+    return GracefulServer(
         uvicorn.Config(
             create_store(settings, ledger, secrets.token_bytes(EPOCH_BYTES), pinned=pinned),
             ws="none",

@@ -1,0 +1,27 @@
+"""A uvicorn server that leaves no connection open."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+if TYPE_CHECKING:
+    import socket
+
+
+class GracefulServer(uvicorn.Server):
+    """Aborts the connections that the grace period leaves open.
+
+    uvicorn cancels their tasks and forgets them: a peer that sends half a request, or does not read
+    its answer, would then wait until the process ends.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more connections, end the open ones in order, and abort the rest."""
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        # A transport closes its socket in the next iteration of the event loop.
+        await asyncio.sleep(0)

@@ -1,0 +1,42 @@
+"""A server that ends leaves no connection open, whatever its peer does with it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from api.sockets import listening_socket, url_of
+from api.store.serve_store import server_for
+from api.store.store_settings import StoreSettings
+from ledger.storage.blobs import FolderBlobs
+from tests.api.store.conftest import path_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.api.store.conftest import Contract
+
+DATA = bytes(16_000_000)
+"""More than the operating system takes for a peer that does not read."""
+
+
+def test_an_answer_that_nobody_reads_is_cut_off(tmp_path: Path, contract: Contract) -> None:
+    FolderBlobs(tmp_path).put(DATA)
+    with listening_socket("127.0.0.1", 0) as listener:
+        address = listener.getsockname()
+        settings = StoreSettings(folder=tmp_path, public_urls=(url_of(listener),))
+        server = server_for(settings, contract.ledger)
+        server.config.timeout_graceful_shutdown = 0
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        with socket.create_connection(address, timeout=20) as peer:
+            peer.sendall(f"GET {path_of(DATA)} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+            assert peer.recv(12) == b"HTTP/1.1 200"
+            while not any(one.flow.write_paused for one in server.server_state.connections):
+                assert thread.is_alive()
+                time.sleep(0.005)
+            server.should_exit = True
+            thread.join()
+            assert not server.server_state.connections
