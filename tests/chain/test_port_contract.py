@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import socket
+import os
+import re
 import subprocess
+import tempfile
 import time
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.ports import (
-    ChainUnreachableError,
     ChainWriter,
     TransactionRefusedError,
     TransactionRevertedError,
@@ -33,6 +34,7 @@ GAS = 200_000
 ANVIL_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """The first account of every anvil: public, printed by the program itself."""
 SETTINGS = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=20.0)
+START_SECONDS = 60.0
 
 
 def embedded(folder: Path) -> Iterator[ChainWriter]:
@@ -50,26 +52,32 @@ def served(folder: Path) -> Iterator[ChainWriter]:
 
 
 def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iterator[ChainWriter]:
-    program = anvil_program()
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [program, "--port", str(port), "--silent", "--hardfork", "prague", *options]
-    with subprocess.Popen(command, cwd=folder) as process:
+    """Start an anvil on a port that it chooses: one that is found first may be taken until then."""
+    command = [anvil_program(), "--port", "0", "--hardfork", "prague", *options]
+    with (
+        tempfile.TemporaryFile("w+b") as said,
+        subprocess.Popen(command, cwd=folder, stdout=said) as process,
+    ):
         try:
-            with connect(f"http://127.0.0.1:{port}", settings) as client:
+            url = f"http://{listening_address(process, said)}"
+            with RpcChain(url, ANVIL_KEY, chain_id=31337, settings=settings) as client:
                 yield client
         finally:
             process.terminate()
 
 
-def connect(url: str, settings: RpcSettings) -> RpcChain:
-    deadline = time.monotonic() + 20
+def listening_address(process: subprocess.Popen[bytes], said: IO[bytes]) -> str:
+    """Return the address that an anvil names once it listens there."""
+    deadline = time.monotonic() + START_SECONDS
     while True:
-        try:
-            return RpcChain(url, ANVIL_KEY, chain_id=31337, settings=settings)
-        except ChainUnreachableError:
-            assert time.monotonic() < deadline, "anvil does not answer"
-            time.sleep(0.05)
+        assert process.poll() is None, "anvil has ended"
+        named = re.search(
+            rb"^Listening on (\S+)\n", os.pread(said.fileno(), 100_000, 0), re.MULTILINE
+        )
+        if named:
+            return named[1].decode()
+        assert time.monotonic() < deadline, "anvil does not say where it listens"
+        time.sleep(0.02)
 
 
 @pytest.fixture(
