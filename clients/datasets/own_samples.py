@@ -35,20 +35,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".npz", ".safetensors")
 
 
-def own_part(
-    configuration: Configuration,
-    document: RunDocument,
-    client: ClientId,
-    data_path: Path | None = None,
-) -> Samples:
-    """Return the training samples of one client; see `own_parts`.
-
-    Raises:
-        ConfigurationError: see `own_parts`.
-    """
-    return own_parts(configuration, document, (client,), data_path).train[client]
-
-
 def own_parts(
     configuration: Configuration,
     document: RunDocument,

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clients.configuration.loading import load
 from clients.models.model_file import StoredModel, encode_model, read_model_file
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import DISK, Disk, Home, RunPaths, read_file
-from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError, EncodingError
 
 if TYPE_CHECKING:
@@ -66,10 +65,6 @@ class RunFolder:
             return read_file(self.paths.metrics, MAX_METRICS_BYTES).splitlines(keepends=True)
         except FileNotFoundError:
             return []
-
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the rows of a resumed run, which are complete."""
-        return [parse_json(line) for line in self.metrics_lines()]
 
     def write_model(
         self, vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
-from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +9,6 @@ from clients.configuration.parsing import ALLOW_PREDICTABLE
 from clients.testnet.worker_faults import FAULT_VARIABLE, FROM_FILE, faults_from_file
 from clients.worker.process.worker_folder import WorkerFolder
 from clients.worker.process.worker_status import WorkerState, read_status
-from ledger.io.home import DISK, WRITING
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,8 +18,8 @@ if TYPE_CHECKING:
     from ledger.io.forked_commands import CommandProcess, CommandRunner
     from ledger.protocol.types import ClientId
 
-_FILLER = ".filler"  # what fills a worker's disk in trials
-_FAULT_FILE = "fault"  # read by a worker whose faults change
+FAULT_FILE = "fault"
+"""In a worker's folder, read by a worker whose faults change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +104,6 @@ class WorkerSlot:
         """Name of its log files."""
         return f"worker-{self.number:02d}"
 
-    @property
-    def own_updates(self) -> Path:
-        """Folder of its trained updates."""
-        return self._own.payloads
-
     def settle(self, meeting: NetworkTarget, memory_bytes: int | None = None) -> None:
         """Set the location of the run and the worker's memory limit."""
         self._meeting, self._memory_bytes = meeting, memory_bytes
@@ -128,7 +119,7 @@ class WorkerSlot:
     ) -> CommandProcess:
         """Start a worker with this slot's keys and another folder."""
         assert self._meeting is not None, "the place knows where the federation meets"
-        value = faults_from_file(folder / _FAULT_FILE) if fault == FROM_FILE else fault
+        value = faults_from_file(folder / FAULT_FILE) if fault == FROM_FILE else fault
         environment = {} if value is None else {FAULT_VARIABLE: value}
         return self._processes.start(
             name,
@@ -136,15 +127,6 @@ class WorkerSlot:
             environment=environment,
             memory_bytes=self._memory_bytes,
         )
-
-    def tell(self, fault: str, round_number: int) -> None:
-        """Write a fault of a later round to the fault file."""
-        text = f"{round_number} {fault}\n".encode()
-        DISK.write_whole(self.folder / _FAULT_FILE, text, durable=False)
-
-    def clear_fault(self) -> None:
-        """Remove the fault file."""
-        (self.folder / _FAULT_FILE).unlink(missing_ok=True)
 
     def kill(self) -> None:
         """Kill the worker."""
@@ -169,27 +151,6 @@ class WorkerSlot:
         except ConfigurationError:
             return {}
 
-    def backup(self, target: Path) -> None:
-        """Copy its files to a folder, which is replaced; the worker may be running."""
-        shutil.rmtree(target, ignore_errors=True)
-        ignored = shutil.ignore_patterns(f"{WRITING}*", "*.sqlite*", _FILLER)
-        shutil.copytree(self.folder, target, ignore=ignored, copy_function=_copy)
-        for path in self.folder.glob("*.sqlite"):
-            # A journal that is copied while it is written to may be no journal.
-            copy = sqlite3.connect(target / path.name)
-            with closing(sqlite3.connect(path)) as base, closing(copy):
-                base.backup(copy)
-
-    def restore(self, backup: Path) -> None:
-        """Replace its files by a backup; the worker must not be running."""
-        # Not the folder itself, which may be a mount point.
-        for path in self.folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        shutil.copytree(backup, self.folder, dirs_exist_ok=True)
-
 
 def _arguments(
     meeting: NetworkTarget, paths: NetworkPaths, clients: tuple[ClientId, ...], folder: Path
@@ -204,8 +165,3 @@ def _arguments(
     if meeting.allow_predictable_seeds:
         words.append(ALLOW_PREDICTABLE)
     return words if meeting.data is None else [*words, "--data", meeting.data]
-
-
-def _copy(source: str, target: str) -> None:
-    with suppress(FileNotFoundError):  # the worker has removed it meanwhile
-        shutil.copy2(source, target)

@@ -1,6 +1,6 @@
 """Background work of a worker: one thread trains and evaluates, another one sends transactions.
 
-Training and sending may take long, and votes are due meanwhile. In tests tasks run at once.
+Training and sending may take long, and votes are due meanwhile.
 """
 
 from __future__ import annotations
@@ -35,16 +35,6 @@ _log = logging.getLogger(__name__)
 
 class TaskInterrupt(BaseException):
     """Raised in a task whose process ends."""
-
-
-class ImmediateExecutor(Executor):
-    """Runs each task before `submit` returns."""
-
-    def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
-        """Run a task and return its result."""
-        done: Future[T] = Future()
-        _carry_out(done, lambda: task(*arguments, **named))
-        return done
 
 
 class SingleThreadExecutor(Executor):

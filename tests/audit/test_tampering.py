@@ -31,7 +31,7 @@ from ledger.audit.report import (
 from ledger.audit.report_text import readable
 from ledger.audit.result_log import AuditLog
 from ledger.chain.contract import abi
-from ledger.chain.contract.calls import decode_call, encode_call
+from ledger.chain.contract.calls import DecideCall, decode_call, encode_call
 from ledger.chain.contract.event_logs import decode_log, encode_log
 from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.documents.record import decode_record, encode_record
@@ -544,7 +544,8 @@ def test_a_whitewashed_record_does_not_belong_to_the_result(honest: Run) -> None
     other = blobs.put(data)
     topics, wrong = encode_log(replace(event, record=other))
     whitewashed = replace(log, topics=topics, data=wrong)
-    call = honest.ledger.decide_call(log.transaction_hash)
+    call = honest.ledger.call_of(log.transaction_hash)
+    assert isinstance(call, DecideCall)
     forged_call = encode_call(replace(call, decision=replace(call.decision, record=other)))
     store = ChangedBlobs(honest.blobs, {other: data})
 

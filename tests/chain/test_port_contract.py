@@ -10,6 +10,7 @@ import time
 from typing import IO, TYPE_CHECKING
 
 import pytest
+from web3 import Web3
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS, address_of
@@ -24,7 +25,7 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
-from tests.chain.web3_provider import web3_over
+from tests.chain.web3_provider import transport_to, web3_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,7 +224,7 @@ class TestAnyChain:
         probe = deploy(chain)
         receipt = chain.send(probe, words(3, 4), GAS)
         if isinstance(chain, RpcChain):
-            web3 = chain.web3
+            web3 = Web3(transport_to(chain))
         else:
             assert isinstance(chain, EmbeddedChain)
             web3 = web3_over(chain)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 
+from ledger.chain.rpc.http_transport import HttpTransport
 from ledger.chain.rpc.server.methods import RpcMethods
 
 if TYPE_CHECKING:
     from web3.types import RPCEndpoint, RPCResponse
 
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
+    from ledger.chain.rpc.rpc_reader import RpcReader
 
 
 class EmbeddedProvider(JSONBaseProvider):
@@ -40,3 +42,8 @@ class EmbeddedProvider(JSONBaseProvider):
 def web3_over(chain: EmbeddedReader) -> Web3:
     """Return a web3 object over an embedded chain."""
     return Web3(EmbeddedProvider(chain))
+
+
+def transport_to(chain: RpcReader) -> HttpTransport:
+    """Return a connection of its own to a chain's node, also for methods that only anvil has."""
+    return HttpTransport(str(chain.node), 20, 10_000_000)

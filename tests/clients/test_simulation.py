@@ -15,6 +15,7 @@ from clients.runs.population import populate
 from clients.runs.run_folder import manifest_of
 from clients.training.evaluation import evaluate
 from ledger.audit.engine import audit
+from ledger.chain.contract.calls import DecideCall
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.encoding import commitment_of, sha256, word_client, word_distance
@@ -146,8 +147,9 @@ def test_every_certificate_carries_the_primary_and_a_quorum(player: Player) -> N
         event = recorded.event
         assert isinstance(event, ledger_state.RoundDecided)
         opening = played.opening(event.round)
-        certificates = played.ledger.decide_call(recorded.transaction_hash).certificates
-        for phase, certificate in zip(Phase, certificates, strict=True):
+        call = played.ledger.call_of(recorded.transaction_hash)
+        assert isinstance(call, DecideCall)
+        for phase, certificate in zip(Phase, call.certificates, strict=True):
             place = primary_seat(opening.seed, phase, certificate.view, 5)
             assert event.primaries[phase - 1] == opening.committee[place]
             assert certificate.signers.bit_count() == len(certificate.replies) == majority(5) == 3

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _CLONE_NEWNS = 0x00020000
 _MS_REC_PRIVATE = 0x4000 | (1 << 18)
 _MNT_DETACH = 2
-_FILLER = ".filler"
+FILLER = ".filler"
 DISK_BYTES = 24 << 20
 
 
@@ -43,7 +43,7 @@ def unmount(folder: Path) -> None:
 
 def fill(folder: Path) -> None:
     """Leave no byte free on a folder's disk."""
-    with (folder / _FILLER).open("ab", buffering=0) as file:
+    with (folder / FILLER).open("ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:
                 while True:
@@ -54,4 +54,4 @@ def fill(folder: Path) -> None:
 
 def empty(folder: Path) -> None:
     """Free what was filled."""
-    (folder / _FILLER).unlink(missing_ok=True)
+    (folder / FILLER).unlink(missing_ok=True)

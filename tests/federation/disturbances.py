@@ -9,16 +9,19 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from clients.testnet.kinds import ChainKind
 from clients.testnet.relay import LinkCondition
 from clients.testnet.worker_faults import FROM_FILE
+from clients.worker.process.worker_folder import WorkerFolder
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
 from tests.federation import disks
 from tests.federation.cells import LIES, Fault, Role, liars, roles_of, seats_of_members, tolerated
+from tests.federation.worker_files import back_up, clear_fault, restore, set_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +130,7 @@ class Arena:
             round_number: the round that has just opened.
         """
         for seat in self.federation.seats:
-            seat.backup(self._backups / str(round_number) / seat.name)
+            back_up(seat.folder, self._backups / str(round_number) / seat.name)
         shutil.rmtree(self._backups / str(round_number - 2), ignore_errors=True)
 
     def has_backup(self, round_number: int) -> bool:
@@ -153,9 +156,9 @@ class Arena:
         if fault in _CONDITIONS and seat is not None:
             self._on_path(made, seat, _CONDITIONS[fault])
         elif fault in LIES and seat is not None:
-            seat.tell(LIES[fault], one.round)
+            set_fault(seat.folder, LIES[fault], one.round)
             made.liars = liars(fault, mine)
-            made._undo = seat.clear_fault
+            made._undo = partial(clear_fault, seat.folder)
         elif seat is not None:
             self._on_seat(made, seat, one)
         elif fault is Fault.TOO_MANY:
@@ -269,7 +272,7 @@ class _Damage:
         """Damage the payload if it has come."""
         if self._found is not None:
             return
-        for own in self._seat.own_updates.glob(self._name):
+        for own in WorkerFolder(self._seat.folder).payloads.glob(self._name):
             digest = Digest(bytes.fromhex(own.stem.rpartition("-")[2]))
             if self._blobs.has(digest):
                 self._found = self._blobs.folder / digest.hex()[:2] / digest.hex()
@@ -301,7 +304,7 @@ def begun(seat: WorkerSlot) -> None:
 
 def _restored(seat: WorkerSlot, copy: Path) -> None:
     seat.kill()
-    seat.restore(copy)
+    restore(seat.folder, copy)
     begun(seat)
 
 

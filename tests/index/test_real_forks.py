@@ -17,6 +17,7 @@ from ledger.history.chain_history import ChainHistory
 from ledger.index.index import Index
 from tests.audit.unreliable_node import UnreliableNode
 from tests.chain.test_port_contract import anvil
+from tests.chain.web3_provider import transport_to
 from tests.index.conftest import NOBODYS_BLOBS, indexed
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def test_anvil_when_it_reorganises(tmp_path: Path, database: Database) -> None:
         first = require_equal(database, rounds.ledger)
         rounds.commit(rounds.signed_commitments(rounds.active))
         assert require_equal(database, rounds.ledger)[1].commitments
-        chain.web3.provider.make_request("anvil_reorg", [1, []])  # type: ignore[arg-type]
+        transport_to(chain).ask("anvil_reorg", 1, [])
         second = require_equal(database, rounds.ledger)
         assert second[0] == first[0]
         assert not second[1].commitments, "the block with the commitments was taken back"

@@ -236,11 +236,6 @@ def decision_of(event: RoundDecided) -> CommittedDecision:
     )
 
 
-def whole_path(ledger: CommitteeLedger) -> HeadPath:
-    """Return the way of a run's heads from its configuration to the newest."""
-    return _whole_path(ledger, ledger.deployment())
-
-
 def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> ClientProof:
     """Return the proof with what only the record says: of a ranked trainer its leaf alone."""
     try:

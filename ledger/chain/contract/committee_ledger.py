@@ -231,21 +231,6 @@ class CommitteeLedger(LedgerStorage):
                 words += recorded.event.words
         return tuple(encoding.registered_client(word) for word in words)
 
-    def full_registry(self) -> tuple[RegisteredClient, ...]:
-        """Return all K clients of an open ledger, without bans, from the events.
-
-        Raises:
-            IncompleteLogsError: the logs lack some of them.
-        """
-        clients = self.registry()
-        if len(clients) < self._fixed.clients:
-            raise IncompleteLogsError(
-                self.chain.node,
-                f"the logs hold the registration of {len(clients)} clients, not of all "
-                f"{self._fixed.clients}",
-            )
-        return clients
-
     def bans(self, to_block: int | None = None) -> tuple[ledger_state.ClientBanned, ...]:
         """Return every ban up to a block (None for the head), in chain order."""
         events = [recorded.event for recorded in self._logs(["ClientBanned"], to_block=to_block)]
@@ -307,19 +292,6 @@ class CommitteeLedger(LedgerStorage):
         """
         transaction = self.chain.transaction(transaction_hash)
         return calls.decode_call(transaction.input) if transaction.to == self.address else None
-
-    def decide_call(self, transaction_hash: bytes) -> calls.DecideCall:
-        """Return the arguments of a `decide` transaction, which alone has the signatures.
-
-        Raises:
-            ChainError: it is another transaction, or the chain does not have it.
-        """
-        call = self.call_of(transaction_hash)
-        if call is None:
-            raise ChainError(f"transaction 0x{transaction_hash.hex()} is not to the contract")
-        if not isinstance(call, calls.DecideCall):
-            raise ChainError(f"transaction 0x{transaction_hash.hex()} does not call decide")
-        return call
 
     def _logs(
         self, names: Sequence[str], round_number: int | None = None, to_block: int | None = None

@@ -8,12 +8,9 @@ to verify that, run your own node or compare several.
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-from web3 import Web3
 
 from ledger.chain.ports import (
     Block,
@@ -151,11 +148,6 @@ class RpcReader:
     def node(self) -> str | None:
         """The node's address without credentials."""
         return self._node.shown_url
-
-    @functools.cached_property
-    def web3(self) -> Web3:
-        """This node behind web3's own interface, over the same connection and limits."""
-        return Web3(self._node)
 
     def _ask(self, read: Callable[[Any], T], method: str, *parameters: object) -> T:
         """Return the parsed result of an idempotent request, retried after momentary failures.

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.audit.proofs.comparisons import Caveat, StepName
 from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
-from ledger.audit.proofs.proof_maker import make_proof, whole_path
+from ledger.audit.proofs.proof_maker import make_basis, make_proof
 from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.statement import (
     ClientVerdict,
@@ -236,7 +236,7 @@ def test_a_block_that_may_be_taken_back_contradicts_nothing(
 
 
 def test_the_full_path_leads_from_configuration_to_head(honest: Run, newest: TrustedHead) -> None:
-    path = whole_path(honest.ledger)
+    path = make_basis(honest.ledger, honest.blobs, 1, whole=True).path
     assert path.start == honest.ledger.deployment().config
     assert path.heads[-1] == newest.head
     assert [(ban.round, ban.client) for ban in path.bans()] == [

@@ -25,6 +25,7 @@ from tests.chain.contract.test_deployment import SMALL
 from tests.chain.rpc.forking_node import ForkingNode
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.test_port_contract import anvil
+from tests.chain.web3_provider import transport_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -357,11 +358,11 @@ def test_on_anvil_creation_reorganised_into_a_lower_block_is_found(
         assert isinstance(node, RpcChain)
         node.mine(5)
         killed(node, paths)
-        asked, sent = node.web3.provider.make_request, node.receipt_of(node.sender, 0)
+        asked, sent = transport_to(node).ask, node.receipt_of(node.sender, 0)
         assert sent is not None
         hashed = f"0x{sent.transaction_hash.hex()}"
-        raw = asked("eth_getRawTransactionByHash", [hashed])["result"]  # type: ignore[arg-type]
-        asked("anvil_reorg", [4, [[raw, 0]]])  # type: ignore[arg-type]
+        raw = asked("eth_getRawTransactionByHash", hashed)
+        asked("anvil_reorg", 4, [[raw, 0]])
         assert deploy(node, SMALL, paths).block < sent.block_number == 6
         assert node.next_nonce() == 2, "one creation and one registration"
 

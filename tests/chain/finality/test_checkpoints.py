@@ -21,6 +21,7 @@ from ledger.chain.ports import (
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.protocol.errors import ChainError
 from tests.chain.test_port_contract import anvil
+from tests.chain.web3_provider import transport_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,10 +103,10 @@ def test_anvil_that_reorganises_more_deeply_than_the_confirmations(
         acted = FinalityCheckpoints.open(path, chain)
         acted.note(final_block(chain, 2))
         acted.note(chain.block(5))
-        provider = chain.web3.provider
-        provider.make_request("anvil_reorg", [1, []])  # type: ignore[arg-type]
+        transport = transport_to(chain)
+        transport.ask("anvil_reorg", 1, [])
         acted.require_unchanged(chain)
-        provider.make_request("anvil_reorg", [4, []])  # type: ignore[arg-type]
+        transport.ask("anvil_reorg", 4, [])
         with pytest.raises(ReorganisedError) as caught:
             acted.require_unchanged(chain)
         assert (caught.value.block_number, caught.value.unchanged_up_to) == (4, 0)

@@ -12,6 +12,7 @@ from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from tests.chain.probe import deploy, words
 from tests.chain.test_port_contract import anvil
+from tests.chain.web3_provider import transport_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def chain(tmp_path: Path) -> Iterator[RpcChain]:
 
 
 def told(chain: RpcChain, method: str, *parameters: Any) -> Any:
-    return chain.web3.provider.make_request(method, list(parameters))["result"]  # type: ignore[arg-type]
+    return transport_to(chain).ask(method, *parameters)
 
 
 def received(pending: InFlightTransaction) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document
-from clients.datasets.own_samples import own_part, own_parts
+from clients.datasets.own_samples import own_parts
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
@@ -54,11 +54,11 @@ def test_part_i_is_what_the_simulation_has_at_index_i(simulated: RunDocument) ->
     told = configuration_from_document(simulated)
     clean = populate(told).clean
     for client in (0, len(simulated.registry) - 1):
-        part = own_part(told, simulated, ClientId(client))
+        part = own_parts(told, simulated, (ClientId(client),)).train[client]
         assert np.array_equal(part.x, clean.train[client].x)
         assert np.array_equal(part.y, clean.train[client].y)
     with pytest.raises(ConfigurationError, match="client 99999: the registry has clients 0"):
-        own_part(told, simulated, ClientId(99999))
+        own_parts(told, simulated, (ClientId(99999),))
     with pytest.raises(ConfigurationError, match="there is no client"):
         own_parts(told, simulated, ())
 
@@ -67,13 +67,13 @@ def test_other_data_than_those_of_the_run_are_refused(simulated: RunDocument) ->
     told = configuration_from_document(simulated)
     other = replace(simulated, experiment={**simulated.experiment, "data": {"name": "digits"}})
     with pytest.raises(ConfigurationError, match="not those that the run was deployed with"):
-        own_part(told, other, ClientId(0))
+        own_parts(told, other, (ClientId(0),))
     first, *rest = simulated.registry
     more = replace(simulated, registry=(RegisteredClient(first.address, 9999), *rest))
     with pytest.raises(
         ConfigurationError, match=r"client 0 has \d+ .*, and is registered with 9999"
     ):
-        own_part(told, more, ClientId(0))
+        own_parts(told, more, (ClientId(0),))
 
 
 def test_one_client_reads_one_file_and_several_a_folder(
@@ -103,10 +103,10 @@ def test_own_samples_must_be_there_and_as_many_as_registered(
 ) -> None:
     told = configuration_from_document(document)
     with pytest.raises(ConfigurationError, match="give the file of your own samples with --data"):
-        own_part(told, document, ClientId(0))
+        own_parts(told, document, (ClientId(0),))
     short = samples_file(tmp_path / "short.npz", rows(document, 0) - 1)
     with pytest.raises(ConfigurationError, match="training samples here, and is registered with"):
-        own_part(told, document, ClientId(0), short)
+        own_parts(told, document, (ClientId(0),), short)
 
 
 def test_no_document_names_code_or_a_local_file(simulated: RunDocument) -> None:
@@ -140,9 +140,9 @@ def test_files_for_all_lie_where_this_machine_has_them(tmp_path: Path) -> None:
     told = configuration.recorded()["data"]
     assert "path" in told
     with pytest.raises(ConfigurationError, match="not those that the run was deployed with"):
-        own_part(configuration, document, ClientId(0), FIXTURES / "femnist")
+        own_parts(configuration, document, (ClientId(0),), FIXTURES / "femnist")
     with pytest.raises(ConfigurationError, match="no such file"):
-        own_part(configuration, document, ClientId(0), tmp_path / "gone")
+        own_parts(configuration, document, (ClientId(0),), tmp_path / "gone")
 
 
 def test_every_owner_has_a_number(document: RunDocument) -> None:

@@ -14,6 +14,7 @@ from clients.testnet.worker_slot import NetworkPaths, NetworkTarget, WorkerSlot
 from clients.worker.process.worker_status import FORMAT
 from ledger.actors.journal import FileJournal
 from ledger.protocol.types import ClientId
+from tests.federation.worker_files import back_up, restore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,11 +39,11 @@ def test_a_backup_holds_what_was_durable_and_comes_back_whole(
     journal.record(b"later", b"not yet durable")
     (seat.folder / "payloads" / "one").write_bytes(b"update")
     (seat.folder / ".writing-1").write_bytes(b"half")
-    seat.backup(tmp_path / "copy")
+    back_up(seat.folder, tmp_path / "copy")
     journal.sync()
     journal.close()
     (seat.folder / "payloads" / "two").write_bytes(b"newer")
-    seat.restore(tmp_path / "copy")
+    restore(seat.folder, tmp_path / "copy")
     assert sorted(path.name for path in seat.folder.rglob("*")) == [
         "one",
         "payloads",

@@ -11,7 +11,6 @@ from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
 from clients.training.engine_factory import open_engine
-from clients.worker.background_work import ImmediateExecutor
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
@@ -28,6 +27,7 @@ from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import ObjectMailbox
 from tests.clients.worker.together import QuickDisk, hosted_by
 from tests.seeds import first_that_shows
+from tests.support.executors import ImmediateExecutor
 
 if TYPE_CHECKING:
     from pathlib import Path

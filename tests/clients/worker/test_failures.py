@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from clients.worker.background_work import (
-    ImmediateExecutor,
     SingleThreadExecutor,
     TaskInterrupt,
     TransactionSender,
@@ -19,6 +18,7 @@ from clients.worker.background_work import (
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import BACKOFF, FailureTracker, WorkPart
 from ledger.protocol.errors import ChainError
+from tests.support.executors import ImmediateExecutor
 
 
 def failing() -> bool:

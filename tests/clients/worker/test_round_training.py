@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from clients.training.port import Engine, TrainedUpdate, TrainingError
-from clients.worker.background_work import ImmediateExecutor
 from clients.worker.restarting_engine import RestartingEngine
 from clients.worker.round_training import (
     MOST_FAILURES,
@@ -20,6 +19,7 @@ from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.types import ClientId, Digest
 from tests.clients.worker.together import QuickDisk
+from tests.support.executors import ImmediateExecutor
 from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:

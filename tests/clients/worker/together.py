@@ -15,7 +15,6 @@ import numpy as np
 
 from clients.testnet.worker_faults import NO_FAULTS, WorkerFaults
 from clients.training.port import Engine, Evaluation, TrainedUpdate
-from clients.worker.background_work import ImmediateExecutor
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
@@ -42,6 +41,7 @@ from tests.actors.support import (
     registry_of,
     signers,
 )
+from tests.support.executors import ImmediateExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

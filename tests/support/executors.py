@@ -1,0 +1,27 @@
+"""An executor without threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ImmediateExecutor(Executor):
+    """Runs each task before `submit` returns."""
+
+    def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        """Run a task and return its result."""
+        done: Future[T] = Future()
+        try:
+            result = task(*arguments, **named)
+        except BaseException as error:  # noqa: BLE001 - raised by the future's result
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+        return done
