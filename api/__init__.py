@@ -4,3 +4,6 @@ Start reading at `app.py`. `routes/` holds the endpoints; `ledger/history/serial
 answers; `request_view.py` fixes the block that an answer is read at; `http/caching.py` decides what
 may be cached.
 """
+
+__distribution__ = "cmfl-ledger"
+"""By which `import cmfl` knows the package as its own."""

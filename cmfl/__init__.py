@@ -1,1 +1,102 @@
-"""The face of the CMFL ledger: the command line is in `cmfl.commands`."""
+"""CMFL: federated learning whose every decision a committee makes and a smart contract enforces.
+
+    import cmfl
+
+    run = cmfl.run("digits", strategy=3, malicious_rate=0.3, attack="back-gradient", seed=7)
+    run.rounds                      # a row for each round
+    run.rounds[7].explain()         # one round in plain words
+    assert cmfl.audit(run).passed   # everything recomputed from the chain and the blobs
+
+Runs:           `run`, `open`, `connect`, `runs`, `audit`; the types `Run`, `Round`, `Audit`.
+Own parts:      `Data`, and any model class or function given to `run` or `compare`.
+Comparisons:    `compare`, `sweep`; the type `Comparison`.
+Plain arrays:   the modules `cmfl.rules` and `cmfl.aggregators`.
+Errors:         `CmflError`, whose subclass `ConfigurationError` says what is wrong with an argument.
+
+To import this package costs little: torch, web3 and the others are loaded by the call that needs
+them. It refuses to start beside foreign modules of the names `ledger`, `clients`, `api` and
+`contracts`; `cmfl.charter` says how it knows.
+"""
+
+from cmfl import charter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from clients.datasets.own_data import Data
+    from cmfl import aggregators, rules
+    from cmfl.auditing import Audit, audit
+    from cmfl.comparison import Comparison, compare, sweep
+    from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
+    from cmfl.recorded import Explanation, Round, Rounds, Run
+    from cmfl.running import run
+    from cmfl.tables import Table
+    from ledger.protocol.errors import CmflError, ConfigurationError
+
+    __version__: str
+
+__all__ = [
+    "Audit",
+    "CmflError",
+    "Comparison",
+    "ConfigurationError",
+    "Data",
+    "Explanation",
+    "Round",
+    "Rounds",
+    "Run",
+    "Table",
+    "aggregators",
+    "audit",
+    "compare",
+    "connect",
+    "open",
+    "rules",
+    "run",
+    "runs",
+    "sweep",
+]
+
+_PLACES = {
+    "Audit": "cmfl.auditing",
+    "CmflError": "ledger.protocol.errors",
+    "Comparison": "cmfl.comparison",
+    "ConfigurationError": "ledger.protocol.errors",
+    "Data": "clients.datasets.own_data",
+    "Explanation": "cmfl.recorded",
+    "Round": "cmfl.recorded",
+    "Rounds": "cmfl.recorded",
+    "Run": "cmfl.recorded",
+    "Table": "cmfl.tables",
+    "audit": "cmfl.auditing",
+    "compare": "cmfl.comparison",
+    "connect": "cmfl.opening",
+    "open": "cmfl.opening",
+    "run": "cmfl.running",
+    "runs": "cmfl.opening",
+    "sweep": "cmfl.comparison",
+}
+"""The module of each public name that is no module itself."""
+
+charter.require_own_modules()
+
+
+def __getattr__(name: str) -> object:
+    """Return a public name, and import its module now (PEP 562)."""
+    import importlib
+
+    if name in {"aggregators", "rules"}:
+        return importlib.import_module(f"cmfl.{name}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("cmfl-ledger")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'cmfl' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return [*__all__, "__version__"]

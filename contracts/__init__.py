@@ -1,1 +1,4 @@
 """The Vyper contracts and their committed build artefacts: data, not code."""
+
+__distribution__ = "cmfl-ledger"
+"""By which `import cmfl` knows the package as its own."""
