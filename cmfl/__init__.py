@@ -11,7 +11,7 @@ Runs:           `run`, `open`, `connect`, `runs`, `audit`; the types `Run`, `Rou
 Own parts:      `Data`, and any model class or function given to `run` or `compare`.
 Comparisons:    `compare`, `sweep`; the type `Comparison`.
 Plain arrays:   the modules `cmfl.rules` and `cmfl.aggregators`.
-Errors:         `CmflError`, whose subclass `ConfigurationError` says what is wrong with an argument.
+Errors:         `CmflError`; `ConfigurationError`, its subclass, is about the arguments.
 
 To import this package costs little: torch, web3 and the others are loaded by the call that needs
 them. It refuses to start beside foreign modules of the names `ledger`, `clients`, `api` and
@@ -22,10 +22,8 @@ from cmfl import charter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from clients.datasets.own_data import Data
     from cmfl import aggregators, rules
     from cmfl.auditing import Audit, audit
-    from cmfl.comparison import Comparison, compare, sweep
     from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
     from cmfl.recorded import Explanation, Round, Rounds, Run
     from cmfl.running import run
@@ -37,9 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "CmflError",
-    "Comparison",
     "ConfigurationError",
-    "Data",
     "Explanation",
     "Round",
     "Rounds",
@@ -47,33 +43,27 @@ __all__ = [
     "Table",
     "aggregators",
     "audit",
-    "compare",
     "connect",
     "open",
     "rules",
     "run",
     "runs",
-    "sweep",
 ]
 
 _PLACES = {
     "Audit": "cmfl.auditing",
     "CmflError": "ledger.protocol.errors",
-    "Comparison": "cmfl.comparison",
     "ConfigurationError": "ledger.protocol.errors",
-    "Data": "clients.datasets.own_data",
     "Explanation": "cmfl.recorded",
     "Round": "cmfl.recorded",
     "Rounds": "cmfl.recorded",
     "Run": "cmfl.recorded",
     "Table": "cmfl.tables",
     "audit": "cmfl.auditing",
-    "compare": "cmfl.comparison",
     "connect": "cmfl.opening",
     "open": "cmfl.opening",
     "run": "cmfl.running",
     "runs": "cmfl.opening",
-    "sweep": "cmfl.comparison",
 }
 """The module of each public name that is no module itself."""
 

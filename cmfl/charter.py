@@ -47,7 +47,7 @@ def _path_of(name: str) -> str | None:
         spec = None if find is None else find(name, None)
         if spec is not None:
             folders = spec.submodule_search_locations or ["a module without a file"]
-            return spec.origin or next(iter(folders))
+            return str(spec.origin or next(iter(folders)))
     return None
 
 

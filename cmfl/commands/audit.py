@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from cmfl.access.target import Target
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
-    from ledger.audit.result_log import AuditProgress
-    from ledger.audit.worker_pool import AuditWorkers
 
 MOST_JOBS = 256
 MOST_UNASKED = 4
@@ -66,6 +64,7 @@ def audit(
     be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
     again, and the report says so.
     """
+    from cmfl.auditing import read_earlier
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
@@ -73,7 +72,7 @@ def audit(
         _require_writable(report)
     where = source.target()
     where.require_chain_of_its_own()
-    earlier = None if since is None else _earlier(since)
+    earlier = None if since is None else read_earlier(since, "--since")
     result = _audited(where, _AuditRequest(head, strict, earlier, jobs))
     if json:
         print_json(result.as_dict())
@@ -107,55 +106,20 @@ class _AuditRequest:
 
 
 def _audited(where: Target, request: _AuditRequest) -> AuditReport:
-    from ledger.audit.engine import AuditOptions
-    from ledger.audit.engine import audit as run_audit
-    from ledger.protocol.types import Digest
-
-    known_head = (
-        None if request.head is None else Digest(bytes.fromhex(request.head.removeprefix("0x")))
-    )
-    with where.reader() as chain, progress() as bar:
-        task = bar.add_task("audit", total=None)
-
-        def show(now: AuditProgress) -> None:
-            bar.update(task, completed=now.done, total=now.total)
-
-        return run_audit(
-            where.ledger(chain),
-            where.published(),
-            AuditOptions(progress=show, workers=_workers(where, request.jobs)),
-            head=known_head,
-            strict=request.strict,
-            earlier=request.earlier,
-        )
-
-
-def _workers(where: Target, jobs: int | None) -> AuditWorkers | None:
-    """Return the processes of an audit; None for this one alone."""
-    from ledger.audit.worker_pool import AuditWorkers
+    from cmfl.auditing import audit_target
     from ledger.distances.fast import usable_cores
 
-    processes = min(usable_cores(), MOST_UNASKED) if jobs is None else jobs
-    if processes == 1:
-        return None
-    return AuditWorkers(processes, where.published)
-
-
-def _earlier(path: Path) -> EarlierAudit:
-    """Return the audit behind a report.
-
-    Raises:
-        ConfigurationError: the file cannot be read.
-        EarlierReportError: it is no report that one can build on.
-    """
-    from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
-    from ledger.io.home import read_file
-
-    try:
-        data = read_file(path, MAX_REPORT_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"--since {path}: {error.strerror}") from error
-    return read_report(data)
+    jobs = min(usable_cores(), MOST_UNASKED) if request.jobs is None else request.jobs
+    with progress() as bar:
+        task = bar.add_task("audit", total=None)
+        return audit_target(
+            where,
+            head=request.head,
+            strict=request.strict,
+            earlier=request.earlier,
+            jobs=jobs,
+            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
 
 
 def _require_writable(path: Path) -> None:

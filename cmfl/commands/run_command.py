@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clients.runs.open_run import Run
     from cmfl.access.target import Target
     from cmfl.commands.sender import Sender
+    from cmfl.playing import PlayedRun
     from ledger.chain.ports import ChainWriter
 
 
@@ -168,44 +169,39 @@ def _carried_out(
     *,
     quiet: bool,
 ) -> dict[str, Any]:
-    from clients.runs.open_run import open_run
+    from cmfl.playing import play_on_chain
 
-    with (
-        writer as chain,
-        open_run(
-            where.home, name, configuration, chain, where.blobs(), accept_rollback=accept_rollback
-        ) as started,
-    ):
-        if started.without_row:
-            rounds = ", ".join(map(str, started.without_row))
+    def go_on(opened: Run) -> list[RoundMetrics]:
+        if opened.without_row:
+            rounds = ", ".join(map(str, opened.without_row))
             complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
-        return _played(name, started, quiet=quiet)
+        return _watch(opened, quiet=quiet)
+
+    played = play_on_chain(
+        where, name, configuration, writer, go_on, accept_rollback=accept_rollback
+    )
+    return _result(played)
 
 
 def _in_memory(
     where: Target, name: str, configuration: Configuration, *, quiet: bool
 ) -> dict[str, Any]:
-    from clients.runs.open_run import open_memory_run
-    from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
+    from cmfl.playing import play_in_memory
 
-    chain_id = DEFAULT_CHAIN_ID if where.chain_id is None else where.chain_id
-    with (
-        where.own_folder(),
-        open_memory_run(where.home, name, configuration, chain_id=chain_id) as started,
-    ):
-        return _played(name, started, quiet=quiet)
+    return _result(
+        play_in_memory(where, name, configuration, lambda opened: _watch(opened, quiet=quiet))
+    )
 
 
-def _played(name: str, started: Run, *, quiet: bool) -> dict[str, Any]:
-    rows = _watch(started, quiet=quiet)
-    state = started.ledger.state()
-    last = rows[-1] if rows else None
+def _result(played: PlayedRun) -> dict[str, Any]:
+    """Return a played run as `--json` prints it."""
+    last = played.rows[-1] if played.rows else None
     return {
-        "run": name,
-        "address": None if started.manifest is None else started.manifest.address,
-        "round": state.round,
-        "rounds_now": len(rows),
-        "head": state.head,
+        "run": played.name,
+        "address": played.address,
+        "round": played.round,
+        "rounds_now": len(played.rows),
+        "head": played.head,
         "last": asdict(last) if last else None,
     }
 

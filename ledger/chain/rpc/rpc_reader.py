@@ -87,7 +87,7 @@ class RpcReader:
 
     Args:
         url: of the node, http or https.
-        chain_id: the expected id.
+        chain_id: the expected id; None accepts any.
         genesis_hash: the expected block 0; None accepts any.
         settings: time-outs and limits.
         sleep: waits a number of seconds.
@@ -103,7 +103,7 @@ class RpcReader:
         self,
         url: str,
         *,
-        chain_id: int,
+        chain_id: int | None,
         genesis_hash: bytes | None = None,
         settings: RpcSettings | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -130,9 +130,9 @@ class RpcReader:
         deadline = self._settings.request_timeout_seconds
         return RetryPolicy(backoff, retries + 1, deadline, self._sleep, self._clock)
 
-    def _verify_identity(self, chain_id: int, genesis_hash: bytes | None) -> None:
+    def _verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
         actual = self._ask(wire.quantity, "eth_chainId")
-        if actual != chain_id:
+        if chain_id is not None and actual != chain_id:
             raise WrongChainIdError(
                 f"{self._node.shown_url}: has chain id {actual}, expected {chain_id}"
             )

@@ -1,0 +1,203 @@
+"""Robust aggregators on plain arrays: many updates in, one out.
+
+Updates are the rows of a matrix of shape (n, d), or n vectors of shape (d,); CPU tensors do as
+well. The result has shape (d,), float64. They are the rules that `cmfl.compare` plays; each class
+in `clients.aggregators` names its paper.
+
+    cmfl.aggregators.krum(updates, f=2)
+    cmfl.aggregators.median(updates, pre=[("NNM", {"f": 2})])    # after nearest-neighbour mixing
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clients.aggregators.aggregation import Aggregation
+from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
+from clients.aggregators.registry import aggregator_named
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Pre = Sequence[tuple[str, Mapping[str, object]]]
+
+__all__ = [
+    "aggregate",
+    "centered_clipping",
+    "fedavg",
+    "geometric_median",
+    "krum",
+    "median",
+    "multi_krum",
+    "trimmed_mean",
+]
+
+Vector = NDArray[np.float64]
+
+
+def fedavg(updates: ArrayLike, weights: ArrayLike | None = None, *, pre: Pre = ()) -> Vector:
+    """Return the mean of the updates, weighted by the samples behind each.
+
+    Args:
+        updates: shape (n, d).
+        weights: of each, above 0, shape (n,); equal ones if not given.
+        pre: pre-aggregators with their options, in order: "NNM" (f) and "Bucketing" (s).
+
+    Raises:
+        ConfigurationError: an option is wrong, or there are too few updates for it.
+        ValueError: the shapes do not fit.
+    """
+    return aggregate("FedAvg", updates, weights=weights, pre=pre)
+
+
+def median(updates: ArrayLike, *, pre: Pre = ()) -> Vector:
+    """Return the median of each coordinate; see `fedavg` for arguments and errors."""
+    return aggregate("Median", updates, pre=pre)
+
+
+def trimmed_mean(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
+    """Return the mean of each coordinate without the f smallest and the f largest, 2f < n."""
+    return aggregate("TrMean", updates, {"f": f}, pre=pre)
+
+
+def krum(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
+    """Return the update in the densest place, of which f may be anything, 2f + 2 < n."""
+    return aggregate("Krum", updates, {"f": f}, pre=pre)
+
+
+def multi_krum(
+    updates: ArrayLike,
+    f: int,
+    m: int | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    pre: Pre = (),
+) -> Vector:
+    """Return the mean of the m updates in the densest places, n − f of them if m is not given."""
+    options: dict[str, object] = {"f": f, "weighted": weights is not None}
+    if m is not None:
+        options["m"] = m
+    return aggregate("MultiKrum", updates, options, weights=weights, pre=pre)
+
+
+def geometric_median(
+    updates: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    nu: float = 0.1,
+    steps: int = 3,
+    pre: Pre = (),
+) -> Vector:
+    """Return nearly the point with the smallest sum of distances, by Weiszfeld's steps.
+
+    Args:
+        updates: shape (n, d).
+        weights: of each, above 0, shape (n,); equal ones if not given.
+        nu: the smallest distance that is divided by, above 0.
+        steps: how many, at least 1.
+        pre: pre-aggregators with their options.
+
+    Raises:
+        ConfigurationError: an option is wrong.
+        ValueError: the shapes do not fit.
+    """
+    options = {"nu": float(nu), "T": steps, "weighted": weights is not None}
+    return aggregate("GeometricMedian", updates, options, weights=weights, pre=pre)
+
+
+def centered_clipping(
+    updates: ArrayLike,
+    tau: float,
+    *,
+    last: ArrayLike | None = None,
+    steps: int = 1,
+    pre: Pre = (),
+) -> Vector:
+    """Return the last aggregate, moved by the clipped differences of the updates from it.
+
+    Args:
+        updates: shape (n, d).
+        tau: how far one update can pull, above 0, in units of an update's length.
+        last: the aggregate of the round before, shape (d,); zeros if not given.
+        steps: how many, at least 1.
+        pre: pre-aggregators with their options.
+
+    Raises:
+        ConfigurationError: an option is wrong.
+        ValueError: the shapes do not fit.
+    """
+    options = {"tau": float(tau), "L": steps}
+    return aggregate("CenteredClipping", updates, options, last=last, pre=pre)
+
+
+def aggregate(
+    name: str,
+    updates: ArrayLike,
+    options: Mapping[str, object] | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    last: ArrayLike | None = None,
+    pre: Pre = (),
+    rng: np.random.Generator | None = None,
+) -> Vector:
+    """Return one vector of many by the name of an aggregator, as experiments name it.
+
+    Args:
+        name: one of FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping.
+        updates: shape (n, d), finite.
+        options: of the aggregator.
+        weights: of each update, above 0, shape (n,); equal ones if not given.
+        last: the aggregate of the round before, shape (d,); zeros if not given.
+        pre: pre-aggregators with their options, in order.
+        rng: chance of a pre-aggregator such as Bucketing, which needs it.
+
+    Raises:
+        ConfigurationError: an unknown name or a wrong option, or too few updates for it.
+        ValueError: the shapes do not fit, or a number is not finite.
+    """
+    rows = _matrix(updates)
+    stages = tuple(pre_aggregator_named(stage, dict(given)) for stage, given in pre)
+    aggregation = Aggregation(aggregator_named(name, dict(options or {})), stages)
+    aggregation.require(len(rows))
+    if rng is None and any(stage.name == "Bucketing" for stage in stages):
+        raise ConfigurationError("Bucketing shuffles: give rng=np.random.default_rng(seed)")
+    selection = aggregation.aggregate(
+        list(rows),
+        _weights(weights, len(rows)),
+        _last(last, rows.shape[1]),
+        rng or np.random.default_rng(0),
+    )
+    assert selection is not None, "the number of updates was checked"
+    return selection.vector
+
+
+def _matrix(updates: ArrayLike) -> NDArray[Any]:
+    try:
+        rows = np.asarray(updates, dtype=None)
+        if rows.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
+            rows = rows.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("updates: the vectors differ in length, or are no numbers") from error
+    if rows.ndim != 2 or not rows.size:
+        raise ValueError(f"updates: must be a matrix with a vector in each row, not {rows.shape}")
+    if not np.isfinite(rows).all():
+        raise ValueError("updates: a number is not finite")
+    return rows
+
+
+def _weights(weights: ArrayLike | None, count: int) -> Any:
+    values = np.ones(count) if weights is None else np.asarray(weights, dtype=np.float64)
+    if values.shape != (count,) or not (np.isfinite(values).all() and (values > 0).all()):
+        raise ValueError(f"weights: must be {count} finite numbers above 0")
+    return values
+
+
+def _last(last: ArrayLike | None, dimension: int) -> Vector:
+    values = np.zeros(dimension) if last is None else np.asarray(last, dtype=np.float64)
+    if values.shape != (dimension,):
+        raise ValueError(f"last: must have {dimension} numbers, not {values.shape}")
+    return values

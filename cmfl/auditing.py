@@ -1,0 +1,282 @@
+"""Audits: everything that was decided, recomputed from the chain and the blobs alone."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmfl.access.node import chain_id_of
+from cmfl.access.target import Target
+from cmfl.opening import target_of
+from cmfl.progress import tracking
+from cmfl.recorded import Run
+from cmfl.tables import Table
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cmfl.access.remote import RemoteService
+    from ledger.audit.earlier_report import EarlierAudit
+    from ledger.audit.report import AuditReport
+
+
+class Audit:
+    """The result of an audit.
+
+    Attributes:
+        report: of the ledger's audit, with its ten steps, findings and counts.
+    """
+
+    def __init__(self, report: AuditReport) -> None:
+        self.report = report
+
+    @property
+    def outcome(self) -> str:
+        """Return "passed", "failed" (the record contradicts itself) or "incomplete"."""
+        return str(self.report.outcome)
+
+    @property
+    def passed(self) -> bool:
+        """True if everything was checked and is true."""
+        return self.outcome == "passed"
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a sentence."""
+        return self.lines[-1]
+
+    @property
+    def lines(self) -> list[str]:
+        """The report as `cmfl audit` prints it."""
+        from ledger.audit.report_text import readable
+
+        return readable(self.report)
+
+    @property
+    def steps(self) -> Table:
+        """The ten steps: number, title, outcome, contradictions, and how much was missing."""
+        return Table(
+            {
+                "step": int(step.number),
+                "title": step.title,
+                "outcome": str(step.outcome),
+                "contradictions": step.contradictions,
+                "missing": step.missing_count,
+            }
+            for step in self.report.steps
+        )
+
+    @property
+    def findings(self) -> Table:
+        """Misbehaviour that the record already handles: round, clients, kind, sentence."""
+        return Table(
+            {
+                "round": finding.round,
+                "clients": finding.clients,
+                "kind": str(finding.kind),
+                "proven": finding.proven,
+                "sentence": finding.sentence,
+            }
+            for finding in self.report.findings
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain data, as `cmfl audit --json` prints it."""
+        return self.report.as_dict()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report, which a later audit can build on, and return the path.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        from ledger.audit.earlier_report import report_bytes
+
+        file = Path(path)
+        file.write_bytes(report_bytes(self.report))
+        return file
+
+    def __repr__(self) -> str:
+        return f"<cmfl.Audit {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(chr(10).join(self.lines))}</pre>"
+
+
+def audit(
+    run: Run | str | Path | None = None,
+    *,
+    name: str | None = None,
+    rpc_url: str | None = None,
+    address: str | None = None,
+    chain_id: int | None = None,
+    blobs: str | Path | None = None,
+    head: str | None = None,
+    strict: bool = False,
+    since: str | Path | None = None,
+    jobs: int = 1,
+    progress: bool | None = None,
+) -> Audit:
+    """Check every round of a run from its chain and its blobs alone.
+
+    Args:
+        run: what `cmfl.run`, `cmfl.open` or `cmfl.connect` gave, or the path of a home. Of a
+            service only the blobs are used: chain and contract are named beside it.
+        name: of the run in a home with several.
+        rpc_url: a node whose chain is read, in place of the home's own chain.
+        address: of the contract on that chain, 0x-hex.
+        chain_id: that the node must have; None accepts the node's own, which the report names.
+        blobs: URL or folder of the blobs, each of which is compared with its digest.
+        head: a head of this run that you have kept, 0x-hex: the run must pass through it.
+        strict: take a remark for something that could not be checked.
+        since: the saved report of an earlier audit that passed, trusted for its rounds.
+        jobs: processes that check rounds; over 1 a script needs the usual
+            `if __name__ == "__main__":`.
+        progress: whether to show progress; None where somebody looks.
+
+    Returns:
+        The audit; its `passed` is True only if everything was checked and is true.
+
+    Raises:
+        ConfigurationError: it is not clear what to audit, or an argument is wrong.
+        ChainError: the chain cannot be read.
+    """
+    if jobs < 1:
+        raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
+    target = _audited_target(run, name, rpc_url, address, chain_id, blobs)
+    earlier = None if since is None else read_earlier(Path(since), "since")
+    with tracking("audit", shown=progress) as show:
+        report = audit_target(
+            target,
+            head=head,
+            strict=strict,
+            earlier=earlier,
+            jobs=jobs,
+            on_progress=show,
+        )
+    return Audit(report)
+
+
+def audit_target(
+    target: Target,
+    *,
+    head: str | None,
+    strict: bool,
+    earlier: EarlierAudit | None,
+    jobs: int,
+    on_progress: Callable[[int, int], None],
+) -> AuditReport:
+    """Audit what a target names; the command and `audit` share it.
+
+    Args:
+        target: chain, contract and blobs.
+        head: a known earlier head, 0x-hex; None for none.
+        strict: whether remarks make the audit incomplete.
+        earlier: the audit that it continues; None for none.
+        jobs: number of processes.
+        on_progress: called with the rounds that are done, and their number.
+
+    Raises:
+        ConfigurationError: the head is no digest, or the contract is ambiguous.
+    """
+    from ledger.audit.engine import AuditOptions
+    from ledger.audit.engine import audit as run_audit
+    from ledger.audit.worker_pool import AuditWorkers
+
+    known_head = None if head is None else _digest(head)
+    workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
+    with target.reader() as chain:
+        return run_audit(
+            target.ledger(chain),
+            target.published(),
+            AuditOptions(progress=lambda now: on_progress(now.done, now.total), workers=workers),
+            head=known_head,
+            strict=strict,
+            earlier=earlier,
+        )
+
+
+def read_earlier(path: Path, argument: str) -> EarlierAudit:
+    """Return the audit behind a report.
+
+    Args:
+        path: of the report.
+        argument: that named it, for the message.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+        EarlierReportError: it is no report that one can build on.
+    """
+    from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
+    from ledger.io.home import read_file
+
+    try:
+        data = read_file(path, MAX_REPORT_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"{argument} {path}: {error.strerror}") from error
+    return read_report(data)
+
+
+def _digest(head: str) -> Any:
+    from ledger.protocol.types import Digest
+
+    text = head.removeprefix("0x")
+    try:
+        value = bytes.fromhex(text)
+    except ValueError:
+        value = b""
+    if len(value) != 32:
+        raise ConfigurationError(f"head = {head[:80]!r}: must be 0x and 64 hex digits")
+    return Digest(value)
+
+
+def _audited_target(
+    run: Run | str | Path | None,
+    name: str | None,
+    rpc_url: str | None,
+    address: str | None,
+    chain_id: int | None,
+    blobs: str | Path | None,
+) -> Target:
+    """Return what is audited.
+
+    Raises:
+        ConfigurationError: too little or too much is named.
+    """
+    place = None if blobs is None else str(blobs)
+    if isinstance(run, Run):
+        target = run.target
+        if name is not None and name != run.name:
+            raise ConfigurationError(f"name = {name!r}: the run is {run.name!r}")
+    elif run is not None:
+        target = target_of(Path(run), name)
+    elif rpc_url is None or address is None or blobs is None:
+        raise ConfigurationError(
+            "name what to audit: a run, a home, or rpc_url=, address= and blobs= together"
+        )
+    else:
+        target = Target()
+    if rpc_url is None:
+        if target.remote is not None and target.rpc_url is None:
+            raise ConfigurationError(
+                f"{target.remote.url} gives blobs, and no chain: name the chain and the contract "
+                f"that you trust with rpc_url= and address="
+            )
+        if address is not None or chain_id is not None:
+            raise ConfigurationError("address= and chain_id= go with rpc_url=")
+        return Target(
+            target.home,
+            target.run,
+            target.address,
+            target.rpc_url,
+            target.chain_id,
+            place or target.blobs_at,
+            target.remote if place is None else None,
+        )
+    if target.remote is not None and address is None:
+        raise ConfigurationError("rpc_url= needs address=: of the contract that you trust")
+    asked = chain_id_of(rpc_url) if chain_id is None else chain_id
+    remote: RemoteService | None = target.remote if place is None else None
+    return Target(target.home, target.run, address, rpc_url, asked, place, remote)

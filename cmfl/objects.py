@@ -1,0 +1,105 @@
+"""Python objects as parts of a run: models, data, attacks and rules become text of its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cmfl.keywords import apply_keywords
+from ledger.protocol.errors import ConfigurationError
+
+CODE = "code"
+DATA = "data"
+"""Folders of a home with the code and the data that were given as objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of a run as the caller gave them: names, paths, objects, or None."""
+
+    model: Any = None
+    data: Any = None
+    attack: Any = None
+    distance: Any = None
+    scoring: Any = None
+
+
+def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
+    """Put the parts of a run into the values of its configuration.
+
+    Args:
+        values: by section and key; changed in place.
+        parts: as the caller gave them.
+        folder: the home, in which code and data of objects are written.
+
+    Raises:
+        ConfigurationError: a part is of no kind that is understood, or its code cannot be written.
+    """
+    for name, part in (
+        ("malice.attack", parts.attack),
+        ("protocol.distance", parts.distance),
+        ("protocol.scoring", parts.scoring),
+    ):
+        if part is not None:
+            apply_keywords(values, {name: reference(name, part, folder)})
+    if parts.model is not None:
+        _put_model(values, parts.model, folder)
+    if parts.data is not None:
+        _put_data(values, parts.data, folder)
+
+
+def reference(name: str, part: object, folder: Path) -> str:  # noqa: ARG001
+    """Return the text that a setting has for a part: a name, or where its code is.
+
+    Args:
+        name: of the setting, for the message.
+        part: a name, or a class or function.
+        folder: the home.
+
+    Raises:
+        ConfigurationError: it is neither, or its code cannot be bound.
+    """
+    if isinstance(part, str):
+        return part
+    if not callable(part):
+        raise ConfigurationError(
+            f"{name}: must be a name, a class or a function (given: {part!r:.80})"
+        )
+    raise ConfigurationError(f"{name}: objects are not taken yet")
+
+
+def _put_model(values: dict[str, Any], model: object, folder: Path) -> None:
+    if isinstance(model, Mapping):
+        table = dict(model)
+        if "name" in table:
+            table["name"] = _model_reference(table["name"], folder)
+        apply_keywords(values, {"model": table})
+        return
+    # Options are of one model, and not of another that takes its place.
+    values["model"] = {"name": _model_reference(model, folder)}
+
+
+def _model_reference(model: object, folder: Path) -> str:
+    if hasattr(model, "named_parameters") and not isinstance(model, type):
+        kind = type(model).__name__
+        raise ConfigurationError(
+            f"model.name: is a module; give its class, model={kind}, for each process makes its own"
+        )
+    return reference("model.name", model, folder)
+
+
+def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
+    if isinstance(data, Mapping):
+        apply_keywords(values, {"data": dict(data)})
+    elif isinstance(data, Path) or (isinstance(data, str) and _is_path(data)):
+        values["data"] = {"name": "file", "path": str(data)}
+    else:
+        values["data"] = {"name": reference("data.name", data, folder)}
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a text is a path of data, and neither a name nor `file.py:function`."""
+    path = Path(text)
+    return path.exists() or (":" not in text and path.suffix != "")

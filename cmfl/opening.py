@@ -1,0 +1,149 @@
+"""Recorded runs by their place: a home, a node, or a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cmfl.access.history import open_deployment
+from cmfl.access.node import chain_id_of
+from cmfl.access.remote import API_SECONDS, RemoteService
+from cmfl.access.target import Target
+from cmfl.recorded import Run
+from cmfl.tables import Table
+from ledger.io.home import RUN_NAME, Home
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cmfl.recorded import Snapshot
+
+
+def open(  # noqa: A001 - read as cmfl.open
+    home: str | Path | None = None,
+    name: str | None = None,
+    *,
+    rpc_url: str | None = None,
+    address: str | None = None,
+    chain_id: int | None = None,
+    blobs: str | Path | None = None,
+) -> Run:
+    """Return a recorded run of a home, or of a contract on a node's chain.
+
+    Nothing is held open: files and chain are read when the run is asked, also while another process
+    plays it.
+
+    Args:
+        home: folder of chain, blobs and runs.
+        name: of the run; needed where the home has several.
+        rpc_url: a node to read in place of the home's own chain, with `address`.
+        address: of the contract on that chain, 0x-hex.
+        chain_id: that the node must have; None accepts the node's own.
+        blobs: URL or folder of the blobs, with `rpc_url`.
+
+    Raises:
+        ConfigurationError: there is no such home or run, or several are meant.
+        ChainError: the node is unreachable, or has another chain id.
+    """
+    if rpc_url is None:
+        if home is None or address is not None or chain_id is not None or blobs is not None:
+            raise ConfigurationError("name a home, or rpc_url=, address= and blobs= together")
+        target = target_of(Path(home), name)
+        return Run(target, target.run or "")
+    if home is not None or address is None or blobs is None:
+        raise ConfigurationError("rpc_url= goes with address= and blobs=, and without a home")
+    asked = chain_id_of(rpc_url) if chain_id is None else chain_id
+    target = Target(address=address, rpc_url=rpc_url, chain_id=asked, blobs_at=str(blobs))
+    run = Run(target, name or "")
+    run.snapshot()  # refused now, not at the first question
+    return run
+
+
+def connect(
+    url: str,
+    name: str | None = None,
+    *,
+    address: str | None = None,
+    chain_id: int | None = None,
+    token: str | None = None,
+    timeout_seconds: float = API_SECONDS,
+) -> Run:
+    """Return a run that a service (`cmfl serve`) gives; nothing of it is trusted by an audit.
+
+    Args:
+        url: of the service, without `/v1`.
+        name: of the run; needed where the service has several and no `address` is given.
+        address: of the contract, 0x-hex.
+        chain_id: of its chain; needed where the service has several.
+        token: bearer token, where the service asks for one.
+        timeout_seconds: for one answer.
+
+    Raises:
+        ConfigurationError: none or several runs match; the message lists them.
+        ServiceError: the service does not answer.
+    """
+    remote = RemoteService(url, token, timeout_seconds)
+    target = Target(run=name, address=address, chain_id=chain_id, remote=remote)
+    with open_deployment(target) as deployment:
+        found = deployment.details()
+    served = Target(run=name, address=found["address"], chain_id=chain_id, remote=remote)
+    return Run(served, found["run"])
+
+
+def runs(home: str | Path) -> Table:
+    """Return a row for each run of a home: rounds, accuracy and its floor, attackers, head.
+
+    Accuracy and attackers are claims of the runs' own files; `cmfl.audit` proves the decisions.
+
+    Raises:
+        ConfigurationError: there is no such home, or no run in it.
+    """
+    path = Path(home)
+    return Table(_row(Run(Target(path, name), name)) for name in names_in(path))
+
+
+def target_of(home: Path, name: str | None) -> Target:
+    """Return the target of a run in a home.
+
+    Raises:
+        ConfigurationError: there is no such run, or several are meant; the message lists them.
+    """
+    names = names_in(home)
+    if name is not None:
+        if name not in names:
+            raise ConfigurationError(
+                f"{home}: there is no run {name!r}; there are {', '.join(names)}"
+            )
+        return Target(home, name)
+    if len(names) > 1:
+        raise ConfigurationError(f"{home}: has several runs, name one of {', '.join(names)}")
+    return Target(home, names[0])
+
+
+def names_in(home: Path) -> list[str]:
+    """Return the names of a home's runs.
+
+    Raises:
+        ConfigurationError: there is no such home, or no run in it.
+    """
+    folder = Home(home).runs
+    names = [path.name for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    there = sorted(name for name in names if RUN_NAME.fullmatch(name))
+    if not there:
+        raise ConfigurationError(f"there is no run in {home}")
+    return there
+
+
+def _row(run: Run) -> dict[str, object]:
+    snapshot: Snapshot = run.snapshot()
+    ended = [each for each in snapshot.rounds if each.status != "open"]
+    return {
+        "run": run.name,
+        "ledger": "memory" if snapshot.address is None else "chain",
+        "rounds": len(ended),
+        "of": snapshot.total,
+        "accuracy": run.accuracy,
+        "floor": run.floor,
+        "accepted": sum(each.accepted or 0 for each in ended),
+        "malicious_accepted": sum(each.malicious_accepted or 0 for each in ended),
+        "head": snapshot.head,
+    }

@@ -1,0 +1,70 @@
+"""Figures of runs and comparisons, on matplotlib's axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from cmfl.recorded import Run
+
+NEEDS_MATPLOTLIB = "plot() needs matplotlib: pip install 'cmfl-ledger[plots]'"
+
+
+def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
+    """Return the axes of a new figure of pyplot, which notebooks show.
+
+    Args:
+        count: how many panels.
+        columns: panels in a row at most.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        raise ConfigurationError(NEEDS_MATPLOTLIB) from error
+    wide = min(columns, count)
+    high = -(-count // wide)
+    figure, grid = plt.subplots(
+        high, wide, squeeze=False, sharey=True, figsize=(1.4 + 3.6 * wide, 3.4 * high)
+    )
+    figure.set_layout_engine("constrained")
+    panels = [axes for line in grid for axes in line]
+    for unused in panels[count:]:
+        figure.delaxes(unused)
+    return panels[:count]
+
+
+def draw_run(run: Run, axes: Axes | None) -> Axes:
+    """Draw the accuracy of a run, its floor, and the attackers' share of the accepted updates.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed, or no accuracy is known.
+    """
+    rounds = [each for each in run.rounds if each.accuracy is not None]
+    if not rounds:
+        raise ConfigurationError(f"{run.name or run.address}: no accuracy is known to draw")
+    axes = new_axes()[0] if axes is None else axes
+    axes.plot([r.round for r in rounds], [r.accuracy or 0.0 for r in rounds], label="accuracy")
+    if run.floor is not None:
+        axes.axhline(run.floor, color="0.35", linewidth=0.9, linestyle=":", label="majority class")
+    attacked = [r for r in run.rounds if r.malicious_accepted is not None and r.accepted]
+    if any(r.malicious_accepted for r in attacked):
+        shares = [(r.malicious_accepted or 0) / (r.accepted or 1) for r in attacked]
+        axes.bar(
+            [r.round for r in attacked],
+            shares,
+            color="#d55e00",
+            alpha=0.35,
+            zorder=0,
+            label="attackers' share of the accepted",
+        )
+    axes.set(xlabel="round", ylim=(0, 1), title=run.name)
+    axes.locator_params(axis="x", integer=True)
+    axes.legend()
+    return axes

@@ -1,0 +1,494 @@
+"""A recorded run and its rounds, read from a home, from a node or through a service."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, overload
+
+from cmfl.access.history import open_deployment, open_history
+from cmfl.tables import Table, html_table, text_table
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from cmfl.access.target import Target
+    from cmfl.auditing import Audit
+    from ledger.history.responses.rounds import FullRound
+
+MOST_ROUNDS = 1 << 32
+
+
+class Explanation(tuple[str, ...]):
+    """Sentences about a round; printed, and shown in a notebook, one below the other."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round of a run. What a home or service does not know of it is None.
+
+    The chain records `status`, `ranked`, `accepted` and `views`; the others are claims of the run's
+    own files, which no audit checks.
+
+    Attributes:
+        round: its number t, from 1.
+        status: "decided", "abandoned" or "open".
+        accuracy: of the model after the round on the test set, in [0, 1]; None if not measured.
+        loss: mean cross-entropy there; None also where it is not finite.
+        floor: accuracy of always answering the commonest class.
+        ranked: how many updates were ranked.
+        accepted: how many of them entered the model.
+        malicious_trained: attackers among the trainers.
+        malicious_served: attackers on the committee.
+        malicious_accepted: attackers' updates that entered the model.
+        backdoor_success: share of triggered samples taken for a backdoor's target.
+        training_loss: mean cross-entropy on all clients' training samples, if it was asked for.
+        views: in how many views the slower of the two votes was decided, at least 1.
+        head: of the ledger after the round, 0x-hex.
+    """
+
+    round: int
+    status: str
+    accuracy: float | None = None
+    loss: float | None = None
+    floor: float | None = None
+    ranked: int | None = None
+    accepted: int | None = None
+    malicious_trained: int | None = None
+    malicious_served: int | None = None
+    malicious_accepted: int | None = None
+    backdoor_success: float | None = None
+    training_loss: float | None = None
+    views: int | None = None
+    head: str | None = None
+    _target: Target | None = field(default=None, repr=False, compare=False)
+
+    def row(self) -> dict[str, Any]:
+        """Return the round as a row: a value for each attribute."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    def explain(self) -> Explanation:
+        """Return the round in plain words: who took part, what was accepted, and why.
+
+        The words report chain and record; `cmfl.audit` verifies these.
+
+        Raises:
+            ConfigurationError: the run was on the memory ledger, which records nothing.
+        """
+        with open_history(self._recorded()) as history:
+            return Explanation(history.explanation(self.round)["sentences"])
+
+    def full(self) -> FullRound:
+        """Return the round with all its parts, as `cmfl rounds show --json` prints it.
+
+        Raises:
+            ConfigurationError: the run was on the memory ledger.
+        """
+        with open_history(self._recorded()) as history:
+            return history.full_round(self.round)
+
+    @property
+    def updates(self) -> Table:
+        """What became of each sampled trainer's update: client, outcome, rank, distance, reason.
+
+        Raises:
+            ConfigurationError: the run was on the memory ledger.
+        """
+        keys = ("client", "outcome", "rank", "distance", "reason")
+        return Table({key: entry[key] for key in keys} for entry in _entries(self, "updates"))
+
+    @property
+    def committee(self) -> Table:
+        """The members: place, client, what became of its scores, the phases that it voted in.
+
+        Raises:
+            ConfigurationError: the run was on the memory ledger.
+        """
+        keys = ("place", "client", "scores", "voted")
+        return Table({key: entry[key] for key in keys} for entry in _entries(self, "committee"))
+
+    def _recorded(self) -> Target:
+        if self._target is None:
+            raise ConfigurationError(
+                f"round {self.round}: the run was on the memory ledger, which records nothing to "
+                f"explain; machine.ledger = chain does"
+            )
+        return self._target
+
+
+COLUMNS = tuple(each.name for each in fields(Round) if not each.name.startswith("_"))
+"""The columns of a table of rounds."""
+
+
+def _entries(round_: Round, part: str) -> list[dict[str, Any]]:
+    parts: dict[str, Any] = dict(round_.full()["parts"])
+    entries: list[dict[str, Any]] = parts[part]
+    return entries
+
+
+class Rounds:
+    """The rounds of a run, looked up by their number t: `rounds[7]` is round 7.
+
+    They are counted from 1, so that there is no `rounds[0]`; `rounds[-1]` is the last, and
+    `rounds[3:6]` are the rounds 3, 4 and 5. To iterate goes from the first to the last.
+    """
+
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        self._rounds = tuple(rounds)
+        self._places = {each.round: place for place, each in enumerate(self._rounds)}
+
+    def __len__(self) -> int:
+        return len(self._rounds)
+
+    def __iter__(self) -> Iterator[Round]:
+        return iter(self._rounds)
+
+    @overload
+    def __getitem__(self, number: int) -> Round: ...
+    @overload
+    def __getitem__(self, number: slice) -> Rounds: ...
+    def __getitem__(self, number: int | slice) -> Round | Rounds:
+        if isinstance(number, slice):
+            meant = range(self._newest + 1)[number]
+            return Rounds([self._rounds[self._places[n]] for n in meant if n in self._places])
+        asked = number if number >= 0 else self._newest + 1 + number
+        if asked not in self._places:
+            there = f"1 to {self._newest}" if self._rounds else "none"
+            raise IndexError(f"there is no round {number}; the rounds are {there}")
+        return self._rounds[self._places[asked]]
+
+    @property
+    def _newest(self) -> int:
+        return self._rounds[-1].round if self._rounds else 0
+
+    def rows(self) -> Table:
+        """Return a row for each round."""
+        return Table(each.row() for each in self._rounds)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas frame with a row for each round; see `Round` for its columns."""
+        return self.rows().to_pandas()
+
+    def __repr__(self) -> str:
+        return text_table(self._shown_columns(), self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._shown_columns(), self.rows())
+
+    def _shown_columns(self) -> tuple[str, ...]:
+        """Return the columns that some round has a value in, but the long heads."""
+        rows = self.rows()
+        return tuple(
+            name
+            for name in COLUMNS
+            if name != "head" and any(row[name] is not None for row in rows)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A run as it was when it was read.
+
+    Attributes:
+        address: of the contract; None on the memory ledger.
+        head: of the ledger, 0x-hex; None before a round of a memory run.
+        total: how many rounds it is to have; None if that is unknown.
+        rounds: those that have opened, ascending.
+    """
+
+    address: str | None
+    head: str | None
+    total: int | None
+    rounds: tuple[Round, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        """True if no round will follow."""
+        return len(self.rounds) == self.total and all(r.status != "open" for r in self.rounds)
+
+
+class Run:
+    """A recorded run: what `cmfl.run`, `cmfl.open` and `cmfl.connect` return.
+
+    A run that others are still playing is read again whenever it is asked; a finished one once.
+
+    Attributes:
+        name: of the run; empty for a contract that was named by its address alone.
+        target: where its chain, blobs and files are.
+    """
+
+    def __init__(self, target: Target, name: str) -> None:
+        self.target = target
+        self.name = name
+        self._finished: Snapshot | None = None
+
+    @property
+    def home(self) -> Path | None:
+        """The folder of chain, blobs and files; None of a run that is read from elsewhere."""
+        is_elsewhere = self.target.remote is not None or self.target.address is not None
+        return None if is_elsewhere else self.target.home
+
+    @property
+    def rounds(self) -> Rounds:
+        """The rounds, by their numbers from 1: `run.rounds[7].explain()`."""
+        return Rounds(self.snapshot().rounds)
+
+    @property
+    def address(self) -> str | None:
+        """The contract's address, EIP-55; None on the memory ledger."""
+        return self.snapshot().address
+
+    @property
+    def head(self) -> str | None:
+        """The ledger's head, 0x-hex, which commits to all that was recorded."""
+        return self.snapshot().head
+
+    @property
+    def accuracy(self) -> float | None:
+        """The last accuracy that was measured; None if none was."""
+        return _last([each.accuracy for each in self.snapshot().rounds])
+
+    @property
+    def floor(self) -> float | None:
+        """The accuracy of always answering the commonest class; None if it is unknown."""
+        return _last([each.floor for each in self.snapshot().rounds])
+
+    @property
+    def clients(self) -> Table:
+        """The registered clients, a row each, as `cmfl clients list --json` prints them.
+
+        Raises:
+            ConfigurationError: the run was on the memory ledger.
+        """
+        if self.address is None:
+            raise ConfigurationError(f"{self.name}: the memory ledger records no clients")
+        with open_history(self.target) as history:
+            page = history.clients(MOST_ROUNDS, None)
+        return Table(dict(client) for client in page["clients"])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings of the run by their names, `section.key`.
+
+        Raises:
+            ConfigurationError: the run is not in a home, or its file cannot be read.
+        """
+        from ledger.claims import recorded_settings
+        from ledger.io.home import Home
+
+        if self.home is None:
+            raise ConfigurationError(f"{self.name}: the settings are in the run's home alone")
+        texts = recorded_settings(Home(self.home).run(self.name))
+        return {name: json.loads(text) for name, text in texts.items()}
+
+    def snapshot(self) -> Snapshot:
+        """Return the run as it is now."""
+        if self._finished is not None:
+            return self._finished
+        snapshot = read_snapshot(self.target, self.name)
+        if snapshot.is_finished:
+            self._finished = snapshot
+        return snapshot
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas frame with a row for each round; see `Round` for its columns.
+
+        Raises:
+            ConfigurationError: pandas is not installed.
+        """
+        return self.rounds.to_pandas()
+
+    def explain(self, number: int = -1) -> Explanation:
+        """Return a round in plain words; the last one if no number is given."""
+        return self.rounds[number].explain()
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the accuracy over rounds, its floor, and how many accepted updates attackers sent.
+
+        Args:
+            axes: of matplotlib; new ones if not given.
+
+        Returns:
+            The axes; `axes.figure.savefig("run.svg")` writes them.
+
+        Raises:
+            ConfigurationError: matplotlib is not installed, or no accuracy is known.
+        """
+        from cmfl.plots import draw_run
+
+        return draw_run(self, axes)
+
+    def audit(self, **options: Any) -> Audit:
+        """Return `cmfl.audit` of this run, with its options."""
+        from cmfl.auditing import audit
+
+        return audit(self, **options)
+
+    def save(self, home: str | Path) -> Run:
+        """Copy the run's home to a new folder, and return the run there.
+
+        A run without a home of its own is in a temporary one, which ends with this process.
+
+        Raises:
+            ConfigurationError: the run is in no home, or the folder is there already.
+        """
+        from cmfl.homes import copy_home
+
+        if self.home is None:
+            raise ConfigurationError(f"{self.name}: is in no home that could be copied")
+        return Run(copy_home(self.target, home), self.name)
+
+    def __repr__(self) -> str:
+        return f"<cmfl.Run {_sentence(self)}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(_sentence(self))}</p>{self.rounds._repr_html_()}"
+
+
+def read_snapshot(target: Target, name: str) -> Snapshot:
+    """Return a run as it is now.
+
+    Raises:
+        CmflError: chain, service or files cannot be read, or are damaged.
+    """
+    from ledger.io.home import Home
+
+    if target.remote is not None:
+        return _of_service(target)
+    if target.address is None and not Home(target.home).run(name).manifest.exists():
+        return _in_memory(target, name)
+    claims = {} if target.address is not None else _claimed(target, name)
+    with target.reader() as chain:
+        ledger = target.ledger(chain)
+        state, deployment = ledger.state(), ledger.deployment()
+    rounds = _recorded_rounds(target, claims)
+    return Snapshot(ledger.address, f"0x{state.head.hex()}", deployment.rounds, rounds)
+
+
+def _of_service(target: Target) -> Snapshot:
+    with open_deployment(target) as deployment:
+        details, series = deployment.details(), deployment.series()
+    claimed = series["claimed"]
+    columns = {} if claimed is None else {key: list(value) for key, value in claimed.items()}  # type: ignore[call-overload]
+    claims = {
+        number: {key: values[place] for key, values in columns.items()}
+        for place, number in enumerate(series["round"])
+    }
+    return Snapshot(
+        deployment.address,
+        details["state"]["head"],
+        details["contract"]["rounds"],
+        _recorded_rounds(target, claims),
+    )
+
+
+def _recorded_rounds(target: Target, claims: dict[int, dict[str, Any]]) -> tuple[Round, ...]:
+    """Return all rounds that the chain records, with what the run's files claim of them."""
+    from ledger.history.queries import RoundQuery
+    from ledger.history.status import Order
+
+    query = RoundQuery("rounds", Order.OLDEST)
+    with open_history(target) as history:
+        entries = history.rounds(query, MOST_ROUNDS, None)["rounds"]
+    return tuple(
+        Round(
+            round=entry["round"],
+            status=str(entry["status"]),
+            ranked=entry["ranked"],
+            accepted=entry["accepted"],
+            views=None if entry["views"] is None else max(entry["views"]) + 1,
+            _target=target,
+            **_claims_of(claims.get(entry["round"], {})),
+        )
+        for entry in entries
+    )
+
+
+def _in_memory(target: Target, name: str) -> Snapshot:
+    """Return a run on the memory ledger, of which its own files say all that there is."""
+    from ledger.claims import recorded_settings
+    from ledger.io.home import Home
+
+    rows = _claimed(target, name)
+    planned = recorded_settings(Home(target.home).run(name)).get("protocol.rounds")
+    rounds = tuple(
+        Round(
+            round=number,
+            status="decided" if row["decided"] else "abandoned",
+            accepted=len(row["accepted"]),
+            ranked=None,
+            views=None if row["views"] is None else max(row["views"]) + 1,
+            **_claims_of(row),
+        )
+        for number, row in rows.items()
+    )
+    head = rounds[-1].head if rounds else None
+    return Snapshot(None, head, None if planned is None else int(planned), rounds)
+
+
+_CLAIMED = (
+    *("accuracy", "loss", "floor", "malicious_trained", "malicious_served"),
+    *("malicious_accepted", "backdoor_success", "training_loss", "head"),
+)
+
+
+def _claims_of(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row.get(name) for name in _CLAIMED}
+
+
+def _claimed(target: Target, name: str) -> dict[int, dict[str, Any]]:
+    """Return the rows of a run's own files, by round."""
+    from ledger.claims import MAX_ROW_BYTES, claimed_rounds
+    from ledger.io.home import Home, open_file
+    from ledger.io.json import parse_json
+
+    paths = Home(target.home).run(name)
+    rows: dict[int, dict[str, Any]] = {}
+    numbers = [row.round for row in claimed_rounds(paths)]  # which checks each line
+    if numbers:
+        with open_file(paths.metrics) as file:
+            for number in numbers:
+                rows[number] = parse_json(file.readline(MAX_ROW_BYTES))
+    return rows
+
+
+def _last(values: Sequence[float | None]) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def _sentence(run: Run) -> str:
+    """Return what happened in a run, as one sentence."""
+    snapshot = run.snapshot()
+    ended = [each for each in snapshot.rounds if each.status != "open"]
+    of = "" if snapshot.total is None else f" of {snapshot.total}"
+    parts = [f"{run.name or snapshot.address}: {len(ended)}{of} rounds"]
+    if run.accuracy is not None and run.floor is not None:
+        parts.append(f"accuracy {run.accuracy:.3f} (floor {run.floor:.3f})")
+    known = [each for each in ended if each.malicious_accepted is not None]
+    accepted = sum(each.accepted or 0 for each in known)
+    if accepted:
+        malicious = sum(each.malicious_accepted or 0 for each in known)
+        parts.append(f"{malicious} of {accepted} accepted updates were malicious")
+    parts.append("not recorded" if snapshot.address is None else f"contract {snapshot.address}")
+    if run.target.remote is not None:
+        parts.append(f"from {run.target.remote.url}")
+    elif run.home is not None:
+        parts.append(f"home {run.home}")
+    return ", ".join(parts)

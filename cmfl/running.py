@@ -1,0 +1,190 @@
+"""`cmfl.run`: a simulated run from keyword arguments and Python objects."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmfl.access.fresh_home import made_if_needed
+from cmfl.access.target import Target
+from cmfl.homes import home_at
+from cmfl.keywords import apply_keywords
+from cmfl.objects import Parts, put_parts
+from cmfl.playing import play_in_memory, play_on_chain
+from cmfl.progress import tracking
+from cmfl.recorded import Run
+from ledger.io.home import Home
+from ledger.protocol.errors import ConfigurationError, ParametersError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from clients.configuration.schema import Configuration
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.open_run import Run as OpenedRun
+    from cmfl.progress import Tracker
+
+
+def run(
+    preset: str | Path | None = None,
+    *,
+    home: str | Path | None = None,
+    name: str = "run",
+    model: str | type | Callable[..., object] | Mapping[str, object] | None = None,
+    data: str | Path | Callable[..., object] | Mapping[str, object] | None = None,
+    attack: str | Callable[..., object] | None = None,
+    distance: str | Callable[..., object] | None = None,
+    scoring: str | Callable[..., object] | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    settings: Mapping[str, object] | None = None,
+    **keywords: object,
+) -> Run:
+    """Play a simulated run to its last round, and return it as it was recorded.
+
+    All clients are in this process, each with its own key; every decision goes through the contract
+    on a chain in the home, so that `cmfl.audit` can recompute it.
+
+    Args:
+        preset: the settings to start from: a name (`cmfl settings presets`), or the path of a TOML
+            file; "digits" if not given.
+        home: folder of chain, blobs and files, made if need be. Without it the run is in a
+            temporary folder, which is removed when this Python process ends (`Run.save` copies it).
+        name: of the run in its home.
+        model: a built-in name, `file.py:Class`, a class of `torch.nn.Module`, or a function that
+            returns a module.
+        data: a built-in name, the path of a file, `cmfl.Data`, a Hugging Face dataset, or a
+            function that returns `cmfl.Data`. Unless `clients` is given, there are as many clients
+            as the data name.
+        attack: what malicious clients do: a built-in name, `file.py:function`, or a function
+            `(own, colluders, rng) -> update` of arrays of shapes (d,), (k, d) and (d,), float32. It
+            goes with `malicious_rate`.
+        distance: how members compare updates: a built-in name, `file.py:function`, or a function
+            `(update, references) -> distances` of shapes (d,), (C, d) and (C,).
+        scoring: how the distances to C members become one number: a built-in name,
+            `file.py:function`, or a function `(distances) -> float` of shape (C,).
+        resume: take up the run of this name that was cut off, with its own settings.
+        progress: True for a bar or lines, False for nothing, None for a bar where somebody looks.
+        settings: further settings by full name, as in `{"data.name": "digits"}`.
+        **keywords: settings by the last part of their names where these are of one setting alone
+            (`malicious_rate=0.3`, `rounds=10`, `seed=7`), or tables (`protocol={"rounds": 10}`).
+
+    Returns:
+        The run, from which rounds, explanations and figures are read.
+
+    Raises:
+        ConfigurationError: an argument is wrong: one sentence names it, and nothing is written.
+        CmflError: the run cannot be played.
+
+    Code and data that are Python objects are bound by digest like files. The code of objects that a
+    script or notebook defines is written to the folder `code` of the home, data to `data`, so that
+    run and audit can be repeated.
+    """
+    folder = home_at(home)
+    parts = Parts(model, data, attack, distance, scoring)
+    given = {**(settings or {}), **keywords}
+    target = Target(folder, name)
+    Home(folder).run(name)  # refuses a wrong name first
+    if resume:
+        configuration = _recorded(target, name, parts, preset, given)
+        _play(target, name, configuration, create=False, progress=progress)
+        return Run(target, name)
+    values = base_values(preset)
+    apply_keywords({}, given)  # refuses a wrong name before anything is written
+    with ExitStack() as stack:
+        stack.enter_context(made_if_needed(Home(folder)))
+        stack.enter_context(_inputs_removed(folder, name))
+        configuration = _checked(values, parts, folder, given)
+        _require_new(folder, name)
+        _play(target, name, configuration, create=True, progress=progress)
+    return Run(target, name)
+
+
+def base_values(preset: str | Path | None) -> dict[str, Any]:
+    """Return the plain values of a preset, or of a TOML file.
+
+    Raises:
+        ConfigurationError: there is neither.
+    """
+    from clients.configuration.parsing import PRESETS, plain_values
+
+    if preset is None or preset in PRESETS:
+        return plain_values(None if preset is None else str(preset))
+    if isinstance(preset, Path) or str(preset).endswith(".toml"):
+        return plain_values(path=Path(preset))
+    return plain_values(str(preset))  # refused with the names of all
+
+
+def _checked(
+    values: dict[str, Any], parts: Parts, folder: Path, given: Mapping[str, object]
+) -> Configuration:
+    from clients.configuration.loading import checked
+
+    put_parts(values, parts, folder)
+    apply_keywords(values, given)
+    try:
+        return checked(values)
+    except ParametersError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _recorded(
+    target: Target,
+    name: str,
+    parts: Parts,
+    preset: str | Path | None,
+    given: Mapping[str, object],
+) -> Configuration:
+    """Return the configuration of a run that is resumed.
+
+    Raises:
+        ConfigurationError: there is no such run, or another setting is given.
+    """
+    from clients.runs.run_folder import recorded_configuration
+
+    if preset is not None or parts != Parts() or given:
+        raise ConfigurationError("resume=True takes the run's own settings, and no others")
+    return recorded_configuration(target.home, name)
+
+
+def _require_new(folder: Path, name: str) -> None:
+    from clients.runs.run_folder import require_new
+
+    require_new(folder, name)
+
+
+def _play(
+    target: Target, name: str, configuration: Configuration, *, create: bool, progress: bool | None
+) -> None:
+    with tracking(name, shown=progress) as show:
+
+        def go_on(opened: OpenedRun) -> list[RoundMetrics]:
+            return opened.go_on(lambda row: _show(show, row, configuration.protocol.rounds))
+
+        if configuration.machine.ledger == "memory":
+            play_in_memory(target, name, configuration, go_on)
+        else:
+            play_on_chain(target, name, configuration, target.writer(create=create), go_on)
+
+
+def _show(show: Tracker, row: RoundMetrics, total: int) -> None:
+    note = "" if row.accuracy is None else f"accuracy {row.accuracy:.3f}"
+    show(row.round, total, note)
+
+
+@contextmanager
+def _inputs_removed(folder: Path, name: str) -> Iterator[None]:
+    """Remove the code and data that were written for a run which then could not be started."""
+    folders = [folder / "code", folder / "data"]
+    before = {path for each in folders if each.is_dir() for path in each.iterdir()}
+    try:
+        yield
+    except BaseException:
+        if not Home(folder).run(name).configuration.exists():
+            for each in folders:
+                for path in set(each.iterdir() if each.is_dir() else ()) - before:
+                    path.unlink(missing_ok=True)
+                if each.is_dir() and not any(each.iterdir()):
+                    each.rmdir()
+        raise
