@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from cmfl.access.target import Target
-    from cmfl.auditing import Audit
     from ledger.history.responses.rounds import FullRound
 
 MOST_ROUNDS = 1 << 32
@@ -334,12 +333,6 @@ class Run:
         from cmfl.plots import draw_run
 
         return draw_run(self, axes)
-
-    def audit(self, **options: Any) -> Audit:
-        """Return `cmfl.audit` of this run, with its options."""
-        from cmfl.auditing import audit
-
-        return audit(self, **options)
 
     def save(self, home: str | Path) -> Run:
         """Copy the run's home to a new folder, and return the run there.

@@ -231,7 +231,7 @@ class Target:
         ledger = self.ledger(chain)
         # A home's own file has no node between it and its reader.
         ledger = ledger if chain.node is None else complete_ledger(ledger)
-        return ChainHistory.of(ledger, self.blobs())
+        return ChainHistory.of(ledger, self.published())
 
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract as of the chain's newest block, with all of its events up to there.

@@ -1,0 +1,116 @@
+"""`cmfl.audit`: of a run, of a home, of a node with blobs, and beside a service."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import cmfl
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.rpc.server.http_server import RpcServer
+from tests.cmfl.conftest import FACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+pytestmark = FACE
+
+
+@pytest.fixture(scope="module")
+def home(run: cmfl.Run) -> Path:
+    assert run.home is not None
+    return run.home
+
+
+@pytest.fixture(scope="module")
+def node(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the URL of a node that serves the run's chain."""
+    copy = tmp_path_factory.mktemp("node") / "chain.sqlite"
+    shutil.copy(home / "chain.sqlite", copy)
+    with EmbeddedChain.open(copy) as chain, RpcServer(chain) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def service(home: Path) -> Iterator[httpx.Client]:
+    from api.settings import Settings
+    from tests.api.conftest import serving
+
+    with serving(Settings(home=home)) as http:
+        yield http
+
+
+def test_a_run_passes_its_audit(run: cmfl.Run, tmp_path: Path) -> None:
+    audit = cmfl.audit(run)
+    assert (audit.passed, audit.outcome, len(audit.steps)) == (True, "passed", 10)
+    assert audit.verdict == "PASSED: all ten steps hold for all 3 rounds"
+    assert audit.verdict in repr(audit)
+    assert audit.verdict in audit._repr_html_()
+    report = audit.save(tmp_path / "report.json")
+    later = cmfl.audit(run.home, since=report, head=run.head, strict=True)
+    assert (later.passed, later.as_dict()["built_on"]["rounds"]) == (True, 3)
+
+
+def test_an_audit_needs_neither_run_nor_home(run: cmfl.Run, home: Path, node: str) -> None:
+    audit = cmfl.audit(rpc_url=node, address=run.address, blobs=home / "blobs")
+    assert audit.passed
+    opened = cmfl.open(rpc_url=node, address=run.address, blobs=home / "blobs")
+    assert (opened.head, opened.home, opened.accuracy) == (run.head, None, None)
+    assert opened.rounds[2].explain() == run.rounds[2].explain()
+    with pytest.raises(cmfl.CmflError, match="expected 5"):
+        cmfl.audit(rpc_url=node, address=run.address, blobs=home / "blobs", chain_id=5)
+
+
+def test_a_service_gives_the_run_and_blobs_but_no_chain(
+    run: cmfl.Run, node: str, service: httpx.Client
+) -> None:
+    remote = cmfl.connect(str(service.base_url))
+    assert (remote.name, remote.head, remote.address) == (run.name, run.head, run.address)
+    assert [each.accuracy for each in remote.rounds] == [each.accuracy for each in run.rounds]
+    assert remote.rounds[2].explain() == run.rounds[2].explain()
+    with pytest.raises(cmfl.ConfigurationError, match="gives blobs, and no chain"):
+        cmfl.audit(remote)
+    assert cmfl.audit(remote, rpc_url=node, address=run.address).passed
+
+
+def test_a_service_without_the_run_names_those_it_has(service: httpx.Client) -> None:
+    with pytest.raises(cmfl.ConfigurationError, match="run at 0x"):
+        cmfl.connect(str(service.base_url), "other")
+
+
+def test_a_changed_blob_is_not_passed(run: cmfl.Run, home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home, tmp_path / "home")
+    opened = cmfl.open(tmp_path / "home")
+    record = opened.rounds[2].full()["record"]
+    assert record is not None
+    digest = record["digest"].removeprefix("0x")
+    (tmp_path / "home" / "blobs" / digest[:2] / digest).write_bytes(b"changed")
+    audit = cmfl.audit(opened)
+    assert not audit.passed
+    assert audit.outcome in {"failed", "incomplete"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({}, "name what to audit"),
+        ({"rpc_url": "http://127.0.0.1:1", "address": "0x" + "1" * 40}, "name what to audit"),
+        ({"run": "nowhere"}, "there is no run in nowhere"),
+        ({"jobs": 0}, "jobs = 0: must be at least 1"),
+    ],
+)
+def test_what_is_not_clear_is_refused(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(cmfl.ConfigurationError, match=sentence):
+        cmfl.audit(**arguments)
+
+
+def test_a_wrong_head_is_refused(run: cmfl.Run, tmp_path: Path) -> None:
+    with pytest.raises(cmfl.ConfigurationError, match="head = '0x12'"):
+        cmfl.audit(run, head="0x12")
+    with pytest.raises(cmfl.ConfigurationError, match=r"since .*none\.json: No such file"):
+        cmfl.audit(run, since=tmp_path / "none.json")

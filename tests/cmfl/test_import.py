@@ -1,0 +1,95 @@
+"""What `import cmfl` costs, and what it refuses to start beside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cmfl
+from cmfl import charter
+
+HEAVY = ("torch", "numpy", "web3", "eth", "fastapi", "pydantic", "rich", "typer", "sqlalchemy")
+ROOT = Path(cmfl.__file__).parents[1]
+
+
+def python(
+    *arguments: str, folder: Path = ROOT, path: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Return what a Python of its own does in a folder, with our tree at the end of its path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (path, str(ROOT))))}
+    command = (sys.executable, *arguments)
+    return subprocess.run(
+        command, cwd=folder, env=environment, text=True, capture_output=True, check=False
+    )
+
+
+def test_to_import_the_package_loads_nothing_heavy() -> None:
+    code = "import cmfl, sys, json; json.dump(sorted(sys.modules), sys.stdout)"
+    before = set(
+        json.loads(
+            python("-c", "import sys, json; json.dump(sorted(sys.modules), sys.stdout)").stdout
+        )
+    )
+    loaded = set(json.loads(python("-c", code).stdout)) - before
+    assert {name for name in loaded if name.partition(".")[0] == "cmfl"} == {"cmfl", "cmfl.charter"}
+    assert not {name.partition(".")[0] for name in loaded}.intersection(
+        (*HEAVY, *charter.MODULES, "typing", "importlib.metadata")
+    )
+
+
+def test_every_public_name_is_there_and_is_listed() -> None:
+    assert set(dir(cmfl)) == {*cmfl.__all__, "__version__"}
+    for name in dir(cmfl):
+        assert getattr(cmfl, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        getattr(cmfl, "nothing")  # noqa: B009 - mypy takes any attribute for one
+
+
+def test_the_package_is_typed() -> None:
+    assert (ROOT / "cmfl" / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("name", charter.MODULES)
+def test_a_module_that_hides_ours_is_named_with_its_path(tmp_path: Path, name: str) -> None:
+    foreign = tmp_path / name / "__init__.py"
+    foreign.parent.mkdir()
+    foreign.write_text("", encoding="utf-8")
+    ended = python("-c", "import cmfl", folder=tmp_path, path=str(tmp_path))
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: cmfl: the module {name!r} at {foreign} is not that of")
+    assert "rename it" in last
+
+
+def test_the_command_ends_with_one_line_and_code_2(tmp_path: Path) -> None:
+    (tmp_path / "api.py").write_text("", encoding="utf-8")
+    ended = python("-m", "cmfl", "--version", folder=tmp_path, path=str(tmp_path))
+    assert (ended.returncode, ended.stdout) == (charter.WRONG, "")
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"cmfl: the module 'api' at {tmp_path / 'api.py'} is not that of")
+    assert python("-m", "cmfl", "--version").returncode == 0
+
+
+def test_a_package_that_overwrote_ours_is_to_be_uninstalled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(charter, "__file__", str(tmp_path / "cmfl" / "charter.py"))
+    overwritten = tmp_path / "clients" / "__init__.py"
+    overwritten.parent.mkdir()
+    overwritten.write_text("__version__ = '1.0'\n", encoding="utf-8")
+    monkeypatch.setattr(charter, "MODULES", ("clients",))
+    monkeypatch.setitem(sys.modules, "clients", type(sys)("clients"))
+    monkeypatch.setattr(sys.modules["clients"], "__file__", str(overwritten), raising=False)
+    with pytest.raises(ImportError, match="pip uninstall clients"):
+        charter.require_own_modules()
+
+
+def test_a_missing_package_asks_for_a_new_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charter, "MODULES", ("surely_not_there",))
+    with pytest.raises(ImportError, match="'surely_not_there' of cmfl-ledger is missing: pip"):
+        charter.require_own_modules()

@@ -1,0 +1,127 @@
+"""Rules and aggregators on plain arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import cmfl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RNG = np.random.default_rng(5)
+HONEST = RNG.normal(1.0, 0.1, size=(6, 8))
+MEMBERS = RNG.normal(1.0, 0.1, size=(4, 8))
+UPDATES = np.vstack([HONEST, -HONEST[:2]])
+
+
+def test_distances_have_a_row_for_each_member() -> None:
+    table = cmfl.rules.squared([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]])
+    assert table.tolist() == [[0.0, 25.0]]
+    assert cmfl.rules.l2([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist() == [[0.0, 5.0]]
+    tensors = cmfl.rules.per_tensor([[3.0, 4.0, 2.0]], [[0.0, 0.0, 0.0]], [(2,), (1, 1)])
+    assert tensors.tolist() == [[7.0]]
+
+
+def test_directions_are_compared_and_long_updates_punished() -> None:
+    table = cmfl.rules.direction([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], [[1.0, 0.0]])
+    assert table.tolist() == [[0.0, 2.0, 4.0]]
+    long = cmfl.rules.direction([[0.0, 4.0], [1.0, 0.0]], [[1.0, 0.0]])
+    assert long.tolist() == [[8.0, 0.0]]  # 2, times (4 / 2)² for four times the median length
+
+
+def test_a_committee_refuses_reversed_updates() -> None:
+    accepted = cmfl.rules.accept(UPDATES, MEMBERS)
+    assert sorted(accepted.tolist()) == [0, 1, 2, 3, 4, 5]
+    nearest = cmfl.rules.accept(UPDATES, MEMBERS, strategy=1, distance="squared", accepted=3)
+    scores = cmfl.rules.median(cmfl.rules.squared(UPDATES, MEMBERS))
+    assert nearest.tolist() == np.argsort(scores)[:3].tolist()
+    far = cmfl.rules.accept(UPDATES, MEMBERS, strategy=2, accepted=2)
+    assert sorted(far.tolist()) == [6, 7]
+
+
+def test_the_steps_of_a_committee_are_there_one_by_one() -> None:
+    scores = cmfl.rules.mean(cmfl.rules.squared(UPDATES, MEMBERS))
+    limit = cmfl.rules.spread(cmfl.rules.between_members("squared", MEMBERS))
+    within = cmfl.rules.within(scores, limit)
+    assert (
+        within.tolist()
+        == cmfl.rules.accept(UPDATES, MEMBERS, distance="squared", scoring="mean").tolist()
+    )
+    assert set(within.tolist()) == {place for place, s in enumerate(scores) if s <= limit}
+    assert cmfl.rules.nearest([3.0, 1.0, 1.0], 2).tolist() == [1, 2]
+    assert cmfl.rules.farthest([3.0, 1.0, 2.0], 2).tolist() == [2, 0]
+    assert cmfl.rules.right_angle() == np.nextafter(2.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: cmfl.rules.squared([[1.0]], [[1.0, 2.0]]), "updates of 1 numbers and"),
+        (lambda: cmfl.rules.squared([1.0], [[1.0]]), "updates: must be a matrix"),
+        (lambda: cmfl.rules.squared([[1.0], [1.0, 2.0]], [[1.0]]), "updates: the vectors differ"),
+        (lambda: cmfl.rules.squared([[np.nan]], [[1.0]]), "updates: a number is not finite"),
+        (lambda: cmfl.rules.distances("cosine", [[1.0]], [[1.0]]), "unknown distance 'cosine'"),
+        (lambda: cmfl.rules.per_tensor([[1.0]], [[1.0]], [(2,)]), "the tensors have 2 numbers"),
+        (lambda: cmfl.rules.nearest([1.0], 2), "accepted = 2: must be 1 to 1"),
+        (lambda: cmfl.rules.nearest([-1.0], 1), "scores: each must be finite"),
+        (lambda: cmfl.rules.nearest([[1.0]], 1), "scores: must be one number"),
+        (lambda: cmfl.rules.within([1.0], -1.0), "threshold = -1.0: must be finite"),
+        (lambda: cmfl.rules.spread([]), "member_distances: each member needs another"),
+        (lambda: cmfl.rules.accept([[1.0]], [[1.0]], strategy=4), "unknown strategy 4"),
+        (lambda: cmfl.rules.accept([[1.0]], [[1.0]], scoring="x"), "unknown scoring 'x'"),
+        (lambda: cmfl.rules.accept([[1.0]], [[1.0]], threshold="x"), "unknown threshold 'x'"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+def test_aggregators_withstand_two_reversed_updates() -> None:
+    robust = (
+        cmfl.aggregators.krum(UPDATES, f=2),
+        cmfl.aggregators.multi_krum(UPDATES, f=2),
+        cmfl.aggregators.median(UPDATES),
+        cmfl.aggregators.trimmed_mean(UPDATES, f=2),
+        cmfl.aggregators.geometric_median(UPDATES, steps=20),
+        cmfl.aggregators.median(UPDATES, pre=[("NNM", {"f": 2})]),
+    )
+    for vector in robust:
+        assert vector.shape == (8,)
+        assert np.abs(vector - 1.0).max() < 0.5
+    clipped = cmfl.aggregators.centered_clipping(UPDATES, tau=1.0, last=np.ones(8), steps=3)
+    assert np.abs(clipped - 1.0).max() < 0.5
+
+
+def test_means_are_those_of_the_weights() -> None:
+    assert cmfl.aggregators.fedavg([[0.0], [4.0]]).tolist() == [2.0]
+    assert cmfl.aggregators.fedavg([[0.0], [4.0]], weights=[3, 1]).tolist() == [1.0]
+    chance = np.random.default_rng(0)
+    bucketed = cmfl.aggregators.aggregate(
+        "FedAvg", HONEST, pre=[("Bucketing", {"s": 2})], rng=chance
+    )
+    assert bucketed == pytest.approx(HONEST.mean(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: cmfl.aggregators.krum(HONEST, f=2), "n = 6 updates"),
+        (lambda: cmfl.aggregators.aggregate("Mean", HONEST), "unknown aggregator 'Mean'"),
+        (lambda: cmfl.aggregators.median(HONEST, pre=[("Bucketing", {"s": 2})]), "Bucketing shuf"),
+        (lambda: cmfl.aggregators.median([1.0]), "updates: must be a matrix"),
+        (lambda: cmfl.aggregators.median([[1.0], [1.0, 2.0]]), "updates: the vectors differ"),
+        (lambda: cmfl.aggregators.median([[np.inf]]), "updates: a number is not finite"),
+        (lambda: cmfl.aggregators.fedavg(HONEST, weights=[1.0]), "weights: must be 6 finite"),
+        (lambda: cmfl.aggregators.centered_clipping(HONEST, 1.0, last=[0.0]), "last: must have 8"),
+    ],
+)
+def test_an_aggregator_refuses_what_it_cannot_take(
+    call: Callable[[], object], sentence: str
+) -> None:
+    with pytest.raises((ValueError, cmfl.ConfigurationError), match=sentence):
+        call()
