@@ -82,9 +82,7 @@ class ActorContext:
     """Chain, stores and journal of a run.
 
     Attributes:
-        parameters: of the run.
         layout: of its model.
-        domain: the contract on its chain.
         ledger: the contract, or the memory ledger.
         blobs: where everybody publishes.
         mailbox: where envelopes are put.

@@ -132,9 +132,6 @@ class Driver:
         """Bring to the contract what it takes, and say whether that is anything.
 
         It touches the contract alone, so another thread may do it than the one that says things.
-
-        Raises:
-            ChainError: the chain is unreachable.
         """
         commitments: list[SignedCommitment] = []
         has_effect = False

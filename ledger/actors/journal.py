@@ -40,10 +40,6 @@ class VoteJournal(Protocol):
         """Return the statement of a place: this one if it had none, else the earlier one.
 
         Nothing may leave before `sync`.
-
-        Args:
-            place: of the statement.
-            statement: what is to be said.
         """
 
     def sync(self) -> None:

@@ -52,7 +52,6 @@ class Member:
     """A member that does what the algorithms say.
 
     Attributes:
-        client: who it is.
         steps: the protocol steps that it can take.
     """
 

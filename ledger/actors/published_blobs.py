@@ -20,9 +20,6 @@ class PublishedBlobs:
     """The blobs of one round, by client and by digest, without a copy of their bytes.
 
     Their memory may be overwritten when clients train again: forget the round before that.
-
-    Attributes:
-        payloads: what each client has published.
     """
 
     def __init__(self) -> None:

@@ -245,7 +245,6 @@ class NamedBlob:
     """A blob that a round names.
 
     Attributes:
-        use: what for.
         client: whose it is; None for what is everybody's.
         digest: its sha256.
     """

@@ -65,14 +65,11 @@ class ChainView:
     """An open round as the chain's final blocks have it.
 
     Attributes:
-        parameters: of the run.
         layout: of its model.
-        domain: the contract on its chain.
         registry: all clients with their bans.
         round: t.
         seed: seed_t.
         committee: S_c, by places.
-        opened_block: block in which the round opened.
         final_block: the last block that cannot be taken back.
         commitments: all of the round up to there, in chain order.
     """

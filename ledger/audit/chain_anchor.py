@@ -82,9 +82,6 @@ class ChainAnchor:
     def read(cls, chain: ChainReader) -> Self:
         """Return a chain's head and its final block.
 
-        Args:
-            chain: what is read.
-
         Raises:
             ChainDamagedError: the chain contradicts itself.
             ChainError: there is no newest block to be had.

@@ -50,13 +50,9 @@ class EarlierAudit:
 
     Attributes:
         report: sha256 of the report's bytes.
-        chain_id: of the chain.
-        genesis_hash: of its block 0.
         address: of the contract, EIP-55.
         rounds: how many rounds had ended.
-        head: of the ledger, as of that audit.
         block: number of the newest block that it read.
-        block_hash: of that block.
         remarks: findings that can be neither confirmed nor refuted.
         audits: how many audits it builds on, its own included.
     """

@@ -32,7 +32,6 @@ class Unavailable:
 
     Attributes:
         block: newest block that it rests on.
-        need: what it is.
         round: t; None where it concerns no round.
         detail: which one, or why it could not be had.
     """
@@ -68,7 +67,6 @@ class RunStart:
 
     Attributes:
         block: that created the contract.
-        domain: the contract on its chain.
         address: of the contract, EIP-55.
         recorded: what the contract says was deployed.
         document: its configuration; None if the blob cannot be read, or is none.
@@ -148,8 +146,6 @@ class EventFieldMismatch:
     Attributes:
         block: that holds it.
         round: the open one.
-        kind: of the event.
-        name: of the field.
         recorded: what the log says.
         true: what it must be.
         is_made: whether the transaction makes it so; else it follows from the state before.
@@ -171,7 +167,6 @@ class ReplayedEvent:
     Attributes:
         block: that holds it.
         before: the contract's state before its transaction.
-        event: the event.
         call: what the transaction asked for, if the specification gave the event from it; None
             where the event had to be believed.
         transaction: hash of the transaction that made it.
@@ -229,8 +224,6 @@ class EndedRound:
     """A round that has ended.
 
     Attributes:
-        block: that ended it.
-        replayed: the round.
         due: the number that it should have.
     """
 
@@ -245,7 +238,6 @@ class ClosedRound:
 
     Attributes:
         block: that ended it.
-        replayed: the round.
         participants: who took part.
         closing: where its inputs end.
     """
@@ -261,7 +253,6 @@ class DecidedRound:
     """A decided round with what was published of it.
 
     Attributes:
-        block: that decided it.
         evidence: what could be read of it.
         model: how the model went on.
         accusations: what the incidents document says, and what of it holds.
@@ -288,7 +279,6 @@ class StateComparison:
     """The contract's own state, and the one that its transactions lead to.
 
     Attributes:
-        block: whose state it is.
         snapshot: what the contract says.
         state: what its transactions lead to.
         believes_registry: whether clients were registered by a transaction that cannot be read.
@@ -325,7 +315,6 @@ class KeptHeadPosition:
 
     Attributes:
         block: that made it; the newest one if no block did.
-        head: what was kept.
         round: in or after which round the run has it; None if it never has.
         event: what made it; None for the head that a run starts with.
     """

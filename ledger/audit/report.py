@@ -181,7 +181,6 @@ class MissingInput:
     """Something that could not be checked for want of an input.
 
     Attributes:
-        need: the input.
         round: t; None where it concerns no round.
         clients: its owners.
         subject: the kind of a missing blob.
@@ -217,7 +216,6 @@ class StepReport:
     """One of the ten steps over the whole run.
 
     Attributes:
-        number: of the step.
         title: subject of the check.
         outcome: passed, failed or not checkable.
         contradiction: the first one, if it failed.
@@ -262,7 +260,6 @@ class Finding:
     """Misbehaviour or misfortune that the record names; it does not make the audit fail.
 
     Attributes:
-        kind: of the finding.
         round: t; None where it concerns the whole run.
         clients: those whom it concerns.
         evidence: 0x-hex digests that prove it: of blobs, signed messages or transactions.

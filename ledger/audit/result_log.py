@@ -62,7 +62,6 @@ class StepProgress:
     """One of the ten steps, as far as an audit has come.
 
     Attributes:
-        number: which.
         outcome: the outcome that is certain by now: failed or not checkable; None while nothing
             speaks against it, which is no pass before the end.
         contradictions: how many so far.
@@ -200,7 +199,6 @@ class PendingResult:
 
     Attributes:
         step: the check that gave it.
-        result: the result.
         block: newest block that it rests on.
         is_final: whether nothing up to that block can be taken back.
         rests_on_all_logs: whether a missing log could be its cause.

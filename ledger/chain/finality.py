@@ -64,11 +64,7 @@ class AncestryCheck:
         self._answer = False
 
     def connects(self, older: Block, newest: Block) -> bool:
-        """Return whether the chain's newest block is an earlier one, or descends from it.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Return whether the chain's newest block is an earlier one, or descends from it."""
         if older.hash in {newest.hash, newest.parent_hash}:
             return True
         if newest.number <= older.number:

@@ -82,7 +82,6 @@ class ReorganisedError(ChainError):
 
     Attributes:
         block_number: the oldest such block that is known.
-        hash_then: its hash then.
         hash_now: the chain's hash of that number now.
         unchanged_up_to: the newest lower block that is known to be unchanged.
     """
@@ -106,7 +105,6 @@ class ChainBehindError(NotServedError):
 
     Attributes:
         block_number: the newest block that was acted on.
-        block_hash: its hash.
         head_number: number of the chain's last block.
     """
 
@@ -125,11 +123,7 @@ class ChainDamagedError(ChainError):
 
 
 class BlockDamagedError(ChainDamagedError):
-    """One block contradicts itself or its neighbours.
-
-    Attributes:
-        block_number: of the block.
-    """
+    """One block contradicts itself or its neighbours."""
 
     def __init__(self, block_number: int, fact: str) -> None:
         self.block_number = block_number

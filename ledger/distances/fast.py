@@ -32,9 +32,6 @@ def fast_distances(threads: int = 1) -> Distances:
     The bytes of a pair's distance depend neither on the number of threads nor, for pairwise rules,
     on the other updates. Nothing is compiled or imported before the first call.
 
-    Args:
-        threads: number of cores to use.
-
     Returns:
         The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
         ValueError for updates of different lengths.

@@ -60,7 +60,6 @@ class ChainHistory:
     """The history of one deployment as of one block, from its events; see `HistorySource`.
 
     Attributes:
-        ledger: the contract.
         fixed: the parameters of the contract.
         blobs: of the documents.
         to_block: the last block that is read.

@@ -39,9 +39,7 @@ class ServedDeployment:
     """A deployment that agrees with the chain, with a cache of its immutable parts.
 
     Attributes:
-        run: the name of its run.
         manifest: as it was checked.
-        ledger: the contract.
         fixed: the parameters of the contract.
         folder: of the run, if it belongs to the home.
     """

@@ -33,8 +33,6 @@ class RoundReader:
     """Reads a deployment's rounds.
 
     Attributes:
-        ledger: the contract.
-        sizes: of the deployment.
         to_block: the last block that is read.
         registered: returns all clients as they were registered.
         banned: returns the bans up to `to_block`; None to read them.

@@ -51,7 +51,6 @@ class Round:
 
     Attributes:
         opening: its number, committee and seed, and the block that opened it.
-        sizes: of its deployment.
         registry: all clients, with the recorded bans.
         ended: its decision or abandonment with block and transaction; None while it is open.
         activity: commitments and bans; None where only opening and end were read.

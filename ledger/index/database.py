@@ -73,9 +73,6 @@ class Database:
     def transaction(self) -> Iterator[Connection]:
         """Open one transaction; an error rolls it back.
 
-        Yields:
-            Its connection.
-
         Raises:
             IndexStoreError: the database does not do what it is asked.
         """

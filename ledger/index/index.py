@@ -71,8 +71,6 @@ class DigestLocation:
     """An occurrence of a digest or an address.
 
     Attributes:
-        kind: what it is there.
-        chain_id: of the chain.
         genesis: hash of the chain's block 0.
         contract: address of the contract, 20 bytes; None for a chain's own.
         round: t; None for what belongs to the deployment.
@@ -92,7 +90,6 @@ class Coverage:
     """The extent to which a deployment is indexed, and its completeness.
 
     Attributes:
-        path: of the deployment.
         block: up to which the chain is read.
         final: the newest block of these that cannot be taken back.
         rounds: that have opened.
@@ -139,9 +136,6 @@ class Index:
     @contextmanager
     def reading(self) -> Iterator[IndexReading]:
         """Open one reading: what it sees does not move.
-
-        Yields:
-            The reading.
 
         Raises:
             IndexStoreError: the index cannot be read, or its content was altered.

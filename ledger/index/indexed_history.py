@@ -59,7 +59,6 @@ class IndexedHistory:
 
     Attributes:
         path: its name: the chain's, and the contract's address.
-        fixed: what was fixed at deployment.
         blobs: where the documents are.
     """
 

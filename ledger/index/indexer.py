@@ -175,11 +175,7 @@ class _BlockRange:
 
 
 class Indexer:
-    """Writes one deployment's chain and blobs into the index.
-
-    Attributes:
-        ledger: the contract.
-    """
+    """Writes one deployment's chain and blobs into the index."""
 
     def __init__(
         self,

@@ -267,11 +267,6 @@ def pack_participation(part: Participation, number: int, base: Digest | None) ->
 def unpack_participation(data: bytes, client: int, number: int) -> Participation:
     """Return a participation.
 
-    Args:
-        data: the document.
-        client: whose it is.
-        number: of the round.
-
     Raises:
         IndexDamagedError: the document was altered.
     """

@@ -95,11 +95,7 @@ class ServiceIndex:
             return reading.coverage()
 
     def failed(self, error: SourceUnusableError) -> None:
-        """Leave the index alone for a while, and say why.
-
-        Args:
-            error: why.
-        """
+        """Leave the index alone for a while, and say why."""
         if isinstance(error, IndexStaleError):
             return
         self._rests_until = time.monotonic() + LEFT_ALONE_SECONDS

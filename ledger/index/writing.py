@@ -142,7 +142,6 @@ class Writer:
     """Writes one deployment's rows in an open transaction.
 
     Attributes:
-        connection: with the transaction.
         deployment: the deployment's row.
     """
 

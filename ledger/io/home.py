@@ -162,11 +162,7 @@ DISK = Disk()
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
-    """Paths of a run's files that are neither chain nor blobs.
-
-    Attributes:
-        path: `runs/<name>`.
-    """
+    """Paths of a run's files that are neither chain nor blobs."""
 
     path: Path
 

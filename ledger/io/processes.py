@@ -88,7 +88,6 @@ class Child:
     """A child process and the connection to it.
 
     Attributes:
-        process: the process.
         connection: this end of the pipe; the child has the other one.
     """
 

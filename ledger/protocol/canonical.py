@@ -57,9 +57,6 @@ def decode(
         containers: maps and lists that it may have, itself one of them.
         longest: entries that each of them may have.
 
-    Returns:
-        The map, with text keys.
-
     Raises:
         EncodingError: too long, nested too deeply, with too many maps and lists or too long ones,
             not msgpack, not a map, or not canonical.

@@ -154,7 +154,6 @@ class ResultPreimage:
         model: sha256 of the next model.
         updates_root: Merkle root over the ranked updates.
         scores_root: Merkle root over the counted score vectors.
-        ranking_digest: digest of the ranking.
         threshold_bits: float64 bits of strategy III's threshold, 0 for I and II.
         reveal: digest of the ranked trainers' payload digests.
         record: sha256 of the round's record.

@@ -30,7 +30,6 @@ class ParametersError(CmflError):
     Attributes:
         rule: what follows name and value in the message, all of it where there is no name.
         name: of the parameter; None where it is not a single one.
-        value: that it has.
     """
 
     def __init__(self, rule: str, name: str | None = None, value: object = None) -> None:

@@ -42,7 +42,6 @@ class RoundStart:
         round: t.
         committee: S_c, by rank; shorter than C if too few clients are left: the ledger has ended.
         seed: seed_t.
-        opened_block: the block that opened it.
     """
 
     round: int
@@ -133,7 +132,6 @@ class LedgerView:
         deployment: what never changes.
         stage: registering, open or finished.
         round: t; 0 before the first.
-        opened_block: block in which the round opened.
         seed: seed_t.
         committee: S_c.
         model: digest of w_t.

@@ -29,7 +29,6 @@ class MinedCommitment:
     """A commitment as the chain holds it.
 
     Attributes:
-        block: number of its block.
         client: who committed.
         commitment: `encoding.commitment_of` its payload.
     """
@@ -44,7 +43,6 @@ class RoundClosing:
     """The closing block of a round and its consequences.
 
     Attributes:
-        block: number of the closing block.
         base: the commitments digest after it.
         commitments: those that count, by client.
     """
@@ -162,7 +160,6 @@ class Inputs:
     """Inputs of a round that the chain has closed before the vote.
 
     Attributes:
-        parameters: of the run.
         layout: of its model.
         domain: the contract and chain that signatures are bound to.
         registry: all clients.

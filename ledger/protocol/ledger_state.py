@@ -82,10 +82,8 @@ class LedgerState:
 
     Attributes:
         deployment: what never changes.
-        domain: this contract on this chain.
         stage: registering, open or finished.
         round: t; 0 before the first.
-        opened_block: block in which the round opened.
         seed: seed_t.
         committee: S_c.
         model: digest of w_t.

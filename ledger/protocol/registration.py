@@ -34,7 +34,6 @@ class Registration:
     """An owner's word that it wants to take part.
 
     Attributes:
-        run: name of the run.
         configuration: digest of the proposed configuration.
         client: address of its key.
         samples: n_k, how many it trains on.

@@ -90,9 +90,6 @@ def register_clients(
         rest: digest of the batches after this one.
         block: the block that it is in.
 
-    Returns:
-        The next state and its events.
-
     Raises:
         ProtocolRefusal: registration is over, or the batch is not the one fixed at deployment.
     """
@@ -200,9 +197,6 @@ def decide(
         certificates: of the aggregation and of the election phase.
         block: the block that it is in.
 
-    Returns:
-        The next state and its event.
-
     Raises:
         ProtocolRefusal: the ranking is not one, or a certificate does not hold.
     """
@@ -293,9 +287,6 @@ def report_equivocation(
         state: before the transaction.
         report: the accused, and its two statements.
         block: the block that it is in.
-
-    Returns:
-        The next state and its event.
 
     Raises:
         ProtocolRefusal: no such client, banned already, or the statements are no proof.

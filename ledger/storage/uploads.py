@@ -29,7 +29,6 @@ class UploadSigner:
     """Signs uploads for the clients of one process.
 
     Attributes:
-        domain: the contract on its chain.
         signer: the client's key.
         client: whose quota is used.
         others: more clients of this process with their keys; where the quota of one is used up,

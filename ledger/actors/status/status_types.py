@@ -53,7 +53,6 @@ class ExpectedAction:
     """One thing that is waited for from a client.
 
     Attributes:
-        act: what.
         due: when an honest client that is reached by everything has done it, in the chain's
             seconds; None while a block decides and no clock.
     """
@@ -105,8 +104,6 @@ class ClientRoundStatus:
     """One active client, by what chain and mailbox hold of it.
 
     Attributes:
-        client: who.
-        role: what it is in the round.
         place: on the committee, from 0; None for a trainer.
         committed_block: block with its commitment; None without.
         is_banned: whether the chain holds a ban of it, which counts from the next round on.
@@ -142,7 +139,6 @@ class OpenRoundStatus:
     Attributes:
         round: t.
         stage: how far it is.
-        opened_block: block that opened it.
         window_block: the last block that takes commitments.
         deadline_block: the first block in which it may be abandoned.
         clients: the active ones, ascending.

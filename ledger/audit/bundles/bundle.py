@@ -61,7 +61,6 @@ class RoundBundle:
 
     Attributes:
         basis: the run, the heads round it, and who could take part.
-        opened_block: block in which the round opened.
         earlier: the decisions that gave the models which the round's rules need.
         blocks: those that hold an event of the round, ascending; their times are not kept.
         transactions: those that made an event of it; their senders are not kept.

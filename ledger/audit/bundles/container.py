@@ -165,9 +165,6 @@ class BundleFile:
 def open_bundle(path: Path) -> Iterator[BundleFile]:
     """Open a bundle's file for reading: a pipe or a device under its name does not block.
 
-    Args:
-        path: of the file.
-
     Yields:
         The bundle, while the file is open.
 

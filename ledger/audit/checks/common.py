@@ -78,7 +78,6 @@ class AuditCheck:
     """One of the ten steps.
 
     Attributes:
-        step: its number.
         title: its subject.
         check: yields the contradictions, missing inputs, findings and counts of an observation.
         refusals: the contract's refusals of a recorded transaction that fail this step.

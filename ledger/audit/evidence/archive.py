@@ -49,7 +49,6 @@ class UnavailableBlob:
         kind: what it should be.
         digest: its sha256.
         round: whose it is; None where it is the run's.
-        clients: whose it is.
         detail: what the store says.
     """
 

@@ -160,7 +160,6 @@ class RoundBasis:
         contract: its address.
         deployed_after: hash of the block before the one that deployed it, which is part of the
             domain's salt; zeros with `beacon = none`.
-        genesis_hash: of the chain.
         round: t.
         configuration: the run document's bytes.
         path: heads from before the round to after it, from the configuration on if it is whole.
@@ -228,7 +227,6 @@ class ClientProof(RoundBasis):
     """A statement about one client in one round, with all that it follows from.
 
     Attributes:
-        client: who.
         commitments: all that were taken in the round, in the chain's order.
         decision: what was decided; None if nothing was.
         record: bytes of the round's record; None where it is not needed, or not to be had.

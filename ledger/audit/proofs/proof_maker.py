@@ -200,9 +200,6 @@ def path_between(ledger: CommitteeLedger, first: int, last: int) -> HeadPath:
         ledger: the contract.
         first: the round that it begins with, from 1.
         last: the round with whose end it ends; with all so far while it is open.
-
-    Raises:
-        ChainError: the chain is unreachable or damaged.
     """
     return _path_between(_Rounds(ledger), first, last)
 

@@ -59,7 +59,6 @@ class ProofVerification:
 
     Attributes:
         round: t.
-        client: who.
         statement: what follows from the document.
         steps: all comparisons, in order.
         caveats: what is not proven, however they end.

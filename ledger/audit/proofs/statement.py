@@ -51,8 +51,6 @@ class Rank:
     """A trainer's place in the ranking.
 
     Attributes:
-        place: from 0.
-        ranked: how many were ranked.
         distance_bits: float64 bits of its distance to the committee.
         accepted: whether it is in S_a.
     """
@@ -94,7 +92,6 @@ class ClientStatement:
 
     Attributes:
         verdict: in one word.
-        role: what it was in the round.
         has_committed: whether the contract took a commitment of it.
         rank: its place; None if it was not ranked.
         cut_off: where S_a ends; None if it was not ranked.

@@ -43,8 +43,6 @@ class TrustedContract:
     """A round as a contract on a trusted chain reports it.
 
     Attributes:
-        domain: the contract on its chain.
-        genesis_hash: of the chain.
         deployment: what the contract says was deployed.
         code_doubt: why the code there is not the ledger's; empty if it is.
         opening: how the round began; None if it has not.
@@ -114,9 +112,6 @@ def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBan
     Args:
         ledger: the contract.
         round_number: t.
-
-    Raises:
-        ChainError: the chain is unreachable or damaged.
     """
     bans = (RecordedBan(event.round, event.client) for event in ledger.bans())
     return tuple(ban for ban in bans if ban.round < round_number)
@@ -174,9 +169,6 @@ def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[Verific
     Args:
         basis: the basis of a round.
         trusted: what the caller takes for true; None for nothing.
-
-    Yields:
-        Each comparison.
 
     Raises:
         EncodingError: there is no configuration.

@@ -127,9 +127,6 @@ class Replay:
     def observe(self, to_block: int) -> Iterator[ReplayItem]:
         """Yield the effects of the transactions, every round when it ends, and inconsistencies.
 
-        Args:
-            to_block: last block that is read.
-
         Yields:
             An observation, or a round that ended; `state` is then the next one's.
 

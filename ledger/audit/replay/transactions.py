@@ -46,7 +46,6 @@ class RecordedTransaction:
     """A transaction that left events of the contract.
 
     Attributes:
-        hash: its hash.
         block_number: of the block that its logs name.
         logs: its events, in order.
         call: what it asked of the contract; None if that cannot be read.
@@ -65,11 +64,7 @@ class RecordedTransaction:
 
 
 class ReadingEndedError(Exception):
-    """The chain does not serve what everything after it rests on.
-
-    Attributes:
-        observed: what it is.
-    """
+    """The chain does not serve what everything after it rests on."""
 
     def __init__(self, observed: Inconsistency) -> None:
         self.observed = observed
@@ -86,9 +81,6 @@ class TransactionReader:
 
     def read(self, to_block: int) -> Iterator[RecordedTransaction | Inconsistency]:
         """Yield every transaction that left an event, and what is wrong among their logs.
-
-        Args:
-            to_block: last block that is read.
 
         Yields:
             The transactions in the chain's order.

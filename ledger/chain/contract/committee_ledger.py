@@ -286,9 +286,6 @@ class CommitteeLedger(LedgerStorage):
 
         No contract forwards calls, but an account with code (EIP-7702) can call the
         ledger from a transaction to itself: that transaction's data are then not the ledger's.
-
-        Args:
-            transaction_hash: of a transaction with an event of the contract.
         """
         transaction = self.chain.transaction(transaction_hash)
         return calls.decode_call(transaction.input) if transaction.to == self.address else None

@@ -50,11 +50,9 @@ class DeploymentIntent:
 
     Attributes:
         format: version of this file.
-        chain_id: of the chain.
         genesis_hash: hash of its block 0, 0x-hex.
         deployer: sender of the creating transaction, EIP-55.
         creation_sha256: of the creation code with its arguments.
-        nonce: of that transaction.
     """
 
     format: int
@@ -69,13 +67,6 @@ def create_once(
     chain: ChainWriter, creation: bytes, gas: int, paths: RunPaths, disk: Disk
 ) -> Receipt:
     """Create a run's contract exactly once, however often earlier attempts were interrupted.
-
-    Args:
-        chain: the target.
-        creation: creation code and arguments.
-        gas: the gas limit.
-        paths: of the run.
-        disk: file operations.
 
     Returns:
         The receipt of the creation.

@@ -36,12 +36,10 @@ class Manifest:
         format: version of this file.
         run: name of the run, equal to that of its folder.
         configuration: digest of the settings in its `config.toml`, 0x-hex.
-        chain_id: of the chain.
         genesis_hash: hash of its block 0, 0x-hex.
         address: of the contract, EIP-55.
         salt: of its EIP-712 domain, 0x-hex.
         transaction: hash of the creating transaction, 0x-hex.
-        block: number of the block with that transaction.
         deployer: its sender, EIP-55.
         compiler: name and version.
         bytecode_sha256: of the creation code without arguments.

@@ -29,7 +29,6 @@ class BlockReader:
 
     Attributes:
         chain_id: the chain's EIP-155 id.
-        genesis_hash: the hash of block 0.
     """
 
     def __init__(self, store: ChainStore) -> None:

@@ -43,13 +43,7 @@ class DeferredPrecompile:
     """
 
     def __init__(self, module: str, name: str, options: dict[str, int] | None = None) -> None:
-        """Placeholder for a function.
-
-        Args:
-            module: of py-evm.
-            name: in that module.
-            options: keyword arguments of each call.
-        """
+        """Placeholder for a function."""
         self.module = module
         self.name = name
         self.options = options or {}

@@ -162,7 +162,6 @@ class BlockContents:
 
     Attributes:
         header: before the block is sealed.
-        included: its transactions.
         receipts: of these.
         refused: hashes of transactions that no later block can hold either.
     """

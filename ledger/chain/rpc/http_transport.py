@@ -67,10 +67,6 @@ class HttpTransport(JSONBaseProvider):
     def ask(self, method: str, *parameters: object) -> Any:
         """Return the result of one request; raise RpcFault if the node answers with an error.
 
-        Args:
-            method: its name.
-            parameters: JSON values.
-
         Raises:
             RpcFault: the node answered with an error.
         """

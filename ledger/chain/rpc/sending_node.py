@@ -22,7 +22,6 @@ class GasMarket:
 
     Attributes:
         block_number: the newest block.
-        base_fee: its base fee.
         tip: suggested by the node.
     """
 

@@ -34,7 +34,6 @@ class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this
     """A JSON-RPC error object.
 
     Attributes:
-        code: its code.
         data: its data, unparsed.
         words: its message in lower case, for classification.
     """

@@ -50,7 +50,6 @@ class Incident:
         phase: of the vote.
         view: of the vote.
         member: the accused.
-        kind: of the incident.
         votes: signed by the accused, as evidence; as many as `VOTES_OF` says.
         opening: preimage of a wrong proposal's result; None for another kind.
     """

@@ -51,7 +51,6 @@ class Dropout:
     """An active client without a usable update.
 
     Attributes:
-        client: who.
         reason: why.
         payload: digest of a malformed payload; None for another reason.
     """

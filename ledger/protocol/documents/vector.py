@@ -88,9 +88,6 @@ def encode_vector(vector: ScoreVector) -> bytes:
 def decode_vector(data: bytes) -> ScoreVector:
     """Return the score vector behind a blob.
 
-    Args:
-        data: the blob.
-
     Returns:
         The vector, with as many distances as clients; their values are judged elsewhere.
 

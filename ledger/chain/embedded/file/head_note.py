@@ -38,13 +38,7 @@ _READINGS = 5  # A slot that is being written looks damaged for a moment.
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedBlock:
-    """A block that a writer of this home has reported as durable.
-
-    Attributes:
-        genesis_hash: of its chain.
-        number: of the block.
-        hash: of the block.
-    """
+    """A block that a writer of this home has reported as durable."""
 
     genesis_hash: bytes
     number: int

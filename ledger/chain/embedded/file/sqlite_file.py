@@ -45,7 +45,6 @@ class SqliteFile:
     """An open SQLite file; safe to share between threads.
 
     Attributes:
-        path: of the file.
         is_snapshot: whether it shows one state until it is closed.
         is_closed: whether it is closed.
     """

@@ -70,12 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 class WriteAheadLog:
-    """The write-ahead log of a chain that is open for writing.
-
-    Args:
-        store: the chain file.
-        max_bytes: size that triggers a checkpoint.
-    """
+    """The write-ahead log of a chain that is open for writing."""
 
     def __init__(self, store: ChainStore, max_bytes: int = MOST_WAL_BYTES) -> None:
         self._store = store

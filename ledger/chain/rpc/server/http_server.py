@@ -47,9 +47,6 @@ class RpcServer:
         max_logs: limit of one `eth_getLogs` answer.
         block_seconds: seconds from block to block; None for a block per transaction.
 
-    Attributes:
-        url: of the server.
-
     Raises:
         ChainError: the port is taken.
         TypeError: timed blocks of a read-only chain.
