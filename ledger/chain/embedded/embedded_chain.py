@@ -13,13 +13,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from eth.exceptions import PyEVMError
 from eth_keys.datatypes import PrivateKey
-from eth_keys.exceptions import BadSignature
-from eth_typing import Address
-from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import evm
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.evm_values import base_fee
@@ -38,13 +33,18 @@ from ledger.chain.embedded.genesis import (
     TEST_KEYS,
     address_of,
 )
+from ledger.chain.embedded.transactions import (
+    UnsignedCall,
+    decode_transaction,
+    require_own_chain,
+    sign_transaction,
+)
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainLockedError,
     Receipt,
     TransactionRefusedError,
     TransactionRevertedError,
-    WrongChainIdError,
 )
 from ledger.protocol.errors import ChainError
 from ledger.protocol.keccak import keccak
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 DEFAULT_GAS_LIMIT = 200_000_000
 
 _MOST_SECONDS_AHEAD = 1
-_MALFORMED = (TypeError, ValueError, RecursionError)
-_TRANSACTION_TYPES = (1, 2)  # EIP-2930 and EIP-1559: both contain the chain id
 
 
 class EmbeddedChain(EmbeddedReader):
@@ -242,21 +240,9 @@ class EmbeddedChain(EmbeddedReader):
             WrongChainIdError: it is signed for another chain.
             TransactionRefusedError: it is malformed or untyped, or its signature is invalid.
         """
-        if raw[:1] not in {bytes([kind]) for kind in _TRANSACTION_TYPES}:
-            raise TransactionRefusedError(
-                "only EIP-1559 and access-list transactions are taken: others may name no chain"
-            )
         with self._lock:
-            builder = self._chain.get_vm().get_transaction_builder()
-        try:
-            signed: SignedTransactionAPI = builder.decode(raw)
-            _ = signed.sender
-        except BadSignature as error:
-            raise TransactionRefusedError("the transaction's signature is invalid") from error
-        except (RLPException, PyEVMError, *evm.REFUSALS, *_MALFORMED) as error:
-            raise TransactionRefusedError("the transaction is malformed") from error
-        self._require_own(signed)
-        return signed
+            machine = self._chain.get_vm()
+        return decode_transaction(machine, self.chain_id, raw)
 
     def mine_pending(self, pending: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
         """Mine one block of all transactions that fit into it; an empty one of none.
@@ -314,34 +300,11 @@ class EmbeddedChain(EmbeddedReader):
     def _sign(
         self, to: str | None, data: bytes, gas: int, key: bytes, value: int
     ) -> SignedTransactionAPI:
-        signer = PrivateKey(key)
         with evm.damage_translated(self._store):
-            machine = self._chain.get_vm()
-            nonce = machine.state.get_nonce(Address(signer.public_key.to_canonical_address()))
-            builder = machine.get_transaction_builder()
-            unsigned = builder.new_unsigned_dynamic_fee_transaction(  # type: ignore[attr-defined]
-                chain_id=self.chain_id,
-                nonce=nonce,
-                max_priority_fee_per_gas=0,
-                max_fee_per_gas=base_fee(
-                    self._chain.header
-                ),  # the next block's base fee, so it suffices
-                gas=gas,
-                to=to_canonical(to) if to is not None else b"",
-                value=value,
-                data=data,
-                access_list=(),
-            )
-            signed: SignedTransactionAPI = unsigned.as_signed_transaction(signer)
-        return signed
-
-    def _require_own(self, transaction: SignedTransactionAPI) -> None:
-        # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
-        if transaction.chain_id != self.chain_id:
-            raise WrongChainIdError(
-                f"the transaction is signed for chain {transaction.chain_id}, "
-                f"this is {self.chain_id}"
-            )
+            # The next block's base fee suffices.
+            fee = base_fee(self._chain.header)
+            call = UnsignedCall(to, data, gas, fee, value)
+            return sign_transaction(self._chain.get_vm(), self.chain_id, call, key)
 
     def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> Sequence[ComputationAPI]:
         """Mine a block of all of these transactions, or none.
@@ -350,7 +313,7 @@ class EmbeddedChain(EmbeddedReader):
             TransactionRefusedError: one of them cannot be mined.
         """
         for transaction in transactions:
-            self._require_own(transaction)
+            require_own_chain(transaction, self.chain_id)
         computations: Sequence[ComputationAPI] = ()
 
         def fill() -> tuple[BlockAPI, evm.BlockContents]:
