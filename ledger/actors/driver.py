@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ledger.actors.actions import Action, ActorContext, Transaction
     from ledger.actors.retention import RetentionPolicy
     from ledger.actors.view import ChainView
+    from ledger.chain.round_ledger import RoundLedger
     from ledger.protocol.payload import Payload
     from ledger.protocol.types import Digest, SignedCommitment
 
@@ -89,11 +90,10 @@ class Driver:
         if context.mailbox.is_shared and keep.stored is not StoredBlobs.ALL:
             raise ValueError(f"keep = {keep.stored}: other processes need every payload")
         self._context = context
-        self._published = PublishedBlobs() if published is None else published
-        self._keep = keep
+        published = PublishedBlobs() if published is None else published
+        self._writer = _BlobWriter(context, published, keep.stored)
+        self._commitments = _CommitmentSender(context.ledger, mines=mines)
         self._mines = mines
-        # Of the open round only: what an old one had stored may have been removed.
-        self._stored: set[Digest] = set()
 
     def apply(self, actions: Iterable[Action]) -> bool:
         """Carry out actions in order, and say whether any of them had an effect.
@@ -140,11 +140,11 @@ class Driver:
                 commitments.append(transaction.signed)
             else:
                 has_effect |= self._send(transaction)
-        return self._commit(commitments) or has_effect
+        return self._commitments.send(commitments) or has_effect
 
     def forget(self) -> None:
         """Forget a round that is over: others may remove what it had stored."""
-        self._stored.clear()
+        self._writer.forget()
 
     def mine_to(self, block_number: int) -> None:
         """Make empty blocks up to this one, where blocks come only with transactions."""
@@ -175,7 +175,7 @@ class Driver:
             if self._mines:
                 raise
             return False  # another was quicker
-        self._stored.clear()
+        self._writer.forget()
         return True
 
     def _stored_first(self, actions: Iterable[Action]) -> list[PostEnvelope | Transaction]:
@@ -187,79 +187,15 @@ class Driver:
         leaving: list[PostEnvelope | Transaction] = []
         for action in actions:
             if isinstance(action, StoreBlobs):
-                self._take(action)
+                self._writer.take(action)
                 continue
-            if isinstance(action, SendDecision) and self._keep.stored is StoredBlobs.ACCEPTED:
-                self._store_accepted(action)
+            if isinstance(action, SendDecision):
+                self._writer.take_decision(action)
             leaving.append(action)
         is_shared = self._context.mailbox.is_shared
         if any(is_shared or not isinstance(action, PostEnvelope) for action in leaving):
             self._context.blobs.sync()
         return leaving
-
-    def _take(self, action: StoreBlobs) -> None:
-        """Remember blobs for the observer, and write those that stay."""
-        self._published.payloads |= action.payloads
-        self._published.take((*action.payloads.values(), *action.documents))
-        if self._keep.stored is StoredBlobs.ALL:
-            self._store(action.payloads.values())
-        if self._keep.stored is not StoredBlobs.NOTHING:
-            self._store(action.documents)
-
-    def _store_accepted(self, action: SendDecision) -> None:
-        """Write the payloads of S_a, as the contract derives it from the decision."""
-        decision, payloads = action.decision, self._published.payloads
-        sizes = self._context.parameters
-        accepted, _ = sets_of(sizes, decision.ranking, decision.threshold_bits)
-        self._store(payloads[client] for client in accepted if client in payloads)
-
-    def _store(self, blobs: Iterable[Payload]) -> None:
-        for blob in blobs:
-            if blob.digest not in self._stored:
-                self._context.blobs.put_payload(blob)
-                self._stored.add(blob.digest)
-
-    def _commit(self, signed: Sequence[SignedCommitment]) -> bool:
-        done = False
-        if signed and not self._mines:
-            signed = self._untaken(signed)
-        for start in range(0, len(signed), MAX_COMMITMENTS):
-            done |= self._commit_batch(signed[start : start + MAX_COMMITMENTS])
-        return done
-
-    def _commit_batch(self, batch: Sequence[SignedCommitment]) -> bool:
-        try:
-            self._context.ledger.commit_updates(batch[0].commitment.round, batch)
-        except _NOTHING_IN_TIME:
-            return False
-        except ProtocolRefusal:
-            # One that is banned or not signed has the whole batch refused.
-            sound = self._sound(batch)
-            return 0 < len(sound) < len(batch) and self._commit_batch(sound)
-        return True
-
-    def _untaken(self, signed: Sequence[SignedCommitment]) -> list[SignedCommitment]:
-        """Return those that the newest block lacks, and the contract would take now."""
-        accepted: list[SignedCommitment] = []
-        for number in sorted({entry.commitment.round for entry in signed}):
-            committed = {mined.client for mined in self._context.ledger.commitments(number)}
-            batch = [
-                each
-                for each in signed
-                if each.commitment.round == number and each.commitment.client not in committed
-            ]
-            accepted += self._sound(batch) if batch else []
-        return accepted
-
-    def _sound(self, batch: Sequence[SignedCommitment]) -> Sequence[SignedCommitment]:
-        """Return those that the contract would take, which is asked and not tried.
-
-        A transaction that is refused takes one of the window's few blocks too.
-        """
-        if self._context.ledger.would_accept(batch[0].commitment.round, batch):
-            return batch
-        half = len(batch) // 2
-        return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []
 
     def _send(self, action: SendReport | SendDecision) -> bool:
         ledger = self._context.ledger
@@ -271,7 +207,7 @@ class Driver:
             else:
                 self._wait_for(action)
                 ledger.decide(action.round, action.decision, action.certificates)
-                self._stored.clear()
+                self._writer.forget()
         except ProtocolRefusal:
             return False
         return True
@@ -301,3 +237,95 @@ class Driver:
         if len(action.decision.ranking) >= parameters.trainers:
             return 0
         return window_end(parameters, ledger.state().opened_block)
+
+
+class _BlobWriter:
+    """Writes the blobs of the open round that stay, each once."""
+
+    def __init__(
+        self, context: ActorContext, published: PublishedBlobs, stored: StoredBlobs
+    ) -> None:
+        self._context = context
+        self._published = published
+        self._stays = stored
+        # Of the open round only: what an old one had stored may have been removed.
+        self._stored: set[Digest] = set()
+
+    def take(self, action: StoreBlobs) -> None:
+        """Remember blobs for the observer, and write those that stay."""
+        self._published.payloads |= action.payloads
+        self._published.take((*action.payloads.values(), *action.documents))
+        if self._stays is StoredBlobs.ALL:
+            self._store(action.payloads.values())
+        if self._stays is not StoredBlobs.NOTHING:
+            self._store(action.documents)
+
+    def take_decision(self, action: SendDecision) -> None:
+        """Write the payloads of S_a, as the contract derives it, where no others stay."""
+        if self._stays is not StoredBlobs.ACCEPTED:
+            return
+        decision, payloads = action.decision, self._published.payloads
+        sizes = self._context.parameters
+        accepted, _ = sets_of(sizes, decision.ranking, decision.threshold_bits)
+        self._store(payloads[client] for client in accepted if client in payloads)
+
+    def forget(self) -> None:
+        """Forget a round that is over: others may remove what it had stored."""
+        self._stored.clear()
+
+    def _store(self, blobs: Iterable[Payload]) -> None:
+        for blob in blobs:
+            if blob.digest not in self._stored:
+                self._context.blobs.put_payload(blob)
+                self._stored.add(blob.digest)
+
+
+class _CommitmentSender:
+    """Brings commitments to the contract, as many in one transaction as it takes."""
+
+    def __init__(self, ledger: RoundLedger, *, mines: bool) -> None:
+        self._ledger = ledger
+        self._mines = mines
+
+    def send(self, signed: Sequence[SignedCommitment]) -> bool:
+        """Return whether the contract took any of them."""
+        done = False
+        if signed and not self._mines:
+            signed = self._untaken(signed)
+        for start in range(0, len(signed), MAX_COMMITMENTS):
+            done |= self._commit_batch(signed[start : start + MAX_COMMITMENTS])
+        return done
+
+    def _commit_batch(self, batch: Sequence[SignedCommitment]) -> bool:
+        try:
+            self._ledger.commit_updates(batch[0].commitment.round, batch)
+        except _NOTHING_IN_TIME:
+            return False
+        except ProtocolRefusal:
+            # One that is banned or not signed has the whole batch refused.
+            sound = self._sound(batch)
+            return 0 < len(sound) < len(batch) and self._commit_batch(sound)
+        return True
+
+    def _untaken(self, signed: Sequence[SignedCommitment]) -> list[SignedCommitment]:
+        """Return those that the newest block lacks, and the contract would take now."""
+        accepted: list[SignedCommitment] = []
+        for number in sorted({entry.commitment.round for entry in signed}):
+            committed = {mined.client for mined in self._ledger.commitments(number)}
+            batch = [
+                each
+                for each in signed
+                if each.commitment.round == number and each.commitment.client not in committed
+            ]
+            accepted += self._sound(batch) if batch else []
+        return accepted
+
+    def _sound(self, batch: Sequence[SignedCommitment]) -> Sequence[SignedCommitment]:
+        """Return those that the contract would take, which is asked and not tried.
+
+        A transaction that is refused takes one of the window's few blocks too.
+        """
+        if self._ledger.would_accept(batch[0].commitment.round, batch):
+            return batch
+        half = len(batch) // 2
+        return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []
