@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, client_set
-from ledger.history.folding import RoundReader
+from ledger.history.round import RoundReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

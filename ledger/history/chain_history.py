@@ -10,10 +10,10 @@ from ledger.chain.contract.calls import DecideCall, ReportCall
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.history.digests import KnownDigests, search_digest
 from ledger.history.documents import Documents, read_documents
-from ledger.history.folding import RoundReader
 from ledger.history.pages import read_page
 from ledger.history.participation import Tally, lacks_record, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
+from ledger.history.round import RoundReader
 from ledger.protocol.fold import registry_with_bans
 
 if TYPE_CHECKING:
