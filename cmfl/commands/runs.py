@@ -6,6 +6,7 @@ with the chain.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,7 +34,7 @@ from cmfl.commands.options import (
     RpcUrl,
     runs_of_home,
 )
-from cmfl.commands.run_summaries import open_run_summaries
+from cmfl.commands.run_summaries import HomeRuns, open_run_summaries
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError, ConfigurationError
 
@@ -181,6 +182,33 @@ def compare(
         print_table("settings that differ", ("setting", *names), table)
     else:
         print_line("All settings are the same.")
+
+
+@app.command("plot")
+def plot(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN...", help="All runs if none is named.", autocompletion=runs_of_home
+        ),
+    ] = None,
+    home: HomeFolder = DEFAULT_HOME,
+    to: Annotated[
+        Path, typer.Option("--to", help="Folder of the figure, SVG and PNG; made if need be.")
+    ] = Path("figures"),
+) -> None:
+    """Draw accuracy and accepted attackers over rounds, of one run or several of a home.
+
+    The figure has the name of its only run, or else runs. Each run is a line of its own.
+    """
+    from clients.experiments.drawing.runs import draw_runs
+
+    runs = HomeRuns(home)
+    drawn = list(dict.fromkeys(names or runs.names()))
+    rounds = {name: runs.rounds(name) for name in drawn}
+    settings = {name: runs.settings(name) for name in drawn}
+    for path in draw_runs(rounds, settings, to, drawn[0] if len(drawn) == 1 else "runs"):
+        print_line(str(path))
 
 
 def _unreadable(name: str) -> RunSummary:

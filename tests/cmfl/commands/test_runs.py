@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import tomli_w
 
 from cmfl.commands.run_command import _report
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -199,3 +202,32 @@ def test_runs_that_are_not_there_are_refused(home: Path, tmp_path: Path) -> None
     assert "letters, digits" in refusal("runs", "show", "../run", "--home", home)
     said = refusal("runs", "compare", "run", "run", "--home", home)
     assert said == "runs compare run run: name two different runs or more"
+
+
+def test_runs_are_drawn_with_who_attacks_in_them(two: Path, tmp_path: Path) -> None:
+    path = two / "runs" / "attacked" / "config.toml"
+    values = tomllib.loads(path.read_text())
+    values["malice"] = {"attack": "alie", "malicious_rate": 0.25, "members": {"false-scores": 1}}
+    path.write_text(tomli_w.dumps(values))
+    figures = tmp_path / "figures"
+    drawn = succeeds("runs", "plot", "--home", two, "--to", figures).out.splitlines()
+    assert drawn == [str(figures / f"runs.{ending}") for ending in ("svg", "png")]
+    said = " ".join((figures / "runs.svg").read_text().split())
+    words = " ".join(re.sub("<[^>]*>", "", said).split())
+    assert "attacked: alie by 25 % of the clients and false-scores (1 member), seed 99" in words
+    assert "run: equivocating (2 members) and false-scores (1 member) and silent (2 m" in words
+    alone = succeeds("runs", "plot", "attacked", "--home", two, "--to", figures).out
+    assert alone.splitlines()[0] == str(figures / "attacked.svg")
+
+
+def test_runs_that_cannot_be_drawn_are_refused(two: Path, tmp_path: Path) -> None:
+    figures = tmp_path / "figures"
+    words = ("runs", "plot", "--home", two, "--to", figures)
+    assert refusal(*words, "none") == f"there is no run 'none' in {two}; there are attacked, run"
+    write_rows(two, [], "attacked")
+    assert refusal(*words) == "run 'attacked' has no round yet: nothing to draw"
+    for number in range(10):
+        shutil.copytree(two / "runs" / "run", two / "runs" / f"more{number}")
+    said = "12 runs: a figure tells at most 10 apart; name those to draw"
+    assert refusal(*words) == said
+    assert not figures.exists()
