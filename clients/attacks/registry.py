@@ -1,9 +1,11 @@
-"""The attacks on updates by name; a new one needs its file and one line here."""
+"""The attacks on updates by name; a built-in one needs its file and one line here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.own_attack import own_attack
 from clients.attacks.updates.adaptive.adaptive import ADAPTIVE
 from clients.attacks.updates.alie import ALIE
 from clients.attacks.updates.back_gradient import BACK_GRADIENT
@@ -14,10 +16,15 @@ from clients.attacks.updates.ipm import IPM
 from clients.attacks.updates.mimic import MIMIC
 from clients.attacks.updates.min_max import MIN_MAX
 from clients.attacks.updates.same_value import SAME_VALUE
+from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.attacks.updates.update_attack import UpdateAttack
+    from ledger.io.user_code import UserCode
+
+GROUP = "cmfl.attacks"
+"""Entry points of packages that offer attacks."""
 
 ATTACKS: dict[str, UpdateAttack] = {
     attack.name: attack
@@ -37,11 +44,23 @@ ATTACKS: dict[str, UpdateAttack] = {
 
 
 def attack_named(name: str) -> UpdateAttack:
-    """Return an attack on updates by name.
+    """Return an attack on updates by name, or of a user's function.
 
     Raises:
-        ConfigurationError: unknown name.
+        ConfigurationError: an unknown name, or a function that cannot be loaded.
     """
-    if name not in ATTACKS:
-        raise ConfigurationError(f"unknown attack {name!r}; known are {', '.join(ATTACKS)}")
-    return ATTACKS[name]
+    if name in ATTACKS:
+        return ATTACKS[name]
+    code = named_code("malice.attack", GROUP, name)
+    if code is None:
+        raise ConfigurationError(
+            f"unknown attack {name!r}; known are {', '.join(ATTACKS)}, and functions of your own: "
+            f"file.py:NAME or package:NAME"
+        )
+    return own_attack(code)
+
+
+def attack_code(name: str) -> UserCode | None:
+    """Return the user's code behind an attack's name; None for a built-in attack."""
+    is_built_in = name in ATTACKS or name in DATA_ATTACKS
+    return None if is_built_in else named_code("malice.attack", GROUP, name)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.data.registry import DATA_ATTACKS
-from clients.attacks.registry import ATTACKS
+from clients.attacks.own_attack import own_attack
+from clients.attacks.registry import ATTACKS, attack_code
 from clients.attacks.updates.update_attack import attack_parameters
 from clients.configuration.parsing import parse, plain_values
 from clients.configuration.schema import MaliceSection
@@ -15,6 +16,8 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from clients.attacks.data.data_attack import DataAttack
+    from clients.attacks.updates.update_attack import UpdateAttack
     from clients.configuration.schema import Configuration
 
 
@@ -48,7 +51,10 @@ def checked(values: dict[str, Any]) -> Configuration:
 
 def _require_malice(malice: MaliceSection) -> None:
     """Refuse unknown attacks and faults, and settings of an attack without one."""
-    attacks = ATTACKS | DATA_ATTACKS
+    own = None if malice.attack is None else attack_code(malice.attack)
+    attacks: dict[str, UpdateAttack | DataAttack] = {**ATTACKS, **DATA_ATTACKS}
+    if malice.attack is not None and own is not None:
+        attacks[malice.attack] = own_attack(own)
     named = [] if malice.attack is None else [malice.attack]
     for subject, name, names in (
         *(("attack: unknown attack", name, [*attacks]) for name in named),

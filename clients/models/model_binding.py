@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,21 +73,6 @@ def require_same(subject: str, bound: str, here: str) -> None:
     """
     if here != bound:
         raise ConfigurationError(f"{subject} was {bound}, and is {here}: restore it")
-
-
-def package_of(module: str) -> tuple[str, str]:
-    """Return name and version of the installed distribution of a module.
-
-    Raises:
-        ConfigurationError: there is none, so no version identifies the code.
-    """
-    distributions = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
-    if not distributions:
-        raise ConfigurationError(
-            f"model.name: {module} belongs to no installed package with a version: "
-            f"name the file instead, as file.py:Class"
-        )
-    return distributions[0], importlib.metadata.version(distributions[0])
 
 
 def _exists(path: Path) -> bool:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from clients.devices import reproducible
 from clients.models.model import ForeignFactory, trainable
-from clients.models.user import as_configuration_error
+from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -41,6 +41,24 @@ def require_bound_inputs(
         require_bound_samples(document, digests, data.sample_counts)
 
 
+def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
+    """Refuse another file of an own attack than that of the run document.
+
+    Raises:
+        ConfigurationError: names both digests.
+    """
+    was, now = (document.experiment.get("sources"), local.experiment.get("sources"))
+    if was != now and was and now:
+        raise ConfigurationError(
+            f"malice.attack: its code was {_source(was)}, and is {_source(now)}: restore it"
+        )
+
+
+def _source(sources: object) -> str:
+    entry = sources.get("attack") if isinstance(sources, dict) else None
+    return " ".join(map(str, entry.values()))[:200] if isinstance(entry, dict) else "none"
+
+
 def require_bound_model(document: RunDocument, model: Model) -> None:
     """Reject another model than the run was deployed with."""
     bound, here = document.experiment.get("model"), model.recorded()

@@ -9,6 +9,8 @@ from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
 from clients.attacks.data.poisoning import poisoned
 from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.own_attack import try_attack
+from clients.attacks.registry import attack_code, attack_named
 from clients.attacks.updates.update_attack import attack_parameters
 from clients.configuration.owners import Owners, data_of_owners
 from clients.configuration.parsing import naming_setting
@@ -114,6 +116,8 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
     malicious = frozenset(ClientId(client) for client in attackers)
     data_attack = DATA_ATTACKS.get(malice.attack or "")
+    if malice.attack is not None and attack_code(malice.attack) is not None:
+        try_attack(attack_named(malice.attack), model.dimension)
     data = clean
     if data_attack is not None:
         with naming_setting("malice.attack"):
@@ -160,6 +164,10 @@ def run_document(configuration: Configuration, population: Population) -> RunDoc
         # Nobody else can compute them: each owner finds its own here.
         recorded["data"]["digests"] = b"".join(population.data_digests)
     recorded["model"] = population.model.recorded()
+    attack = None if population.attack is None else attack_code(population.attack)
+    if attack is not None:
+        recorded["malice"] |= {"attack": attack.label}
+        recorded["sources"] = {"attack": {"name": attack.label, **attack.recorded()}}
     counts = [client.samples for client in population.registry]
     return RunDocument(
         parameters=configuration.parameters(population.model.dimension),

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from clients.runs.evaluation_sets import TEST, measured_sets
-from clients.runs.input_binding import require_bound_inputs
+from clients.runs.input_binding import require_bound_inputs, require_bound_sources
 from clients.runs.metrics import Measure, ModelGauge
 from clients.runs.population import Population, populate, run_document
 from clients.runs.run_folder import run_folder
@@ -178,6 +178,7 @@ def _require_bound(
     except (BlobError, ValueError):
         return  # `deploy` compares the digest of the whole document
     document, local = decode_run(data), run_document(configuration, population)
+    require_bound_sources(document, local)
     if _settings_of(document) == _settings_of(local):
         require_bound_inputs(document, configuration, population.model, population.clean)
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from clients.local_sgd import samples_gone_through
-from clients.models.user import message_of
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingError
+from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:

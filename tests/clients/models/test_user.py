@@ -16,7 +16,8 @@ from clients.datasets.federated_data import DataForm
 from clients.models.model import Model, vector_of
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
-from clients.models.user import MAX_FILE_BYTES, UserModule, user_module
+from clients.models.user import UserModule, user_module
+from ledger.io.user_code import MAX_FILE_BYTES
 from ledger.protocol.bound_inputs import source_of_package
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.models.forms import CHARACTERS, SCALED_DOWN, made

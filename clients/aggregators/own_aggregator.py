@@ -1,0 +1,73 @@
+"""A user's own aggregator: a function in a file or package, from updates to one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping  # noqa: TC003 - pydantic reads them
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pydantic import ConfigDict
+
+from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
+from ledger.io.user_code import as_configuration_error
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.aggregators.mixture import Mixture, Vector
+    from ledger.io.user_code import UserCode
+
+
+class OwnAggregator(Aggregator):
+    """A function `(updates, **options)` from shape (n, d), float64, to shape (d,).
+
+    Attributes:
+        label: file or package and name.
+        function: the user's.
+        options: its keyword arguments.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    name: ClassVar[str] = "own aggregator"
+
+    label: str
+    function: Callable[..., Any]
+    options: Mapping[str, Any]
+
+    def aggregate(
+        self,
+        mixture: Mixture,
+        weights: Vector,  # noqa: ARG002 - one signature for all
+        last: Vector,  # noqa: ARG002
+    ) -> AggregatorSelection:
+        """Return the function's vector, made of all updates.
+
+        Raises:
+            ConfigurationError: it fails, changes its input, or returns something else than one
+                finite vector.
+        """
+        updates = np.empty((len(mixture), mixture.dimension))
+        for part, rows in mixture.blocks():
+            updates[:, part] = rows
+        updates.flags.writeable = False
+        subject = f"aggregator = {self.label!r}"
+        with as_configuration_error(f"{subject}: it fails, or changes its input"):
+            vector = np.asarray(self.function(updates.view(), **self.options))
+        if vector.shape != (mixture.dimension,) or vector.dtype.kind != "f":
+            raise ConfigurationError(
+                f"{subject}: returns {vector.dtype} of shape {vector.shape}; must return floats of "
+                f"shape ({mixture.dimension},)"
+            )
+        if not np.isfinite(vector).all():
+            raise ConfigurationError(f"{subject}: returns numbers that are not finite")
+        return AggregatorSelection(vector.astype(np.float64), everybody(mixture))
+
+
+def own_aggregator(code: UserCode, options: Mapping[str, object]) -> OwnAggregator:
+    """Return the aggregator of a user's function.
+
+    Raises:
+        ConfigurationError: it cannot be loaded.
+    """
+    function = code.load_function("aggregator")
+    return OwnAggregator(label=code.label, function=function, options=dict(options))

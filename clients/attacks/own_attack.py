@@ -1,0 +1,110 @@
+"""A user's own attack on updates: a function in a file or package.
+
+It takes `(own, colluders, rng)`, or one `AttackInput`, and returns the update to send. An argument
+`factor` with a default makes `malice.factor` its free parameter.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.attacks.updates.update_attack import AttackInput, Factor, Update, UpdateAttack
+from ledger.io.user_code import as_configuration_error
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.io.user_code import UserCode
+
+ARGUMENTS = ("own", "colluders", "rng")
+FACTOR = "factor"
+_TRIAL_COLLUDERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAttack:
+    """The function behind an own attack, checked at each call.
+
+    Attributes:
+        setting: `malice.attack = ...`, for messages.
+        function: the user's.
+        takes_factor: whether it has an argument `factor`.
+        takes_input: whether its only argument is the `AttackInput`.
+    """
+
+    setting: str
+    function: Callable[..., Any]
+    takes_factor: bool
+    takes_input: bool
+
+    def forge(self, attacker: AttackInput) -> Update:
+        """Return the update to send instead of the attacker's own.
+
+        Args:
+            attacker: its arrays are handed over read-only.
+
+        Raises:
+            ConfigurationError: the function fails, changes its input, or returns something else
+                than an update of the same shape.
+        """
+        own, colluders = _read_only(attacker.own), _read_only(attacker.colluders)
+        arguments: tuple[Any, ...] = (own, colluders, attacker.rng)
+        if self.takes_input:
+            arguments = (replace(attacker, own=own, colluders=colluders),)
+        named = {FACTOR: attacker.factor} if self.takes_factor else {}
+        with as_configuration_error(f"{self.setting}: it fails, or changes its input"):
+            update = np.asarray(self.function(*arguments, **named))
+        if update.shape != own.shape or update.dtype.kind != "f":
+            raise ConfigurationError(
+                f"{self.setting}: returns {update.dtype} of shape {update.shape}; must return "
+                f"floats of shape {own.shape}, as its update"
+            )
+        return update.astype(np.float32)
+
+
+def own_attack(code: UserCode) -> UpdateAttack:
+    """Return the attack of a user's function.
+
+    Raises:
+        ConfigurationError: it cannot be loaded, or takes other arguments.
+    """
+    setting = f"malice.attack = {code.label!r}"
+    function = code.load_function("malice.attack")
+    parameters = inspect.signature(function).parameters
+    names = [name for name in parameters if name != FACTOR]
+    if len(names) not in {1, len(ARGUMENTS)}:
+        raise ConfigurationError(
+            f"{setting}: takes {', '.join(names) or 'nothing'}; must take "
+            f"({', '.join(ARGUMENTS)}), or one AttackInput"
+        )
+    usual = parameters[FACTOR].default if FACTOR in parameters else None
+    if FACTOR in parameters and type(usual) not in {int, float}:
+        raise ConfigurationError(f"{setting}: its argument factor must have a number as default")
+    attack = OwnAttack(setting, function, FACTOR in parameters, len(names) == 1)
+    range_ = None if usual is None else Factor(float(usual), -math.inf, math.inf)
+    return UpdateAttack(code.label, attack.forge, range_)
+
+
+def try_attack(attack: UpdateAttack, dimension: int) -> None:
+    """Call an own attack on random updates of a run's size, before anything is written.
+
+    Raises:
+        ConfigurationError: it fails, changes its input, or returns something else than an update.
+    """
+    rng = np.random.default_rng(0)
+    colluders = rng.standard_normal((_TRIAL_COLLUDERS, dimension), dtype=np.float32)
+    factor = 1.0 if attack.factor is None else attack.factor.usual
+    with np.errstate(all="ignore"):
+        attack.forge(AttackInput(colluders[0], colluders, rng, factor))
+
+
+def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    view = values.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,373 @@
+"""Code of a user's own: functions and classes in files, or in installed packages.
+
+Naming code runs it, as `python file.py` would: a configuration or an option must be trusted like a
+program, and nothing on a chain or in a blob can name a file. Each process runs exactly the bytes
+whose sha256 is recorded.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import inspect
+import linecache
+import sys
+import traceback
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ledger.io.home import DISK, read_file
+from ledger.protocol.bound_inputs import source_of_package
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MAX_FILE_BYTES = 1 << 20
+_FILE = ".py"
+_LONGEST = 300
+_ROOT = Path(__file__).parents[2]
+_OURS = tuple(f"{_ROOT / package}/" for package in ("ledger", "clients", "cmfl", "api"))
+_LIBRARIES = ("torch", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """A function or class of a user's; pickled by name, so each process loads the code itself.
+
+    Attributes:
+        place: absolute path of a file, or the name of a package.
+        name: of the function or class.
+        sha256: of the file, in hex; None for a package.
+    """
+
+    place: str
+    name: str
+    sha256: str | None = None
+
+    @property
+    def label(self) -> str:
+        """File or package and name; without the file's folder, which differs between machines."""
+        place = self.place if self.sha256 is None else Path(self.place).name
+        return f"{place}:{self.name}"
+
+    def recorded(self) -> dict[str, str]:
+        """Return the identification of the code besides its label."""
+        if self.sha256 is not None:
+            return {"sha256": self.sha256}
+        return {"package": "==".join(package_of(self.place))}
+
+    def digest(self) -> Digest:
+        """Return the sha256 of the file, or the digest of package, version and name."""
+        if self.sha256 is not None:
+            return Digest(bytes.fromhex(self.sha256))
+        package, version = package_of(self.place)
+        return source_of_package(package, version, f"{self.place}.{self.name}")
+
+    def load(self, kind: str) -> Any:
+        """Return the function or class.
+
+        Args:
+            kind: which of both, for the message.
+
+        Raises:
+            ConfigurationError: the code cannot be loaded or has changed, or lacks the name.
+        """
+        code = _package(self.place) if self.sha256 is None else _file(self.place, self.sha256)
+        value = getattr(code, self.name, None)
+        if value is None:
+            raise ConfigurationError(f"{self.place} has no {kind} {self.name!r}")
+        return value
+
+    def load_function(self, setting: str) -> Callable[..., Any]:
+        """Return the function, which must be the code's own.
+
+        Args:
+            setting: that names it, for the message.
+
+        Raises:
+            ConfigurationError: it cannot be loaded, or is no function that the code defines.
+        """
+        function = self.load("function")
+        # Not what a file has imported: a document names the function, and only the user the file.
+        if not isinstance(function, FunctionType) or (
+            self.sha256 is not None and function.__code__.co_filename != self.place
+        ):
+            raise ConfigurationError(
+                f"{setting} = {self.label!r}: is no function that is defined there"
+            )
+        return function
+
+
+def is_reference(name: str) -> bool:
+    """Return whether a name has the form of a user's code: `file.py:name` or `package:name`."""
+    return ":" in name
+
+
+def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
+    """Return the code that `file.py:name` or `package:name` names, with the file's present digest.
+
+    Args:
+        setting: that has the reference, for the message.
+        reference: the text.
+        kind: of the name, for the message.
+
+    Raises:
+        ConfigurationError: it has another form, or the file cannot be read.
+    """
+    place, _, name = reference.rpartition(":")
+    is_file = place.endswith(_FILE)
+    if not name.isidentifier() or not (is_file or _is_package(place)):
+        raise ConfigurationError(
+            f"{setting} = {reference!r}: must be file.py:{kind} or package:{kind}, and {kind} a "
+            f"name"
+        )
+    if not is_file:
+        return UserCode(place, name)
+    path = Path(place).absolute()
+    return UserCode(str(path), name, hashlib.sha256(_source(path)).hexdigest())
+
+
+def named_code(setting: str, group: str, name: str) -> UserCode | None:
+    """Return the code behind a name: a reference, or an installed package's plain name.
+
+    Args:
+        setting: that has the name, for messages.
+        group: of entry points: "cmfl.attacks".
+        name: the text.
+
+    Returns:
+        None if no package offers the plain name.
+
+    Raises:
+        ConfigurationError: a reference is malformed or its file unreadable, or two packages offer
+            the name.
+    """
+    return user_code(setting, name) if is_reference(name) else entry_point(group, name)
+
+
+def entry_point(group: str, name: str) -> UserCode | None:
+    """Return the code that an installed package offers under a plain name; None without any.
+
+    Raises:
+        ConfigurationError: two packages offer the same name.
+    """
+    points = importlib.metadata.entry_points(group=group, name=name)
+    values = sorted({point.value for point in points})
+    if len(values) > 1:
+        raise ConfigurationError(f"{name!r}: {' and '.join(values)} are both {group} of this name")
+    return user_code(f"entry point {name}", values[0].replace(" ", "")) if values else None
+
+
+def code_reference(obj: Any, folder: Path) -> str:
+    """Return the text that names a function or class in a configuration.
+
+    What a module has is named by its file, or by its installed package. What a script's or
+    notebook's `__main__` has is written to a file of its own first, with what it uses: to load the
+    script again would run it again.
+
+    Args:
+        obj: a function or class.
+        folder: for such files, which are named by their digest.
+
+    Raises:
+        ConfigurationError: it has no name at the top of a module, or uses what no file can hold.
+        OSError: the file cannot be written.
+    """
+    name = str(getattr(obj, "__qualname__", ""))
+    if not isinstance(obj, FunctionType | type) or not name.isidentifier():
+        raise ConfigurationError(
+            f"{obj!r:.80}: must be a function or class with a name at the top of a module"
+        )
+    module = sys.modules.get(obj.__module__)
+    file = getattr(module, "__file__", None)
+    if obj.__module__ != "__main__" and file and getattr(module, name, None) is obj:
+        is_installed = _top(obj.__module__) in importlib.metadata.packages_distributions()
+        return f"{obj.__module__ if is_installed else Path(file).absolute()}:{name}"
+    source = portable_source(obj).encode()
+    path = folder / f"{name}-{hashlib.sha256(source).hexdigest()[:12]}{_FILE}"
+    if not path.exists():
+        DISK.write_whole(path.absolute(), source)
+    return f"{path.absolute()}:{name}"
+
+
+def portable_source(obj: Any) -> str:
+    """Return a file's text that defines a function or class with everything that it uses.
+
+    Raises:
+        ConfigurationError: its source is not known, or it uses a value that is no module,
+            function, class or plain constant.
+    """
+    imports: set[str] = set()
+    parts: dict[str, str] = {}
+    _collect(obj, imports, parts)
+    head = ["from __future__ import annotations", *sorted(imports)]
+    return "\n".join(head) + "\n\n\n" + "\n\n\n".join(parts.values()) + "\n"
+
+
+def package_of(module: str) -> tuple[str, str]:
+    """Return name and version of the installed distribution of a module.
+
+    Raises:
+        ConfigurationError: there is none, so no version identifies the code.
+    """
+    distributions = importlib.metadata.packages_distributions().get(_top(module), [])
+    if not distributions:
+        raise ConfigurationError(
+            f"{module} belongs to no installed package with a version: "
+            f"name the file instead, as file.py:NAME"
+        )
+    return distributions[0], importlib.metadata.version(distributions[0])
+
+
+@contextmanager
+def as_configuration_error(subject: str) -> Iterator[None]:
+    """Turn any exception of user code, `sys.exit` too, into a ConfigurationError.
+
+    Args:
+        subject: first half of the message.
+
+    Raises:
+        ConfigurationError: names what was raised inside the `with` block.
+        KeyboardInterrupt: passes unchanged.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ConfigurationError(f"{subject}: {describe_error(error)}") from error
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error's kind, its first line, and file and line in the user's code."""
+    message = next(iter(message_of(error).splitlines()), "")[:_LONGEST]
+    sentence = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    skipped = (*_OURS, *_library_folders(), "<")
+    lines = [
+        f"{Path(frame.f_code.co_filename).name}, line {line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(skipped)
+    ]
+    return f"{sentence} ({lines[-1]})" if lines else sentence
+
+
+def message_of(error: BaseException) -> str:
+    """Return an error's message; empty if its own class fails to make it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the method is user code too
+        return ""
+
+
+def _library_folders() -> Iterator[str]:
+    for name in _LIBRARIES:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file:
+            yield str(Path(file).parent)
+
+
+def _is_package(place: str) -> bool:
+    return all(part.isidentifier() for part in place.split("."))
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _source(path: Path) -> bytes:
+    try:
+        source = read_file(path, MAX_FILE_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(source) > MAX_FILE_BYTES:
+        raise ConfigurationError(f"{path} is over {MAX_FILE_BYTES} bytes")
+    return source
+
+
+def _package(name: str) -> ModuleType:
+    with as_configuration_error(f"{name} cannot be imported"):
+        return importlib.import_module(name)
+
+
+@functools.cache
+def _file(path: str, sha256: str) -> ModuleType:
+    """Return the module in a file, executed once per process without writing a cache.
+
+    Raises:
+        ConfigurationError: it cannot be read or run, or has changed.
+    """
+    source = _source(Path(path))
+    current = hashlib.sha256(source).hexdigest()
+    if current != sha256:
+        raise ConfigurationError(f"{path} has changed: its sha256 was {sha256}, and is {current}")
+    module = ModuleType(f"cmfl_code_{sha256[:16]}")
+    module.__file__ = path
+    sys.modules[module.__name__] = module  # where dataclasses and pickle look for it
+    try:
+        with as_configuration_error(f"{path} cannot be loaded"):
+            # Not by importlib, which would read the file a second time.
+            exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102 - asked for by name
+    except ConfigurationError:
+        del sys.modules[module.__name__]
+        raise
+    return module
+
+
+def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
+    """Add the definition of a function or class, after those of what it uses."""
+    name = obj.__qualname__
+    node, text = _definition(obj)
+    known = vars(sys.modules[obj.__module__])
+    used = sorted({part.id for part in ast.walk(node) if isinstance(part, ast.Name)} - {name})
+    for other in used:
+        if other not in known or other in parts:
+            continue
+        value = known[other]
+        module = getattr(value, "__module__", None)
+        if isinstance(value, ModuleType):
+            imports.add(f"import {value.__name__} as {other}")
+        elif isinstance(value, FunctionType | type) and module == obj.__module__:
+            _collect(value, imports, parts)
+        elif module is not None and hasattr(value, "__qualname__"):
+            imports.add(f"from {module} import {value.__qualname__} as {other}")
+        elif _is_constant(value):
+            parts[other] = f"{other} = {value!r}"
+        else:
+            raise ConfigurationError(
+                f"{name}: uses {other!r}, which is no module, function, class or plain constant: "
+                f"put {name} into a file with it, and name it as file.py:{name}"
+            )
+    parts[name] = text
+
+
+def _definition(obj: Any) -> tuple[ast.AST, str]:
+    """Return the tree and the text of a definition, from a file or a notebook's cell."""
+    codes = [obj] if isinstance(obj, FunctionType) else vars(obj).values()
+    code = next((part.__code__ for part in codes if isinstance(part, FunctionType)), None)
+    file = code.co_filename if code is not None else inspect.getmodule(obj).__dict__.get("__file__")
+    text = "".join(linecache.getlines(str(file)))
+    name = obj.__qualname__
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    nodes = [node for node in ast.parse(text).body if isinstance(node, kinds) and node.name == name]
+    if not nodes:
+        raise ConfigurationError(
+            f"{name}: its source is not known: put it into a file, and name it as file.py:{name}"
+        )
+    node = nodes[-1]
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return node, "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+
+
+def _is_constant(value: object) -> bool:
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError):
+        return False

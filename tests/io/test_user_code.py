@@ -1,0 +1,129 @@
+"""Code of a user's own: references to it, what it may be, and files made of live objects."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.io.user_code import code_reference, named_code, portable_source, user_code
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCRIPT = """
+import math
+import numpy as np
+from collections import Counter
+
+SCALE = 2.5
+TABLE = object()
+
+def helper(x):
+    return SCALE * x
+
+def mine(x, y):
+    return np.sqrt(helper(x)) + math.pi * len(Counter(y))
+
+@staticmethod
+class Held:
+    size = 3
+    def double(self):
+        return self.size * helper(2)
+
+def torn(x):
+    return TABLE
+
+raise SystemExit("a script must not be run again")
+"""
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """A notebook's `__main__`: its definitions are made, and its text is known to Python."""
+    main = ModuleType("__main__")
+    name = "<cell 1>"
+    text = SCRIPT.replace("@staticmethod\n", "").replace('raise SystemExit("', '("')
+    linecache.cache[name] = (len(SCRIPT), None, SCRIPT.splitlines(keepends=True), name)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec(compile(text, name, "exec"), main.__dict__)
+    yield main.__dict__
+    del linecache.cache[name]
+
+
+def test_what_a_script_defines_is_written_with_what_it_uses(
+    tmp_path: Path, script: dict[str, Any]
+) -> None:
+    reference = code_reference(script["mine"], tmp_path)
+    assert reference == code_reference(script["mine"], tmp_path)
+    code = user_code("here", reference)
+    assert code.load_function("here")(1.0, "ab") == script["mine"](1.0, "ab")
+    (file,) = tmp_path.iterdir()
+    assert file.name.startswith("mine-")
+    assert "SystemExit" not in file.read_text("utf-8")
+
+
+def test_a_class_of_a_script_is_written_too(tmp_path: Path, script: dict[str, Any]) -> None:
+    text = portable_source(script["Held"])
+    assert "@staticmethod\nclass Held" in text  # as the text has it, its decorators too
+    assert "def helper" in text
+
+
+def test_what_no_file_can_hold_is_refused(tmp_path: Path, script: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="uses 'TABLE', which is no module"):
+        code_reference(script["torn"], tmp_path)
+    for value in (lambda x: x, len, 3, _closure()):
+        with pytest.raises(ConfigurationError, match="with a name at the top of a module"):
+            code_reference(value, tmp_path)
+    exec("def unknown(): pass", script)
+    with pytest.raises(ConfigurationError, match="its source is not known"):
+        code_reference(script["unknown"], tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def _closure() -> Any:
+    def inner() -> None:
+        """Stand below another function."""
+
+    return inner
+
+
+def helper_of_this_file() -> int:
+    """Stand at the top of a module with a file."""
+    return 3
+
+
+def test_what_a_module_has_is_named_by_its_file(tmp_path: Path) -> None:
+    reference = code_reference(helper_of_this_file, tmp_path)
+    assert reference == f"{__file__}:helper_of_this_file"
+    assert code_reference(pytest.raises, tmp_path) != ""
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_package_is_bound_by_its_version() -> None:
+    code = user_code("here", "numpy.linalg:norm")
+    assert code.recorded()["package"].startswith("numpy==")
+    assert len(code.digest()) == 32
+    with pytest.raises(ConfigurationError, match="no installed package"):
+        user_code("here", "tests.io:x").digest()
+
+
+@pytest.mark.parametrize("reference", ["mine.py:", ":mine", "a b:mine", "mine.py:a.b"])
+def test_a_malformed_reference_is_refused(reference: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"must be file\.py:function or"):
+        user_code("here", reference)
+
+
+def test_installed_packages_offer_code_by_plain_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = EntryPoints([EntryPoint("norm", "numpy.linalg:norm", "cmfl.distances")])
+    monkeypatch.setattr("importlib.metadata.entry_points", points.select)
+    code = named_code("here", "cmfl.distances", "norm")
+    assert code is not None
+    assert code.label == "numpy.linalg:norm"
+    assert named_code("here", "cmfl.distances", "other") is None
