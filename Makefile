@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the two cores that this is reckoned for: many tests wait for processes of their own.
 TEST_PROCESSES ?= 3
 
-.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers serve clean
+.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers serve matrix floors clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -92,6 +92,15 @@ bench-peers: .bench/pfl/.installed .bench/flower/.installed
 	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet torch==2.13.0
 	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet --requirement $<
 	touch $@
+
+# The core's tests under each of these Pythons that this machine has; see tests/packaging/matrix.py.
+MATRIX ?= 3.11 3.12 3.13
+matrix:
+	$(PYTHON) -m tests.packaging.matrix $(MATRIX)
+
+# The same with the lowest versions that the metadata admits.
+floors:
+	$(PYTHON) -m tests.packaging.matrix --floors 3.11
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -9,10 +9,13 @@ import importlib.util
 import re
 import socket
 
+from ledger.io.extras import install_command
 from ledger.protocol.errors import ConfigurationError
 
 LOCAL = "local"
 """Address of a cluster that starts and ends with its user."""
+
+RAY_MISSING = f"machine.engine = ray needs the extra [ray]: {install_command('ray')}"
 
 _RESOLVED_BY_RAY = frozenset({LOCAL, "auto"})
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
@@ -31,9 +34,7 @@ def require_reachable(address: str) -> None:
             there.
     """
     if importlib.util.find_spec("ray") is None:
-        raise ConfigurationError(
-            "machine.engine = ray needs the extra 'ray': pip install -c constraints.txt '.[ray]'"
-        )
+        raise ConfigurationError(RAY_MISSING)
     if address in _RESOLVED_BY_RAY:
         return
     match = _ADDRESS.fullmatch(address)

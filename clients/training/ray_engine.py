@@ -16,6 +16,7 @@ import numpy as np
 
 from clients.training.evaluation import Evaluator, blocks_of, totals_by_set
 from clients.training.port import Engine, TrainedUpdate, TrainingError
+from clients.training.ray_address import RAY_MISSING
 from clients.training.workers.shared_memory import payload_of
 from clients.training.workload import JobQueue, as_training_error
 from ledger.protocol.errors import CmflError, ConfigurationError
@@ -261,9 +262,7 @@ def _ray() -> ModuleType:
     try:
         import ray  # noqa: PLC0415 - heavy, and an extra
     except ImportError as error:
-        raise ConfigurationError(
-            "machine.engine = ray needs the extra 'ray': pip install -c constraints.txt '.[ray]'"
-        ) from error
+        raise ConfigurationError(RAY_MISSING) from error
     return ray
 
 

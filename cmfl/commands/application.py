@@ -16,7 +16,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.exceptions import TyperException
 
 from cmfl.commands import (
     audit,
@@ -54,26 +53,18 @@ from cmfl.commands.log import shown_as_lines
 from cmfl.commands.streams import unprinted
 from cmfl.commands.verbosity import Verbosity
 from ledger.chain.ports import IncompleteLogsError
+from ledger.io.extras import install_command, missing_extra
 from ledger.protocol.errors import CmflError
+
+try:
+    from typer.exceptions import TyperException as UsageError
+except ModuleNotFoundError:  # an older Typer stands on the package click
+    from click import ClickException as UsageError  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from clients.worker.hosted_clients import WorkerBehaviour
-
-EXTRAS = {
-    "torch": "clients",
-    "sklearn": "clients",
-    "safetensors": "clients",
-    "tomli_w": "clients",
-    "matplotlib": "plots",
-    "fastapi": "api",
-    "uvicorn": "api",
-    "sqlalchemy": "api",
-    "prometheus_client": "api",
-    "psycopg": "postgresql",
-}
-"""The extra that installs an optional package."""
 
 app = typer.Typer(
     name="cmfl",
@@ -199,13 +190,12 @@ def _explained(error: Exception) -> tuple[int, str]:
             pass
         case InterruptedCommand():
             code = INTERRUPTED
-        case TyperException():
+        case UsageError():
             message = _usage_message(error)
         case typer.Abort():
             message = "aborted"
-        case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] in EXTRAS:
-            extra = EXTRAS[name.partition(".")[0]]
-            message = f"this needs the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'"
+        case ModuleNotFoundError() if (extra := missing_extra(error)) is not None:
+            message = f"this needs the extra [{extra}]: {install_command(extra)}"
         # An ImportError for lack of memory, most likely of torch.
         case MemoryError() | ImportError() if _is_for_memory(error):
             message = too_little_memory(error)
@@ -227,7 +217,7 @@ def _is_for_memory(error: MemoryError | ImportError) -> bool:
     return isinstance(error, MemoryError) or "failed to map segment" in str(error)
 
 
-def _usage_message(error: TyperException) -> str:
+def _usage_message(error: Exception) -> str:
     """Return what is wrong with the command line; a group without a command prints its help."""
     message = str(getattr(error, "message", error))
     if message.lstrip().startswith("Usage:"):

@@ -31,6 +31,8 @@ def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
         behaviour: how the clients of `cmfl worker` act; None for honestly.
     """
     code = INTERRUPTED
+    if os.name == "nt":  # file locks, resource limits and signals are POSIX's
+        _end(WRONG, "runs on Linux and macOS, not on Windows: use the Windows Subsystem for Linux")
     try:
         import signal
 
@@ -74,12 +76,27 @@ def _end_at_once() -> NoReturn:
 
 def _end_for(error: Exception) -> NoReturn:
     """End the process with one sentence, though nothing more may be loaded or allocated."""
-    code = WRONG if isinstance(error, (MemoryError, OSError)) else FAULT
+    extra = _missing_extra(error)
+    is_ours = extra is None and not isinstance(error, (MemoryError, OSError))
+    _end(FAULT if is_ours else WRONG, extra or _explained(error))
+
+
+def _end(code: int, sentence: str) -> NoReturn:
     try:
-        sentence = " ".join(_explained(error).split())[:_LONGEST]
-        os.write(2, f"cmfl: {sentence}\n".encode(errors="backslashreplace"))
+        line = " ".join(sentence.split())[:_LONGEST]
+        os.write(2, f"cmfl: {line}\n".encode(errors="backslashreplace"))
     finally:
         os._exit(code)
+
+
+def _missing_extra(error: Exception) -> str | None:
+    """Return how to install what the command line itself needs; None if that is not missing."""
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    from ledger.io.extras import install_command, missing_extra
+
+    extra = missing_extra(error)
+    return extra and f"this needs the extra [{extra}]: {install_command(extra)}"
 
 
 def _explained(error: Exception) -> str:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ledger.io.extras import install_command
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -148,10 +150,10 @@ def _llvm() -> Any:
 
         if not llvmlite.__version__.startswith(LLVMLITE):
             finding = f"llvmlite is {llvmlite.__version__}, not {LLVMLITE}x"
-            raise NoMachineCodeError(f"{finding}: install the extra [fast]")
+            raise NoMachineCodeError(f"{finding}: {install_command('fast')}")
         import llvmlite.binding as llvm  # noqa: PLC0415
     except (ImportError, OSError) as error:
-        raise NoMachineCodeError(f"llvmlite: {error}: install the extra [fast]") from error
+        raise NoMachineCodeError(f"llvmlite: {error}: {install_command('fast')}") from error
     return llvm
 
 

@@ -19,6 +19,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ledger.io.extras import install_command
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError
 from ledger.storage.objects import MAX_FOLDER_OBJECTS, deliver_listing, verified
@@ -61,15 +62,14 @@ class BucketObjects:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise BlobError(
-                f"{self._shown} needs the extra [remote]: pip install -c constraints.txt "
-                f"'.[remote]'"
+                f"{self._shown} needs the extra [remote]: {install_command('remote')}"
             ) from error
         try:
             files, root = url_to_fs(location.text, use_listings_cache=False)
         except ImportError as error:
             raise BlobError(
                 f"{self._shown}: a package for this protocol is missing; the extra [remote] has "
-                f"that for s3://"
+                f"that for s3://: {install_command('remote')}"
             ) from error
         except Exception as error:  # noqa: BLE001 - whatever it is, it may repeat the URL
             raise BlobError(

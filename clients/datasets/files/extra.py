@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from ledger.io.extras import install_command
 from ledger.protocol.errors import ConfigurationError
 
 
@@ -23,5 +24,5 @@ def imported(module: str, extra: str, purpose: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise ConfigurationError(
-            f"{purpose} need the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'"
+            f"{purpose} need the extra [{extra}]: {install_command(extra)}"
         ) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from ledger.io.extras import install_command
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from clients.experiments.drawing.series import AxisScale, PlotLine
     from clients.experiments.statistics import Estimate
 
-NEEDS = "figures need matplotlib: install the extra plots, as in pip install '.[plots]'"
+NEEDS = f"figures need the extra [plots]: {install_command('plots')}"
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1, 1.5), (5, 1.5, 1, 1.5), (8, 2))

@@ -239,5 +239,5 @@ def test_without_matplotlib_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigurationError, match=r"install the extra plots"):
+    with pytest.raises(ConfigurationError, match=r"need the extra \[plots\]"):
         draw({"seven": ONE}, tmp_path)

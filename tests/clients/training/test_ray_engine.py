@@ -43,9 +43,9 @@ def test_updates_are_equal_on_two_nodes_even_after_losing_one() -> None:
 
 def test_without_ray_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigurationError, match="needs the extra 'ray'"):
+    with pytest.raises(ConfigurationError, match=r"needs the extra \[ray\]"):
         RayEngine(workload(CONVOLUTIONAL), 2, plain_distances)
-    with pytest.raises(ConfigurationError, match="needs the extra 'ray'"):
+    with pytest.raises(ConfigurationError, match=r"needs the extra \[ray\]"):
         require_reachable("local")
 
 

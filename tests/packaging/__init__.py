@@ -1,0 +1,1 @@
+"""What is published: metadata, licences, dependencies, and installations of the wheel."""

@@ -1,0 +1,128 @@
+"""Fresh virtual environments outside this checkout, with commands run and timed in them.
+
+Only Python's own library is imported here, so that `python3 -m tests.packaging...` needs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[2]
+CONSTRAINTS = ROOT / "constraints.txt"
+TORCH = "torch==2.13.0"
+"""Goes first and alone, so that no other package chooses its build."""
+
+
+class CommandFailedError(Exception):
+    """A command ended otherwise than expected; the message has the end of its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A virtual environment, whose commands run in a folder of their own.
+
+    Attributes:
+        path: of the environment.
+        folder: working directory of its commands, in which there is no checkout.
+    """
+
+    path: Path
+    folder: Path
+
+    @classmethod
+    def create(cls, parent: Path, python: str = sys.executable) -> Environment:
+        """Make an environment and its working directory below a folder."""
+        made = cls(parent / "venv", parent / "elsewhere")
+        made.folder.mkdir(parents=True)
+        subprocess.run([python, "-m", "venv", made.path], check=True)
+        return made
+
+    def pip(self, *words: str | Path) -> float:
+        """Run pip, and return its seconds."""
+        return self.run("python", "-m", "pip", "--disable-pip-version-check", *words)[1]
+
+    def run(
+        self, program: str, *words: str | Path, expected: int = 0, timeout: float = 3600
+    ) -> tuple[str, float]:
+        """Run a program of the environment; return its output and its seconds.
+
+        Raises:
+            CommandFailedError: it ended with another code than the expected one.
+        """
+        command = [str(self.path / "bin" / program), *map(str, words)]
+        begin = time.monotonic()
+        ended = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.variables(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if ended.returncode != expected:
+            output = (ended.stdout + ended.stderr)[-3000:]
+            raise CommandFailedError(
+                f"{program} {' '.join(map(str, words))}: exit {ended.returncode}\n{output}"
+            )
+        return ended.stdout + ended.stderr, time.monotonic() - begin
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of this process, without those that lead back to a checkout."""
+        unwanted = re.compile(r"PYTHON|VIRTUAL_ENV|CMFL_")
+        kept = {name: value for name, value in os.environ.items() if not unwanted.match(name)}
+        return kept | {"PATH": f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+    def version(self, distribution: str) -> str:
+        """Return the version of an installed package."""
+        script = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
+        return self.run("python", "-c", script, distribution)[0].strip()
+
+    def bytes(self) -> int:
+        """Return the size of the environment's files."""
+        return sum(path.lstat().st_size for path in self.path.rglob("*") if path.is_file())
+
+
+def build(folder: Path, python: str = sys.executable) -> tuple[Path, Path]:
+    """Build the source distribution, and the wheel out of it; check both with twine.
+
+    Args:
+        folder: where they and the environment of the build tools go.
+        python: interpreter.
+
+    Returns:
+        The paths of the source distribution and of the wheel.
+    """
+    tools = Environment.create(folder / "tools", python)
+    tools.pip("install", "--quiet", "build", "twine")
+    copy = folder / "source"
+    files = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True
+    ).stdout
+    for name in filter(None, files.split("\0")):
+        target = copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, target)
+    tools.run("python", "-m", "build", "--outdir", folder, copy)
+    (source,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    tools.run("python", "-m", "twine", "check", "--strict", source, wheel)
+    shutil.rmtree(tools.path)
+    return source, wheel
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{c:{w}}" for c, w in zip(r, widths, strict=True)) for r in rows)
+    return "\n".join(line.rstrip() for line in lines)

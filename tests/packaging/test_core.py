@@ -1,0 +1,78 @@
+"""A core installation: no extra is needed to read, to verify and to audit."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import ledger
+from tests.packaging.metadata import core, installed_with
+from tests.processes import PATIENCE_SECONDS
+
+SCRIPT = """
+import importlib, importlib.metadata, json, re, sys
+installed, modules = json.load(sys.stdin)
+
+class Core:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        top = name.partition(".")[0]
+        if distributions.get(top) and not distributions[top] & installed:
+            raise ModuleNotFoundError(f"{top} is in no core installation", name=name)
+
+installed = set(installed)
+distributions = {
+    top: {re.sub("[-_.]+", "-", name).lower() for name in names}
+    for top, names in importlib.metadata.packages_distributions().items()
+}
+sys.meta_path.insert(0, Core)
+for module in modules:
+    importlib.import_module(module)
+"""
+NEEDS_SQL = "ledger.index"
+
+
+def modules() -> list[str]:
+    """Return the modules of the ledger, without those of the index."""
+    walked = pkgutil.walk_packages(ledger.__path__, "ledger.")
+    return [found.name for found in walked if not found.name.startswith(NEEDS_SQL)]
+
+
+def test_every_module_of_the_ledger_is_imported_without_an_extra() -> None:
+    assert len(modules()) > 100
+    installed = installed_with(core()) | {"cmfl-ledger"}
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        input=json.dumps([sorted(installed), ["contracts", "cmfl", "api.client", *modules()]]),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("preparation", "sentence"),
+    [
+        ("sys.modules['typer'] = None", "this needs the extra [cli]: pip install"),
+        ("sys.modules['rich'] = None", "this needs the extra [cli]: pip install"),
+        ("main.os.name = 'nt'", "runs on Linux and macOS, not on Windows"),
+    ],
+)
+def test_a_start_that_is_not_possible_is_refused(preparation: str, sentence: str) -> None:
+    begin = f"import sys; from cmfl.commands import main; {preparation}; main.run()"
+    ended = subprocess.run(
+        [sys.executable, "-c", begin, "--version"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"cmfl: {sentence}")
+    assert len(ended.stderr.splitlines()) == 1

@@ -1,0 +1,106 @@
+"""Metadata of the package: versions, authors, requirements and pins agree."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from ledger.io.extras import EXTRAS, install_command, missing_extra
+from tests.packaging.metadata import (
+    NAME,
+    PACKAGES,
+    ROOT,
+    core,
+    distribution_of,
+    every_requirement,
+    extra,
+    names,
+    project,
+    third_party_imports,
+)
+
+PINS = {
+    canonicalize_name(name): Version(version)
+    for name, version in re.findall(
+        r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE
+    )
+}
+BY_OTHERS = {"vyper": {"vyper"}, "click": {"click"}}
+"""Modules that others bring: the contract's compiler is for developers, click comes with Typer."""
+UPPER_BOUNDS = {"llvmlite", "vyper"}
+"""Packages of which a later version is known to break: LLVM's dialect, the artefact's compiler."""
+
+
+def test_the_project_says_what_an_index_shows() -> None:
+    assert project()["license"] == "Apache-2.0"
+    assert project()["authors"] == [{"name": "the CMFL ledger authors"}]
+    assert project()["keywords"]
+    assert (ROOT / project()["readme"]).is_file()
+    assert not [line for line in project()["classifiers"] if line.startswith("License")]
+
+
+def test_the_classifiers_name_the_pythons_of_the_matrix() -> None:
+    prefix = "Programming Language :: Python :: 3."
+    minors = [c.removeprefix(prefix) for c in project()["classifiers"] if c.startswith(prefix)]
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    matrix = re.search(r"^MATRIX \?= (.*)$", makefile, re.MULTILINE)
+    assert matrix is not None
+    assert matrix[1].split() == [f"3.{minor}" for minor in minors]
+    assert SpecifierSet(project()["requires-python"]) == SpecifierSet(f">=3.{minors[0]}")
+
+
+def test_the_citation_names_this_version_and_the_paper() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == project()["version"]
+    assert citation["license"] == project()["license"]
+    assert citation["authors"] == project()["authors"]
+    (paper,) = citation["references"]
+    assert [author["family-names"] for author in paper["authors"]] == [
+        "Che", "Li", "Chen", "He", "Zheng",
+    ]  # fmt: skip
+
+
+def test_every_requirement_has_a_pin_that_it_admits() -> None:
+    for requirement in every_requirement():
+        pin = PINS[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(pin, prereleases=True), requirement
+
+
+def test_requirements_are_floors_but_for_known_breaks() -> None:
+    for requirement in every_requirement():
+        operators = {part.operator for part in requirement.specifier}
+        bound = operators - {">="}
+        assert not bound or requirement.name in UPPER_BOUNDS, requirement
+
+
+def test_the_constraints_are_pins_in_order() -> None:
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pinned = [line for line in lines if not line.startswith("#")]
+    assert len(pinned) == len(PINS)
+    assert pinned == sorted(pinned, key=lambda pin: canonicalize_name(pin.partition("==")[0]))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_import_is_of_a_declared_package(package: str) -> None:
+    declared = names(core())
+    for path, module in third_party_imports(package):
+        allowed = declared | (names(extra(EXTRAS[module])) if module in EXTRAS else set())
+        allowed |= BY_OTHERS.get(module, set())
+        assert distribution_of(module) & allowed, f"{path}: {module}"
+
+
+def test_the_hints_name_extras_that_install_the_module() -> None:
+    for module, name in EXTRAS.items():
+        assert distribution_of(module) & names(extra(name)), module
+
+
+def test_a_hint_names_the_published_package() -> None:
+    assert install_command("api") == f"pip install '{NAME}[api]'"
+    assert missing_extra(ModuleNotFoundError(name="torch.nn")) == "clients"
+    assert missing_extra(ModuleNotFoundError(name="nothing")) is None
+    assert missing_extra(ImportError(name="torch")) is None
