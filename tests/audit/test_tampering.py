@@ -161,6 +161,11 @@ def named(log: Log) -> str:
     return next(event for event in events if abi.topic(event) == log.topics[0])
 
 
+def one_of_each(run: Run) -> list[Log]:
+    """Return the last log of each event."""
+    return [*{named(log): log for log in logs_of(run)}.values()]
+
+
 def with_log(run: Run, wrong: Log) -> AuditReport:
     """Audit with one log in the place of the true one."""
     place = (wrong.block_number, wrong.log_index)
@@ -215,15 +220,16 @@ def test_a_wrong_field_of_an_event_contradicts_its_transaction(
     types, place = field_types(event), field_names(event).index(name)
     logs = [log for log in logs_of(honest) if named(log) == event]
     assert logs
-    for log in (logs[0], logs[-1])[: len(logs)]:
-        wrong = list(wrong_values(types, decode(types, log.data), place))
-        assert wrong
-        for data in wrong:
-            require_failure(with_log(honest, replace(log, data=data)), EVENT_FIELDS[event, name])
+    wrong = [(logs[0], data) for data in wrong_values(types, decode(types, logs[0].data), place)]
+    assert wrong
+    if len(logs) > 1:  # another round: one way of being wrong is enough there
+        wrong.append((logs[-1], next(wrong_values(types, decode(types, logs[-1].data), place))))
+    for log, data in wrong:
+        require_failure(with_log(honest, replace(log, data=data)), EVENT_FIELDS[event, name])
 
 
 def test_a_wrong_topic_of_an_event_contradicts_its_transaction(honest: Run) -> None:
-    for log in logs_of(honest):
+    for log in one_of_each(honest):
         for place, topic in enumerate(log.topics):
             wrong = (topic[:-1] + bytes([topic[-1] ^ 1]),)
             topics = (*log.topics[:place], *wrong, *log.topics[place + 1 :])
@@ -315,17 +321,19 @@ def test_a_wrong_call_argument_is_refused_or_contradicts_the_event(
         if transaction.input[:4] == abi.selector(function):
             transactions[transaction.hash] = transaction
     assert transactions
-    for transaction in [*transactions.values()][:: max(1, len(transactions) - 1)]:
-        values = decode(types, transaction.input[4:])
-        wrong = list(wrong_values(types, values, place))
-        assert wrong
-        for data in wrong:
-            call = transaction.input[:4] + data
-            report = with_input(honest, transaction.hash, call)
-            if is_call(call):
-                require_failure(report, CALL_ARGUMENTS[function, place])
-            else:
-                require_open(report)
+    first, *others = transactions.values()
+    wrong = [(first, data) for data in wrong_values(types, decode(types, first.input[4:]), place)]
+    assert wrong
+    if others:  # another round: one way of being wrong is enough there
+        values = decode(types, others[-1].input[4:])
+        wrong.append((others[-1], next(wrong_values(types, values, place))))
+    for transaction, data in wrong:
+        call = transaction.input[:4] + data
+        report = with_input(honest, transaction.hash, call)
+        if is_call(call):
+            require_failure(report, CALL_ARGUMENTS[function, place])
+        else:
+            require_open(report)
 
 
 def test_every_signature_of_a_decision_counts(honest: Run) -> None:
@@ -498,7 +506,7 @@ def test_an_event_forged_together_with_its_transaction_is_found_too(
 
 
 def test_logs_of_largest_numbers_and_of_zeros_are_found(honest: Run) -> None:
-    for log in logs_of(honest):
+    for log in one_of_each(honest):
         types = field_types(named(log))
         wildest = encode(types, list(map(_largest, types, decode(types, log.data))))
         for data in (wildest, b"", bytes(32), b"\xff" * len(log.data)):

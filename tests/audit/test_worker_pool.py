@@ -26,6 +26,7 @@ from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import DropoutReason
 from ledger.storage.blobs import FolderBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
+from tests.audit.remembered import remembered
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def published(run: Run, folder: Path) -> FolderBlobs:
 
 def in_two_ways(run: Run, blobs: BlobReader, start_after_bytes: int = 0) -> tuple[AuditReport, ...]:
     """Audit in one process and with workers."""
-    workers = AuditWorkers(2, lambda: blobs, start_after_bytes)
-    return audit(run.ledger, blobs), audit(run.ledger, blobs, AuditOptions(workers=workers))
+    workers, ledger = AuditWorkers(2, lambda: blobs, start_after_bytes), remembered(run.ledger)
+    return audit(ledger, blobs), audit(ledger, blobs, AuditOptions(workers=workers))
 
 
 def text_of(report: AuditReport) -> str:
