@@ -1,4 +1,4 @@
-"""Named random streams: one seed, and an independent generator for every purpose.
+"""Named random streams under one seed, and PUBLIC keys of simulated clients, which protect nothing.
 
 A purpose that draws more, or less, never shifts another's numbers: two methods compared on one seed
 see the same data, the same initial model, the same attackers.
@@ -10,6 +10,9 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from ledger.protocol.encoding import keccak256
+from ledger.protocol.signing import KeySigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,3 +38,17 @@ def permutations(seed: bytes, length: int) -> Iterator[NDArray[np.int64]]:
         # Sorted raw draws, not Generator.permutation: NumPy promises only the raw output of
         # PCG64 for good, and the owner of an update must be able to repeat it years later.
         yield np.argsort(bits.random_raw(length), kind="stable")
+
+
+def simulated_keys(seed: int, clients: int) -> tuple[bytes, ...]:
+    """Return TEST KEYS, 32 bytes for each client, by ascending address as in the registry."""
+    keys = [
+        keccak256(b"PUBLIC TEST KEY of a simulated client %d %d" % (seed, client))
+        for client in range(clients)
+    ]
+    return tuple(sorted(keys, key=lambda key: KeySigner(key).address))
+
+
+def simulated_signers(seed: int, clients: int) -> tuple[KeySigner, ...]:
+    """Return signers with TEST KEYS, by ascending address as in the registry."""
+    return tuple(KeySigner(key) for key in simulated_keys(seed, clients))

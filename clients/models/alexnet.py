@@ -61,11 +61,7 @@ class AlexNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of each image, shape (n, classes).
-
-        Args:
-            x: images, shape (n, channels, 28, 28).
-        """
+        """Return the class scores of images x, (n, channels, 28, 28), in shape (n, classes)."""
         scores: Tensor = self.classifier(self.features(x).flatten(1))
         return scores
 

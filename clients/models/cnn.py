@@ -57,11 +57,7 @@ class ConvolutionalNetwork(nn.Module):
         self.linear = _Layer(classes, second * height * width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of each image, shape (n, classes).
-
-        Args:
-            x: images, shape (n, *input_shape).
-        """
+        """Return the class scores of images x, (n, *input_shape), in shape (n, classes)."""
         first, second, last = self.convolution1, self.convolution2, self.linear
         hidden = functional.conv2d(x, first.weights, first.biases, self.stride, padding=1)
         hidden = functional.relu(hidden)

@@ -45,11 +45,7 @@ class LeafCnn(nn.Module):
         self.pool = nn.MaxPool2d(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of each image, shape (n, classes).
-
-        Args:
-            x: images, shape (n, *input_shape).
-        """
+        """Return the class scores of images x, (n, *input_shape), in shape (n, classes)."""
         hidden = self.pool(self.relu(self.convolution1(x)))
         hidden = self.pool(self.relu(self.convolution2(hidden)))
         scores: Tensor = self.linear2(self.relu(self.linear1(hidden.flatten(1))))

@@ -37,11 +37,7 @@ class SoftmaxRegression(nn.Module):
         self.biases = nn.Parameter(torch.zeros(classes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of each input, shape (n, classes).
-
-        Args:
-            x: inputs, one row each.
-        """
+        """Return the class scores of inputs x, one row each, shape (n, classes)."""
         return functional.linear(x.flatten(1), self.weights, self.biases)
 
     def draw_start(self, rng: np.random.Generator) -> None:

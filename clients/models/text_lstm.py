@@ -86,11 +86,7 @@ class ShakespeareLstm(nn.Module):
         self.linear = nn.Linear(hidden, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return a score of each possible next character, shape (n, classes).
-
-        Args:
-            x: characters, shape (n, length).
-        """
+        """Return the scores of next characters, (n, classes), after characters x, (n, length)."""
         states, _ = self.lstm(self.embedding(x))
         scores: Tensor = self.linear(states[:, -1])
         return scores

@@ -19,8 +19,7 @@ from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
-from clients.random_streams import named_stream
-from clients.simulated_keys import simulated_signers
+from clients.random_streams import named_stream, simulated_signers
 from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes

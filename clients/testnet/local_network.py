@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from clients.onboarding.keystores import PASSWORD_FILE
-from clients.simulated_keys import simulated_signers
+from clients.random_streams import simulated_signers
 from clients.testnet.chain_node import ChainNode, free_port
 from clients.testnet.kinds import StoreKind
 from clients.testnet.relay import Relays

@@ -94,7 +94,7 @@ def simulated(
     They follow from the run's seed. Use them for trials only: never send anything of value to them.
     """
     from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
-    from clients.simulated_keys import simulated_keys
+    from clients.random_streams import simulated_keys
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 

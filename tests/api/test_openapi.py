@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
@@ -17,7 +18,7 @@ from api.http import problems
 from api.http.openapi import DETAILS
 from api.http.problems import ProblemKind
 from api.schemas import federation, service, verifications
-from api.schemas.problems import MEDIA_TYPE, FieldError, Problem, Schema
+from api.schemas.problems import MEDIA_TYPE, Problem, Schema
 from api.settings import Settings
 from ledger.history.responses import (
     clients,
@@ -47,7 +48,12 @@ ANSWERS: dict[str, TypeAdapter[Any]] = {
     )
     for kind in vars(module).values()
     if is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, Schema))
-} | {"Problem": TypeAdapter(Problem), "FieldError": TypeAdapter(FieldError)}
+} | {
+    route.response_model.__name__: TypeAdapter(route.response_model)
+    for route in create_app(Settings(home=Path())).routes
+    if isinstance(route, APIRoute) and route.response_model is not None
+}
+"""The type of every answer and of its parts; a route may define its answer itself."""
 
 
 NO_JSON = (

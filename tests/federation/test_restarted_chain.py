@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from clients.configuration.parsing import plain_values
-from clients.simulated_keys import simulated_signers
+from clients.random_streams import simulated_signers
 from clients.testnet.chain_node import ANVIL_TEST_KEY
 from clients.testnet.kinds import ChainKind, StoreKind
 from clients.testnet.local_network import LocalNetwork

@@ -17,9 +17,9 @@ from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
+from clients.random_streams import simulated_keys
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import prepare
-from clients.simulated_keys import simulated_keys
 from clients.worker.process.setup import bound_model
 from cmfl.commands.options import KEY_VARIABLE
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

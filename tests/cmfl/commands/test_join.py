@@ -17,7 +17,7 @@ from clients.configuration.owners import shared_configuration
 from clients.onboarding import preflight
 from clients.onboarding.preflight import CheckState
 from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
-from clients.simulated_keys import simulated_signers
+from clients.random_streams import simulated_signers
 from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.chain.embedded.embedded_chain import EmbeddedChain

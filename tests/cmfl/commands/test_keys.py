@@ -12,7 +12,7 @@ from eth_account import Account
 
 from clients.onboarding import keystores
 from clients.onboarding.keystores import ScryptCost
-from clients.simulated_keys import simulated_keys, simulated_signers
+from clients.random_streams import simulated_keys, simulated_signers
 from ledger.chain.addresses import checksum
 from ledger.protocol import registration, signing
 from ledger.protocol.signing import KeySigner

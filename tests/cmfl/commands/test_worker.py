@@ -19,8 +19,8 @@ import torch
 
 from clients.configuration.loading import load
 from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+from clients.random_streams import simulated_keys
 from clients.runs.preparation import prepare
-from clients.simulated_keys import simulated_keys
 from clients.testnet.worker_faults import FAULT_VARIABLE
 from clients.worker.process.setup import WorkerTarget, find_deployed_run
 from clients.worker.process.worker_folder import WorkerFolder
