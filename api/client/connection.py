@@ -123,13 +123,7 @@ class Connection:
     def fetch(
         self, path: str, media_type: str, max_bytes: int, query: Parameters | None = None
     ) -> bytes:
-        """Return the bytes of an answer.
-
-        Args:
-            path: below the URL.
-            media_type: of the answer.
-            max_bytes: of the answer.
-            query: parameters.
+        """Return the bytes of an answer of at most `max_bytes`, at a path below the URL.
 
         Raises:
             ServiceProblemError: the service rejects the request.
@@ -150,14 +144,9 @@ class Connection:
         file: IO[bytes],
         query: Parameters | None = None,
     ) -> None:
-        """Write the bytes of an answer into a file, piece by piece.
+        """Write the bytes of an answer into an open file, piece by piece; see `fetch`.
 
-        Args:
-            path: below the URL.
-            media_type: of the answer.
-            max_bytes: of the answer.
-            file: opened for writing; incomplete if this raises.
-            query: parameters.
+        The file is incomplete if this raises.
 
         Raises:
             ServiceProblemError: the service rejects the request.

@@ -94,15 +94,7 @@ class AuditTask:
 
 
 def run_task(task: AuditTask, out: Connection) -> None:
-    """Audit, and send progress, summary and report; the target of the process.
-
-    Args:
-        task: what is audited.
-        out: where messages go.
-
-    Raises:
-        SystemExit: there is no verdict; its code says why.
-    """
+    """Audit, and send progress, summary and report; an exit code says why there is no verdict."""
     follow_parent()
     limit_resources(task.memory_bytes, task.cpu_seconds)
     with exit_codes():

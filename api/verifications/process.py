@@ -74,9 +74,6 @@ def run_in_process(
         tell: called with its progress.
         target: what the process does.
 
-    Returns:
-        How it ended.
-
     Raises:
         OSError: there can be no process.
         ValueError: a message is none of ours.

@@ -178,11 +178,7 @@ def first_error(error: ValidationError) -> str:
 
 @contextmanager
 def naming_setting(name: str) -> Iterator[None]:
-    """Prefix a refusal with the section and key of the setting that it is about.
-
-    Raises:
-        ConfigurationError: the refusal with its prefix.
-    """
+    """Prefix a ConfigurationError with the section and key of the setting that it is about."""
     try:
         yield
     except ConfigurationError as error:

@@ -45,12 +45,9 @@ def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
 
 
 def option_files(options: Mapping[str, object]) -> dict[str, str]:
-    """Return the digest of each file or folder that the options of a user's model name.
+    """Return the `sha256:` digest of each file or folder that the options of a user's model name.
 
     An option's text names a file if there is one at that path, and a folder if it has a slash.
-
-    Returns:
-        `sha256:` and 64 hex digits, by option.
 
     Raises:
         ConfigurationError: one of them cannot be read.
@@ -61,16 +58,7 @@ def option_files(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def require_same(subject: str, bound: str, here: str) -> None:
-    """Reject a part of a model that differs from the bound one.
-
-    Args:
-        subject: the setting and the kind of digest, for the message.
-        bound: the bound digest.
-        here: the current digest.
-
-    Raises:
-        ConfigurationError: they differ.
-    """
+    """Reject a part of a model, named by `subject`, whose digest differs from the bound one."""
     if here != bound:
         raise ConfigurationError(f"{subject} was {bound}, and is {here}: restore it")
 

@@ -25,13 +25,7 @@ def require_known(model: str, options: Mapping[str, Option], known: tuple[str, .
 
 
 def width(model: str, options: Mapping[str, Option], name: str, default: int) -> int:
-    """Return the width of a layer, 1 .. `LARGEST_WIDTH`.
-
-    Args:
-        model: its name.
-        options: all options.
-        name: of the option.
-        default: if it is missing.
+    """Return the width of a layer, 1 .. `LARGEST_WIDTH`, from a model's option or its default.
 
     Raises:
         ConfigurationError: it is not such a number.

@@ -36,10 +36,6 @@ def stacked_lstm(inputs: int, hidden: int) -> nn.LSTM:
     `nn.LSTM` has two biases per gate. The second one is frozen here and holds the cell's constant:
     1 in the forget gate, 0 elsewhere. It is not in the vector, and the number of parameters is the
     authors'.
-
-    Args:
-        inputs: width of one step's input.
-        hidden: units of each layer.
     """
     lstm = nn.LSTM(inputs, hidden, num_layers=2, batch_first=True)
     for layer in range(lstm.num_layers):

@@ -333,14 +333,7 @@ class PreflightChecks:
 def window(
     open_round: LedgerSnapshot, newest: int, blocks: int, rounds: int
 ) -> tuple[CheckState, str]:
-    """Return whether the open round still takes commitments, as state and sentence.
-
-    Args:
-        open_round: the contract's state.
-        newest: number of the newest block.
-        blocks: length of the window.
-        rounds: of the run.
-    """
+    """Return whether the open round still takes commitments by the newest block, and a sentence."""
     number, last = open_round.round, open_round.opened_block + blocks
     if newest < last:
         return CheckState.OK, f"round {number} takes commitments up to block {last}"

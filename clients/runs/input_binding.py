@@ -30,9 +30,6 @@ def require_bound_inputs(
         configuration: on this machine.
         model: of that configuration.
         data: of that configuration, unpoisoned.
-
-    Raises:
-        ConfigurationError: names the first difference, with both digests.
     """
     require_bound_model(document, model)
     require_bound_files(document, configuration.data.choice())

@@ -99,12 +99,7 @@ def _require_made_of(model: Model, stored: StoredModel) -> None:
 
 
 def require_inputs_of(document: RunDocument, configuration: Configuration) -> None:
-    """Refuse other inputs than those of the run.
-
-    Raises:
-        ConfigurationError: names the first difference, with both digests; or data or model are
-            unavailable.
-    """
+    """Refuse other inputs than those of the run, and name the first difference."""
     data, model = _inputs_of(configuration)
     require_bound_inputs(document, configuration, model, data)
 

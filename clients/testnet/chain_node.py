@@ -54,11 +54,7 @@ class ChainNode:
 
     @property
     def process(self) -> CommandProcess:
-        """The node's process.
-
-        Raises:
-            CommandError: it has not been started.
-        """
+        """The node's process; CommandError if it has not been started."""
         if self._process is None:
             raise CommandError("the node has not been started")
         return self._process
@@ -67,8 +63,7 @@ class ChainNode:
         """Start the node and return its chain id once it answers.
 
         Until `go`, blocks come with transactions only, one with each, and none at all on anvil
-        after
-        `hold`: no window passes while workers start.
+        after `hold`: no window passes while workers start.
 
         Raises:
             CommandError: it ends, or does not answer.

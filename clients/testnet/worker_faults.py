@@ -108,11 +108,7 @@ def faults_from_file(path: Path) -> str:
 
 
 def faults_of(text: str) -> WorkerFaults | FileFaults:
-    """Return the faults that the variable's value names.
-
-    Raises:
-        ConfigurationError: there is no such fault.
-    """
+    """Return the faults that the variable's value names (ConfigurationError: it has none)."""
     kind, colon, path = text.partition(":")
     return FileFaults(Path(path)) if colon and kind == FROM_FILE else faults_named(text)
 

@@ -30,14 +30,11 @@ BLOCK = 1 << 16
 
 
 def engine_distances(device: str, threads: int = 1) -> Distances:
-    """Return a function that computes all distances of a round on a device.
+    """Return the counterpart of `plain_distances` on a device, equal within each rule's tolerance.
 
     Args:
         device: "cpu", "cuda" or "auto".
         threads: number of cores; ignored on a GPU.
-
-    Returns:
-        The counterpart of `plain_distances`, equal within each rule's tolerance.
 
     Raises:
         ConfigurationError: unknown device, or CUDA is not available.
@@ -68,13 +65,7 @@ class TorchSquares:
         updates: Sequence[NDArray[np.float32]],
         members: Sequence[int],
     ) -> None:
-        """Store the updates without copying.
-
-        Args:
-            device: computes the squares.
-            updates: Δ of every client, each of shape (d,).
-            members: rows of the members among them.
-        """
+        """Store the updates Δ of every client, each of shape (d,), without copying."""
         self.dimension = len(updates[0])
         self.members = members
         self._device = device

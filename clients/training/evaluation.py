@@ -65,14 +65,8 @@ def evaluate_part(
 ) -> tuple[Evaluation, ...]:
     """Return the evaluation of each block of some samples, with the module's loaded parameters.
 
-    A set may be cut at multiples of `BLOCK`; the `total` of all parts' blocks does not change.
-
-    Args:
-        module: on the device; it is left in evaluation mode.
-        collate: makes its inputs of stored rows.
-        x: stored inputs, one row each.
-        y: labels, shape (n,).
-        device: of the module; the caller has made it `reproducible`.
+    A set may be cut at multiples of `BLOCK`; the `total` of all parts' blocks does not change. The
+    module is left in evaluation mode; the caller has made its device `reproducible`.
     """
     module.eval()
     return tuple(_block(module, collate, x[rows], y[rows], device) for rows in blocks(len(y)))
@@ -136,13 +130,7 @@ def blocks_of(sizes: Sequence[int]) -> list[EvaluationBlock]:
 def totals_by_set(
     sets: int, blocks_: Sequence[EvaluationBlock], parts: Sequence[Evaluation]
 ) -> tuple[Evaluation, ...]:
-    """Return the evaluation of each set from those of its blocks.
-
-    Args:
-        sets: number of sets.
-        blocks_: all their blocks.
-        parts: evaluation of each block.
-    """
+    """Return the evaluation of each of some sets from those of all their blocks."""
     of_set: list[list[Evaluation]] = [[] for _ in range(sets)]
     for block, part in zip(blocks_, parts, strict=True):
         of_set[block.place].append(part)

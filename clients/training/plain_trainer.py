@@ -48,14 +48,7 @@ class Batches(Protocol):
 def batches_on(
     device: torch.device, train: Sequence[Samples], collate: Collate, settings: LocalTraining
 ) -> Batches:
-    """Return the batches of all clients on a device.
-
-    Args:
-        device: of the tensors.
-        train: training samples of client i at index i.
-        collate: makes a model's inputs of stored rows.
-        settings: batch size and length of the training.
-    """
+    """Return the batches of all clients on a device; client i's samples are at index i."""
     if device.type == "cpu":
         return CollatedBatches(train, collate, settings)
     return ResidentBatches(train, collate, settings, device)

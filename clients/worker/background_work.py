@@ -187,10 +187,7 @@ class BackgroundEvaluator:
         self.newest: MeasuredModel | None = None
 
     def look(self, round_number: int, model: NDArray[np.float32]) -> bool:
-        """Start or collect the evaluation of a round's model w_t, shape (d,).
-
-        Returns:
-            Whether no evaluation is running.
+        """Start or collect the evaluation of a round's model w_t; return whether none is running.
 
         Raises:
             TrainingError: the model failed on the samples.

@@ -33,19 +33,11 @@ class RestartingEngine(Engine):
         self.distances = self._engine.distances
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
-        """Return the update of every job; those of the previous call are overwritten.
-
-        Raises:
-            TrainingError: it failed; the next call goes to a new engine.
-        """
+        """Train; see `Engine.train`. After a failure the next call goes to a new engine."""
         return self._tried(lambda engine: engine.train(start, jobs))
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
-        """Start evaluating a parameter vector, shape (d,), on named sets of samples.
-
-        Raises:
-            TrainingError: it failed; the next call goes to a new engine.
-        """
+        """Evaluate; see `Engine.evaluate`. After a failure the next call goes to a new engine."""
         return self._tried(lambda engine: engine.evaluate(vector, sets))
 
     def interrupt(self) -> None:

@@ -18,7 +18,7 @@ from api.http import problems
 from api.http.openapi import DETAILS
 from api.http.problems import ProblemKind
 from api.schemas import federation, service, verifications
-from api.schemas.problems import MEDIA_TYPE, Problem, Schema
+from api.schemas.problems import MEDIA_TYPE, FieldError, Problem, Schema
 from api.settings import Settings
 from ledger.history.responses import (
     clients,
@@ -54,6 +54,7 @@ ANSWERS: dict[str, TypeAdapter[Any]] = {
     if isinstance(route, APIRoute) and route.response_model is not None
 }
 """The type of every answer and of its parts; a route may define its answer itself."""
+ANSWERS |= {"Problem": TypeAdapter(Problem), "FieldError": TypeAdapter(FieldError)}
 
 
 NO_JSON = (

@@ -72,12 +72,7 @@ class ExecutionPlan:
 
 
 def most_steps(samples: Sequence[int], settings: LocalTraining) -> int:
-    """Return the most local steps that any client takes.
-
-    Args:
-        samples: number of training samples of each client.
-        settings: of the local training.
-    """
+    """Return the most local steps that any client takes, given their numbers of samples."""
     if settings.local_epochs is None:
         return settings.local_steps or 0
     batches = math.ceil(max(samples) / min(settings.batch_size, max(samples)))

@@ -73,11 +73,7 @@ class Network:
         ]
 
     def load(self, start: Tensor) -> None:
-        """Load the start of all clients' training.
-
-        Args:
-            start: the global model w_t, shape (d,), unchanged until the next `load`.
-        """
+        """Load the start w_t of all clients' training, shape (d,), unchanged until the next."""
         for part in self._parts:
             part.load(start)
 

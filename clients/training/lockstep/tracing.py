@@ -121,11 +121,7 @@ def _require_chain(node: fx.Node, before: fx.Node | None, inputs: list[Any]) -> 
 
 
 def _require_auxiliary(node: fx.Node) -> None:
-    """Accept a node that only names parameters and sizes for other layers.
-
-    Raises:
-        UnknownLayerError: it is something else.
-    """
+    """Refuse a node that does more than name parameters and sizes for other layers."""
     if node.op not in {"output", "get_attr"} and node.target not in _SIZES:
         raise UnknownLayerError(f"{_name(node)} is not a supported layer")
 
@@ -260,11 +256,7 @@ def _pool(node: fx.Node, arguments: Arguments) -> MaxPool:
 
 
 def _arguments(node: fx.Node, names: tuple[str, ...]) -> Arguments:
-    """Return the arguments of a call by name; raise UnknownLayerError for unknown ones.
-
-    Raises:
-        UnknownLayerError: there are unknown ones.
-    """
+    """Return the arguments of a call by name (UnknownLayerError: there are unknown ones)."""
     arguments = dict(zip(names, node.args, strict=False)) | node.kwargs
     if len(node.args) > len(names) or not set(arguments) <= set(names):
         raise UnknownLayerError(f"{_name(node)} has arguments that are not known here")

@@ -105,7 +105,7 @@ class WorkerLoop:
         account: Callable[[], str],
         poll_seconds: float,
     ) -> None:
-        """Prepare to drive a worker.
+        """Prepare to drive a worker in its folder.
 
         Args:
             opened: the worker.

@@ -295,11 +295,7 @@ def open_worker(
 
 
 def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
-    """Return the run's model.
-
-    Raises:
-        ConfigurationError: it is not the one that the run was deployed with.
-    """
+    """Return the run's model (ConfigurationError: it is not the one that was deployed)."""
     model = model_named(configuration.model.name, data.form, configuration.model.options)
     require_bound_model(document, model)
     return model
