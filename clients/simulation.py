@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from clients.runs.population import Population
     from clients.training.port import Engine
     from ledger.actors.actions import Action, ActorContext
+    from ledger.actors.journal import VoteJournal
     from ledger.actors.retention import RetentionPolicy
     from ledger.actors.trainer import Trainer
     from ledger.actors.view import ChainView, RoundView
@@ -52,7 +53,7 @@ OnStep = Callable[[list["Action"]], None]
 
 @dataclass(frozen=True, slots=True)
 class SimulatedActors:
-    """Actors of a run.
+    """Actors of a run: who trains, who votes, and what each sends.
 
     Attributes:
         population: the clients, with their keys, data and faults.
@@ -63,6 +64,59 @@ class SimulatedActors:
     population: Population
     engine: Engine
     overlaps: bool = False
+
+    def trainers(self, chain: ChainView) -> dict[ClientId, Trainer]:
+        """Return the active clients of a round, and those that act uninvited."""
+        signers, faults = self.population.signers, self.population.trainer_faults
+        uninvited = {client for client, fault in faults.items() if fault in UNINVITED}
+        return {
+            client: trainer_with(faults.get(client), client, signers[client])
+            for client in sorted(uninvited.union(chain.participants().active))
+        }
+
+    def member(
+        self, client: ClientId, journal: VoteJournal, judge: JudgementCache
+    ) -> tuple[Member, MemberActor]:
+        """Return a committee member as it would be honest, and as it acts."""
+        signer, fault = self.population.signers[client], self.population.member_faults.get(client)
+        honest = Member(client, signer, journal, judge)
+        return honest, member_with(fault, honest, signer, self.population.favoured)
+
+    def updates(
+        self, chain: ChainView, model: NDArray[np.float32], travel: NDArray[np.float32] | None
+    ) -> tuple[Mapping[ClientId, NDArray[np.float32]], dict[ClientId, Payload]]:
+        """Return the update that each active client sends, and its payload: forged or honest.
+
+        Args:
+            chain: the open round.
+            model: w_t, shape (d,).
+            travel: w_s − w_t, shape (d,); None where the distances need none.
+        """
+        population, participants = self.population, chain.participants()
+        able = sorted(participants.expected)
+        jobs = [TrainingJob(int(c), training_seed(chain.seed, c)) for c in able]
+        trained = dict(zip(able, self.engine.train(model, jobs), strict=True))
+        honest = {client: update.vector for client, update in trained.items()}
+        sent = dict(honest)
+        for client in participants.members:
+            if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
+                sent[client] = wild_reference(honest[client])
+        attack = AttackRound(
+            seed=chain.seed,
+            starts=dict.fromkeys(able, model),
+            members=frozenset(participants.members),
+            parameters=chain.parameters,
+            travel=travel,
+            layout=chain.layout,
+        )
+        sent = population.attackers.corrupt(sent, attack)
+        payloads = {
+            client: trained[client].payload
+            if update is honest[client]
+            else Payload.of(vector_view(update))
+            for client, update in sent.items()
+        }
+        return sent, payloads
 
 
 class Simulation:
@@ -147,7 +201,7 @@ class Simulation:
         """Play the open round to its end: decided, or abandoned at its deadline."""
         chain = self.chain
         assert chain is not None, "a round is open"
-        trainers = self._trainers(chain)
+        trainers = self._cast.trainers(chain)
         view = self._closed(chain, trainers)
         self._apply(trainer.publish(view) for trainer in trainers.values())
         members = self._members(chain, view)
@@ -227,60 +281,24 @@ class Simulation:
                 self.on_step(step)
         return self._driver.apply([action for step in all_steps for action in step])
 
-    def _trainers(self, chain: ChainView) -> dict[ClientId, Trainer]:
-        """Return the active clients, and those that act uninvited."""
-        population = self._cast.population
-        faults = population.trainer_faults
-        uninvited = {client for client, fault in faults.items() if fault in UNINVITED}
-        return {
-            client: trainer_with(faults.get(client), client, population.signers[client])
-            for client in sorted(uninvited.union(chain.participants().active))
-        }
-
     def _members(self, chain: ChainView, view: RoundView) -> list[MemberActor]:
-        population, context = self._cast.population, self._context
-        members = []
+        context, members = self._context, []
         for client in chain.participants().members:
-            signer = population.signers[client]
-            honest = Member(client, signer, context.journal, self._judge)
-            fault = population.member_faults.get(client)
-            members.append(member_with(fault, honest, signer, population.favoured))
+            honest, member = self._cast.member(client, context.journal, self._judge)
+            members.append(member)
             honest.recall(context.domain, self._observer.envelopes_of(view, client))
         return members
 
     def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
         """Return the payload of each active client, forged or honest."""
-        population, model = self._cast.population, self.model
-        participants = chain.participants()
-        able = sorted(participants.expected)
-        jobs = [TrainingJob(int(c), training_seed(chain.seed, c)) for c in able]
         self._forget()  # a round that was cut short may have left something
-        trained = dict(zip(able, self._cast.engine.train(model, jobs), strict=True))
-        honest = {client: update.vector for client, update in trained.items()}
-        sent = dict(honest)
-        for client in participants.members:
-            if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
-                sent[client] = wild_reference(honest[client])
         travel = self._observer.travel(chain.round)
-        context = AttackRound(
-            seed=chain.seed,
-            starts=dict.fromkeys(able, model),
-            members=frozenset(participants.members),
-            parameters=chain.parameters,
-            travel=travel,
-            layout=chain.layout,
-        )
-        sent = population.attackers.corrupt(sent, context)
+        sent, payloads = self._cast.updates(chain, self.model, travel)
         if self._cast.overlaps:
-            seated = [member for member in sorted(participants.members) if member in sent]
+            seated = [member for member in sorted(chain.participants().members) if member in sent]
             rule = DISTANCES[chain.parameters.distance]
             self._distances.begin(rule, chain.distance_context(travel), sent, seated)
-        return {
-            client: trained[client].payload
-            if update is honest[client]
-            else Payload.of(vector_view(update))
-            for client, update in sent.items()
-        }
+        return payloads
 
 
 def _decides(steps: Iterable[list[Action]]) -> bool:

@@ -118,7 +118,7 @@ class ScheduledRounds:
         assert round_number == self.round
         chain = self._observer.chain()
         assert chain is not None
-        trainers = self._simulation._trainers(chain)
+        trainers = self._simulation._cast.trainers(chain)
         assert set(active) <= set(trainers)
         self._view = self._simulation._closed(chain, trainers)
         self.apply([a for trainer in trainers.values() for a in trainer.publish(self._view)])
