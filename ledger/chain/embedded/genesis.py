@@ -1,4 +1,4 @@
-"""What the block 0 of an embedded chain fixes: the chain's id, and its funded accounts.
+"""The chain id and the funded accounts of an embedded chain, as its block 0 fixes them.
 
 Transactions need a sender with funds, but the sender proves nothing: the ledger trusts only the
 clients' signatures inside the call data. The accounts' keys are public on purpose: they are derived
