@@ -196,7 +196,7 @@ class _Audit:
         self._deployment |= _as_of(anchor)
         view = CommitteeLedger(chain, self._ledger.address, self._ledger.from_block)
         models = ModelChain()
-        reader = RunReader(view, self._archive, models, anchor, self._prior, self._options)
+        reader = RunReader(view, self._archive, models, anchor, self._prior, self._options.go_on)
         self._reader = reader
         with self._round_checks(models) as checked:
             for item in checked(reader.observe()):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.contract.calls import DecideCall, ReportCall
 from ledger.chain.ports import IncompleteLogsError, NotServedError
-from ledger.history.digests import KnownDigests, search_digest
+from ledger.history.digest_search import DigestSearch
+from ledger.history.digests import KnownDigests
 from ledger.history.documents import Documents, read_documents
 from ledger.history.pages import read_page
 from ledger.history.participation import Tally, lacks_record, participation_of
@@ -127,7 +128,21 @@ class ChainHistory:
 
     def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
         """Return the places of a digest by searching all rounds; raises TooLongError."""
-        return search_digest(self, digest)[first : first + limit]
+        search = DigestSearch(
+            ledger=self.ledger,
+            fixed=self.fixed,
+            to_block=self.to_block,
+            final=self.final,
+            newest=self.newest(),
+            known=self.cache.digests,
+            read=self._read,
+        )
+        return search.occurrences(digest)[first : first + limit]
+
+    def _read(self, number: int) -> tuple[Round, Documents]:
+        round_ = self.round(number)
+        assert round_ is not None, "it has opened"
+        return round_, self.documents(round_)
 
     def documents(self, round_: Round) -> Documents:
         """Return the documents that a round's decision names."""

@@ -7,28 +7,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from ledger.history.participation import lacks_record
-from ledger.history.source import TooLongError
-from ledger.protocol.ledger_state import (
-    ClientBanned,
-    ClientsRegistered,
-    LedgerOpened,
-    UpdatesCommitted,
-)
+from ledger.protocol.ledger_state import ClientBanned, UpdatesCommitted
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.history.chain_history import ChainHistory
     from ledger.history.documents import Documents
     from ledger.history.round import Round
     from ledger.protocol.ledger_state import Deployment, RoundDecided
-    from ledger.protocol.types import Digest
-
-MAX_ROUNDS_WITHOUT_INDEX = 256
-"""Rounds that are read through for a digest; a longer history takes an index."""
 
 NO_CLIENT = -1
 """In place of a client, for a digest that belongs to none."""
@@ -148,54 +136,6 @@ def digests_of_round(
     if documents.record is not None:
         for signed in documents.record.claims:
             yield signed.scores.digest, DigestKind.SCORE_VECTOR, number, signed.scores.member
-
-
-def search_digest(history: ChainHistory, digest: Digest) -> list[Occurrence]:
-    """Return the places of a digest by searching all rounds of a history.
-
-    Raises:
-        TooLongError: there are too many for that.
-    """
-    newest, cached = history.newest(), history.cache.digests
-    if newest > MAX_ROUNDS_WITHOUT_INDEX:
-        raise TooLongError(
-            f"{newest} rounds are too many to look a digest up without an index: "
-            f"{MAX_ROUNDS_WITHOUT_INDEX} are read through at most; cmfl index build makes one"
-        )
-    with cached.lock:
-        entries = {entry for entry in _unfinished(history, newest) if entry[0] == digest}
-        entries |= cached.entries.get(digest, set())
-    return in_order(entries)
-
-
-def _unfinished(history: ChainHistory, newest: int) -> Iterator[Entry]:
-    """Yield the digests that may still change; add the others to the cache."""
-    cached = history.cache.digests
-    yield from _digests_of_registration(history)
-    for number in range(cached.rounds + 1, newest + 1):
-        round_ = history.round(number)
-        assert round_ is not None, "it has opened"
-        documents = history.documents(round_)
-        events = history.ledger.round_events(number, history.to_block)
-        entries = list(digests_of_round(round_, documents, events))
-        is_final = round_.ended is not None and round_.ended.block_number <= history.final
-        is_whole = documents.has_incidents and not lacks_record(round_, documents)
-        if is_final and is_whole and number == cached.rounds + 1:
-            cached.add(entries)
-        else:
-            yield from entries
-
-
-def _digests_of_registration(history: ChainHistory) -> Iterator[Entry]:
-    ledger = history.ledger
-    opening = ledger.opening(1, history.to_block)
-    until = history.to_block if opening is None else opening.opened_block
-    kinds = (ClientsRegistered, LedgerOpened)
-    events = ledger.events(ledger.from_block, until)
-    registered = [recorded for recorded in events if isinstance(recorded.event, kinds)]
-    if registered:
-        yield from digests_of_deployment(history.fixed)
-    yield from digests_of_events(registered, 0)
 
 
 def _of_decision(event: RoundDecided) -> Iterator[Entry]:

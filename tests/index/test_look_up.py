@@ -149,7 +149,7 @@ def test_a_digest_that_stands_everywhere_is_told_page_by_page(
 
 
 def test_a_long_history_takes_an_index(honest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger.history.digests.MAX_ROUNDS_WITHOUT_INDEX", 4)
+    monkeypatch.setattr("ledger.history.digest_search.MAX_ROUNDS_WITHOUT_INDEX", 4)
     history = ChainHistory.of(honest.ledger, honest.blobs)
     with pytest.raises(TooLongError, match=r"5 rounds are too many .* cmfl index build makes one"):
         history.occurrences(honest.outcome(1).model, 0, 1)

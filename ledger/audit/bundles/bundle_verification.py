@@ -20,7 +20,6 @@ from ledger.audit.proofs.comparisons import (
     StepName,
     VerificationStep,
     compare,
-    compare_with_chain,
     location_value,
     outcome_of,
     shown,
@@ -28,6 +27,7 @@ from ledger.audit.proofs.comparisons import (
 from ledger.audit.proofs.trust import (
     TrustedContract,
     TrustedHead,
+    compare_with_chain,
     final_trust,
     log_location,
     verify_basis,

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ledger.audit.proofs.proof import EventLocation
-    from ledger.audit.proofs.trust import TrustedContract
 
 
 class StepName(StrEnum):
@@ -252,14 +251,6 @@ def outcome_of(steps: Iterable[VerificationStep]) -> AuditOutcome:
 def compare(name: StepName, expected: Value, computed: Value) -> VerificationStep:
     """Return a comparison that can be made."""
     return VerificationStep(name, expected, computed, expected == computed)
-
-
-def compare_with_chain(
-    name: StepName, expected: Value, computed: Value, facts: TrustedContract
-) -> VerificationStep:
-    """Return a comparison with a chain: what may be taken back contradicts nothing yet."""
-    is_ok = True if expected == computed else (False if facts.is_final else None)
-    return VerificationStep(name, expected, computed, is_ok)
 
 
 def not_comparable(name: StepName, computed: Value = None) -> VerificationStep:

@@ -14,7 +14,6 @@ from ledger.audit.proofs.comparisons import (
     StepName,
     VerificationStep,
     compare,
-    compare_with_chain,
     location_value,
     not_comparable,
     outcome_of,
@@ -22,7 +21,13 @@ from ledger.audit.proofs.comparisons import (
 )
 from ledger.audit.proofs.proof import derive_statement
 from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, ScoresTaken, stated
-from ledger.audit.proofs.trust import TrustedContract, TrustedHead, final_trust, verify_basis
+from ledger.audit.proofs.trust import (
+    TrustedContract,
+    TrustedHead,
+    compare_with_chain,
+    final_trust,
+    verify_basis,
+)
 from ledger.audit.report import AuditOutcome
 from ledger.protocol import encoding, merkle
 from ledger.protocol.encoding import word_client

@@ -159,8 +159,8 @@ class EmbeddedChain(EmbeddedReader):
             # First read-only: when it opens for writing, SQLite discards the rest of a damaged
             # -wal, which might still be recovered.
             with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
-                if not accept_rollback:
-                    verify_not_behind(reader, path)
+                if not accept_rollback and (noted := reader.acknowledged()) is not None:
+                    verify_not_behind(reader, noted, path)
                 reader.verify_can_extend()
             store = ChainStore.open(path, synchronous)
             try:

@@ -27,7 +27,7 @@ from ledger.protocol.errors import ChainError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+    from ledger.chain.ports import ChainReader
 
 SLOT_BYTES = 512
 _DIGEST_BYTES = 32
@@ -163,15 +163,12 @@ _MEANING = (
 )
 
 
-def verify_not_behind(chain: EmbeddedReader, path: Path) -> None:
+def verify_not_behind(chain: ChainReader, noted: AcknowledgedBlock, path: Path) -> None:
     """Verify that a chain has the newest block acknowledged here.
 
     Raises:
         ChainRolledBackError: it does not.
     """
-    noted = chain.acknowledged()
-    if noted is None:
-        return
     head = chain.head()
     if noted.genesis_hash != chain.genesis_hash:
         finding = f"this is another chain, of genesis 0x{chain.genesis_hash.hex()}"
