@@ -18,7 +18,7 @@ from api.http.problems import (
 )
 from api.schemas.problems import FieldError
 from ledger.chain.addresses import eip55
-from ledger.history.serialise.values import to_hex
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

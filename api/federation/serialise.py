@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.history.serialise.values import (
-    end_block,
-    phase_name,
-    time_of,
-    to_hex,
-    to_hex_or_none,
-)
+from ledger.history.serialise.values import end_block, phase_name, time_of, to_hex_or_none
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import VoteKind
 
 if TYPE_CHECKING:

@@ -163,8 +163,8 @@ def _follow(indexers: list[Any]) -> None:
 
 
 def _row(coverage: Coverage, head: int | None) -> dict[str, Any]:
-    from ledger.history.serialise.values import to_hex
     from ledger.index.responses import index_coverage
+    from ledger.protocol.encoding import to_hex
 
     row = {
         "chain": coverage.path.chain.name,

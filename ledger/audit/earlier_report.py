@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.formatting import plain, to_hex
+from ledger.audit.formatting import plain
 from ledger.audit.report import (
     REPORT_VERSION,
     AuditOutcome,
@@ -22,7 +22,7 @@ from ledger.audit.report import (
 )
 from ledger.io.json import parse_json
 from ledger.protocol import digest_patterns
-from ledger.protocol.encoding import sha256
+from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.types import Digest
 

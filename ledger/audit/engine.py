@@ -28,7 +28,6 @@ from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.earlier_report import PriorKnowledge
 from ledger.audit.evidence.archive import Archive, unnamed_blobs
 from ledger.audit.evidence.model_chain import ModelChain
-from ledger.audit.formatting import to_hex
 from ledger.audit.observations import AppearedPayload
 from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadReport
 from ledger.audit.result_log import (
@@ -42,7 +41,7 @@ from ledger.audit.run_reader import RunReader, unreadable
 from ledger.audit.worker_pool import parallel_checks
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
-from ledger.protocol.encoding import PROTOCOL_VERSION, commitment_of
+from ledger.protocol.encoding import PROTOCOL_VERSION, commitment_of, to_hex
 from ledger.protocol.errors import ChainError, CmflError
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import DROPOUTS, PHASES, REFUSALS, DropoutReason, RefusalReason
 
@@ -60,11 +61,6 @@ def listed(values: Sequence[int], limit: int = 20) -> str:
     """Return numbers as text, the first of them if there are many."""
     text = ", ".join(str(value) for value in values[:limit])
     return text if len(values) <= limit else f"{text} and {len(values) - limit} more"
-
-
-def to_hex(data: bytes) -> str:
-    """Return bytes as 0x-hex."""
-    return f"0x{data.hex()}"
 
 
 def text_of(value: object, limit: int = 16) -> str:

@@ -24,7 +24,6 @@ from ledger.audit.checks.head_chain import (
 )
 from ledger.audit.earlier_report import EarlierReportError
 from ledger.audit.evidence.archive import UnavailableBlob
-from ledger.audit.formatting import to_hex
 from ledger.audit.observations import (
     Disagreement,
     KeptHeadPosition,
@@ -48,6 +47,7 @@ from ledger.chain.ports import (
 )
 from ledger.protocol import rounds
 from ledger.protocol.documents.run import decode_run
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, EncodingError, ProtocolRefusal
 from ledger.protocol.ledger_state import ClientBanned, LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS

@@ -33,6 +33,11 @@ def sha256(data: bytes | memoryview) -> Digest:
     return Digest(hashlib.sha256(data).digest())
 
 
+def to_hex(data: bytes) -> str:
+    """Return bytes as 0x-hex."""
+    return f"0x{data.hex()}"
+
+
 def keccak256(data: bytes) -> Digest:
     """Return the hash that the contract computes."""
     return Digest(keccak(data))

@@ -17,7 +17,6 @@ from ledger.audit.checks.certificates import (
 )
 from ledger.audit.checks.completeness import DROPOUT, INCIDENTS_MISSING
 from ledger.audit.engine import audit
-from ledger.audit.formatting import to_hex
 from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
@@ -25,7 +24,7 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.incidents import Incident
 from ledger.protocol.documents.record import encode_record
-from ledger.protocol.encoding import ResultPreimage, aggregation_result, set_digest, sha256
+from ledger.protocol.encoding import ResultPreimage, aggregation_result, set_digest, sha256, to_hex
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,

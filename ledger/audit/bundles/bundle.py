@@ -27,13 +27,12 @@ from ledger.audit.proofs.json_documents import (
     parse_document,
     path_dict,
     require_possible_basis,
-    to_hex,
     validate_document,
 )
 from ledger.audit.proofs.proof import RoundBasis
 from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, Transaction, matches_topics
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.encoding import ResultPreimage
+from ledger.protocol.encoding import ResultPreimage, to_hex
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement

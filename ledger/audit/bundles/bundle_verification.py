@@ -22,7 +22,6 @@ from ledger.audit.proofs.comparisons import (
     compare,
     location_value,
     outcome_of,
-    shown,
 )
 from ledger.audit.proofs.trust import (
     TrustedContract,
@@ -39,7 +38,7 @@ from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
-from ledger.protocol.encoding import aggregation_result
+from ledger.protocol.encoding import aggregation_result, to_hex
 from ledger.protocol.ledger_state import LedgerStage, LedgerState
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import MAX_BLOB_BYTES
@@ -150,9 +149,9 @@ def verify_bundle(
     end = bundle.basis.path.end_of(bundle.basis.round)
     assert end is not None, "a bundle is of a round that has ended"
     head = bundle.basis.path.heads[end + 1]
-    steps.append(compare(StepName.REPLAYED_HEAD, shown(head), shown(audit.head)))
+    steps.append(compare(StepName.REPLAYED_HEAD, to_hex(head), to_hex(audit.head)))
     if isinstance(blobs, BundleFile):
-        vain = tuple(shown(digest) for digest in blobs.digests() if digest not in noting.read)
+        vain = tuple(to_hex(digest) for digest in blobs.digests() if digest not in noting.read)
         steps.append(compare(StepName.PARTS, (), vain))
     return RoundVerification(
         round=bundle.basis.round,
@@ -278,7 +277,7 @@ def _of_earlier(bundle: RoundBundle) -> Iterator[VerificationStep]:
     preimages = {one.round: one.opening for one in bundle.earlier}
     for link in bundle.needed():
         opened = aggregation_result(preimages[link.round])
-        yield compare(StepName.EARLIER_RESULT, shown(link.result), shown(opened))
+        yield compare(StepName.EARLIER_RESULT, to_hex(link.result), to_hex(opened))
 
 
 def _of_places(bundle: RoundBundle, facts: TrustedContract) -> Iterator[VerificationStep]:

@@ -19,7 +19,7 @@ from ledger.audit.checks import (
     ranking,
     sampling,
 )
-from ledger.audit.formatting import text_of, to_hex
+from ledger.audit.formatting import text_of
 from ledger.audit.observations import (
     Disagreement,
     EventFieldMismatch,
@@ -29,6 +29,7 @@ from ledger.audit.observations import (
     Unavailable,
 )
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import RoundAbandoned
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import AuditCheck, contradictions_of
 from ledger.audit.evidence.archive import BlobFailure
-from ledger.audit.formatting import to_hex
 from ledger.audit.observations import DecidedRound, RunStart
 from ledger.audit.report import (
     AuditStep,
@@ -18,6 +17,7 @@ from ledger.audit.report import (
     MissingInput,
     Need,
 )
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import AuditCheck, contradictions_of
 from ledger.audit.evidence.incidents import UNPROVEN
-from ledger.audit.formatting import to_hex
 from ledger.audit.observations import ClosedRound, DecidedRound, ReplayedEvent
 from ledger.audit.report import (
     AuditStep,
@@ -23,6 +22,7 @@ from ledger.audit.report import (
     VoteSlot,
 )
 from ledger.chain.contract.calls import ReportCall
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import ClientBanned, RoundDecided
 from ledger.protocol.signing import typed_digest
 from ledger.protocol.types import IncidentKind, Vote

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, contradictions_of
-from ledger.audit.formatting import to_hex
 from ledger.audit.observations import (
     AppearedPayload,
     ClosedRound,
@@ -24,6 +23,7 @@ from ledger.audit.report import (
     MissingInput,
 )
 from ledger.protocol import errors
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import UpdatesCommitted
 from ledger.protocol.types import DropoutReason
 from ledger.protocol.validation import ViolationCode

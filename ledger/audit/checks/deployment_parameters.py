@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import AuditCheck
 from ledger.audit.checks.head_chain import STATE_DIFFERS
-from ledger.audit.formatting import text_of, to_hex
+from ledger.audit.formatting import text_of
 from ledger.audit.observations import RunStart, StateComparison
 from ledger.audit.report import AuditStep, Contradiction, Fact, Finding, FindingKind, Need
 from ledger.protocol import errors
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import (
     ClientsRegistered,
     Deployment,

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck
-from ledger.audit.formatting import reason_text, to_hex
+from ledger.audit.formatting import reason_text
 from ledger.audit.observations import DecidedRound
 from ledger.audit.report import (
     AuditStep,
@@ -25,6 +25,7 @@ from ledger.audit.report import (
 )
 from ledger.protocol.consensus import majority
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.scores import COUNTING_MARGINS, parse_vector
 from ledger.protocol.signing import typed_digest
 from ledger.protocol.types import RefusalReason

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck
-from ledger.audit.formatting import to_hex
 from ledger.audit.observations import DecidedRound
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput, Need
+from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import AuditCheck
-from ledger.audit.formatting import text_of, to_hex
+from ledger.audit.formatting import text_of
 from ledger.audit.observations import ChainRollback, KeptHeadPosition, StateComparison
 from ledger.audit.report import AuditStep, Contradiction, Fact, Need
-from ledger.protocol.encoding import set_digest
+from ledger.protocol.encoding import set_digest, to_hex
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck, contradictions_of
-from ledger.audit.formatting import text_of, to_hex
+from ledger.audit.formatting import text_of
 from ledger.audit.observations import DecidedRound, EndedRound
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
 from ledger.protocol import errors
-from ledger.protocol.encoding import float_from_bits, word_client
+from ledger.protocol.encoding import float_from_bits, to_hex, word_client
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
 from ledger.protocol.validation import ViolationCode
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from ledger.audit.report import AuditOutcome
+from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.proof import EventLocation
 
 
-class StepName(StrEnum):
-    """A comparison that a verification makes, with its sentence."""
+class _CodeWithSentence(StrEnum):
+    """Codes that carry their sentence."""
 
     sentence: str
 
@@ -25,6 +26,10 @@ class StepName(StrEnum):
         member._value_ = code
         member.sentence = sentence
         return member
+
+
+class StepName(_CodeWithSentence):
+    """A comparison that a verification makes, with its sentence."""
 
     QUESTION = (
         "question",
@@ -144,17 +149,8 @@ class StepName(StrEnum):
     )
 
 
-class Caveat(StrEnum):
+class Caveat(_CodeWithSentence):
     """Something that is not proven, however well the comparisons end, with its sentence."""
-
-    sentence: str
-
-    def __new__(cls, code: str, sentence: str) -> Self:
-        """Take the code for the value."""
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.sentence = sentence
-        return member
 
     NOTHING_TRUSTED = (
         "nothing trusted",
@@ -258,14 +254,9 @@ def not_comparable(name: StepName, computed: Value = None) -> VerificationStep:
     return VerificationStep(name, None, computed, None)
 
 
-def shown(data: bytes) -> str:
-    """Return bytes as a step shows them."""
-    return f"0x{data.hex()}"
-
-
 def location_value(place: EventLocation | None) -> Value:
     """Return a place on a chain as a step shows it."""
     if place is None:
         return None
-    hashes = shown(place.block_hash), shown(place.transaction_hash)
+    hashes = to_hex(place.block_hash), to_hex(place.transaction_hash)
     return (place.block_number, *hashes, place.log_index)

@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 from ledger.audit.proofs.proof import HeadPath, RecordedBan, RoundBasis
 from ledger.io.json import parse_json
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.encoding import INFINITY_BITS
+from ledger.protocol.encoding import INFINITY_BITS, to_hex
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.fold import AbandonmentLink, BanLink, DecisionLink
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS
@@ -62,11 +62,6 @@ class StrictDocument(BaseModel):
             odd = f"{sorted(value.keys() ^ cls.model_fields.keys())!s:.200}"
             raise PydanticCustomError("fields", "fields {odd} are missing or unknown", {"odd": odd})
         return value
-
-
-def to_hex(data: bytes) -> str:
-    """Return bytes as a document has them."""
-    return f"0x{data.hex()}"
 
 
 def parse_document(data: bytes, limit: int) -> Any:

@@ -27,7 +27,6 @@ from ledger.audit.proofs.json_documents import (
     path_dict,
     require_clients,
     require_possible_basis,
-    to_hex,
     validate_document,
 )
 from ledger.audit.proofs.proof import (
@@ -47,7 +46,7 @@ from ledger.audit.proofs.statement import (
     UpdateWeight,
 )
 from ledger.protocol.documents.fields import require_ascending
-from ledger.protocol.encoding import INFINITY_BITS, word_client
+from ledger.protocol.encoding import INFINITY_BITS, to_hex, word_client
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_TRAINERS
 from ledger.protocol.types import AcceptanceForm, DropoutReason, RefusalReason

@@ -17,7 +17,6 @@ from ledger.audit.proofs.comparisons import (
     location_value,
     not_comparable,
     outcome_of,
-    shown,
 )
 from ledger.audit.proofs.proof import derive_statement
 from ledger.audit.proofs.statement import ClientVerdict, ProvenRole, ScoresTaken, stated
@@ -30,7 +29,7 @@ from ledger.audit.proofs.trust import (
 )
 from ledger.audit.report import AuditOutcome
 from ledger.protocol import encoding, merkle
-from ledger.protocol.encoding import word_client
+from ledger.protocol.encoding import to_hex, word_client
 from ledger.protocol.errors import SignatureError
 from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import MinedCommitment, round_closing, window_end
@@ -148,7 +147,7 @@ def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[Verificat
         )
         yield from _of_places(proof, trusted)
     elif link is not None:
-        yield compare(StepName.COMMITMENTS, shown(link.commitments), commitments)
+        yield compare(StepName.COMMITMENTS, to_hex(link.commitments), commitments)
     else:
         yield not_comparable(StepName.COMMITMENTS, commitments)
     if decision is not None:
@@ -177,11 +176,11 @@ def _of_decision(
     expected: tuple[Value, ...] = ()
     if isinstance(link, DecisionLink):
         digests = link.accepted, link.committee, link.result, link.votes
-        expected = tuple(map(shown, digests))
+        expected = tuple(map(to_hex, digests))
     if decision is not None:
         accepted, elected = map(encoding.set_digest, proof.sets)
         votes = encoding.votes_digest(decision.views, decision.signers, decision.incidents)
-        computed = tuple(map(shown, (accepted, elected, decision.result(), votes)))
+        computed = tuple(map(to_hex, (accepted, elected, decision.result(), votes)))
     return compare(StepName.DECISION, expected, computed)
 
 
@@ -190,14 +189,14 @@ def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
     commitment, payload = proof.commitment, proof.payload
     if commitment is not None and payload is not None:
         opened = encoding.commitment_of(proof.client, payload)
-        yield compare(StepName.COMMITMENT, shown(commitment), shown(opened))
+        yield compare(StepName.COMMITMENT, to_hex(commitment), to_hex(opened))
     if commitment is not None and proof.signature is not None:
         promised = Commitment(proof.round, proof.client, commitment)
         try:
-            signer = shown(recover(typed_digest(proof.domain, promised), proof.signature))
+            signer = to_hex(recover(typed_digest(proof.domain, promised), proof.signature))
         except SignatureError:
             signer = ""
-        yield compare(StepName.AUTHOR, shown(proof.registry[proof.client].address), signer)
+        yield compare(StepName.AUTHOR, to_hex(proof.registry[proof.client].address), signer)
     if proof.decision is None or proof.siblings is None or payload is None:
         return
     chosen = proof.client in proof.sets[0]
@@ -205,7 +204,7 @@ def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
         if word_client(word) == proof.client:
             leaf = (proof.client, payload, place, word >> 32, chosen)
             root = merkle.root_from_proof(merkle.UPDATE_LEAF, leaf, proof.siblings)
-            yield compare(StepName.UPDATES_ROOT, shown(proof.decision.updates_root), shown(root))
+            yield compare(StepName.UPDATES_ROOT, to_hex(proof.decision.updates_root), to_hex(root))
 
 
 def _of_record(
@@ -213,20 +212,20 @@ def _of_record(
 ) -> Iterator[VerificationStep]:
     """Yield whether the record is the one that was voted for, and fits the chain."""
     data = proof.record or b""
-    yield compare(StepName.RECORD, shown(decision.record), shown(encoding.sha256(data)))
+    yield compare(StepName.RECORD, to_hex(decision.record), to_hex(encoding.sha256(data)))
     counted = _counted(proof, record.base)
     yield compare(
         StepName.BASE,
-        (record.round, shown(record.base)),
-        (proof.round, None if counted is None else shown(record.base)),
+        (record.round, to_hex(record.base)),
+        (proof.round, None if counted is None else to_hex(record.base)),
     )
     payloads = record.payloads()
     ranked = [word_client(word) for word in decision.ranking]
     lacking = tuple(sorted(set(ranked).difference(payloads)))
-    reveal = None if lacking else shown(encoding.reveal_of(payloads, ranked))
-    yield compare(StepName.REVEAL, shown(decision.reveal), reveal)
+    reveal = None if lacking else to_hex(encoding.reveal_of(payloads, ranked))
+    yield compare(StepName.REVEAL, to_hex(decision.reveal), reveal)
     root = merkle.root(merkle.SCORES_LEAF, score_leaves(record))
-    yield compare(StepName.SCORES_ROOT, shown(decision.scores_root), shown(root))
+    yield compare(StepName.SCORES_ROOT, to_hex(decision.scores_root), to_hex(root))
     dropouts = {dropout.client: dropout.reason for dropout in record.dropouts}
     if counted is not None and proof.client in dropouts:
         has_committed = dropouts[proof.client] is not DropoutReason.NO_COMMITMENT
@@ -244,8 +243,8 @@ def _of_closing(
     ]
     end = window_end(proof.deployment, opening.opened_block)
     closing = round_closing(end, proof.participants.expected, end, mined)
-    base = None if closing is None else shown(closing.base)
-    return compare_with_chain(StepName.CLOSING, base, shown(record.base), facts)
+    base = None if closing is None else to_hex(closing.base)
+    return compare_with_chain(StepName.CLOSING, base, to_hex(record.base), facts)
 
 
 def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
@@ -262,7 +261,9 @@ def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
 
 
 def _taken(promises: tuple[RecordedCommitment, ...]) -> Value:
-    return shown(encoding.commitments_chain((entry.client, entry.commitment) for entry in promises))
+    return to_hex(
+        encoding.commitments_chain((entry.client, entry.commitment) for entry in promises)
+    )
 
 
 _OF_DROPOUT = {

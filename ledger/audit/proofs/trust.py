@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.audit.proofs.comparisons import (
-    StepName,
-    VerificationStep,
-    compare,
-    not_comparable,
-    shown,
-)
+from ledger.audit.proofs.comparisons import StepName, VerificationStep, compare, not_comparable
 from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment
 from ledger.chain.contract.deployment import code_violation
 from ledger.protocol import encoding
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import Deployment, RoundAbandoned, RoundDecided, UpdatesCommitted
 from ledger.protocol.sampling import drawn_committee
 
@@ -184,14 +179,14 @@ def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[Verific
         case TrustedContract():
             yield from _of_contract(basis, trusted)
             yield _of_end(basis, trusted)
-            seed = None if trusted.opening is None else shown(trusted.opening.seed)
-            yield compare_with_chain(StepName.SEED, seed, shown(basis.seed), trusted)
+            seed = None if trusted.opening is None else to_hex(trusted.opening.seed)
+            yield compare_with_chain(StepName.SEED, seed, to_hex(basis.seed), trusted)
         case TrustedHead(head):
             yield from _of_head(basis, head)
             yield _of_seed(basis)
         case None:
             yield not_comparable(StepName.HEAD)
-            yield not_comparable(StepName.CONFIGURATION, shown(basis.config))
+            yield not_comparable(StepName.CONFIGURATION, to_hex(basis.config))
             yield _of_seed(basis)
     yield _of_committee(basis, trusted)
     yield _of_bans(basis, trusted)
@@ -204,8 +199,8 @@ def _of_head(basis: RoundBasis, head: Digest) -> Iterator[VerificationStep]:
     # a later round than the path reaches, or of another run, and nobody can tell which.
     later = heads[place + 1 :] if place is not None else heads[-1:]
     computed, is_ok = (head, True) if head in later else (heads[-1], None)
-    yield VerificationStep(StepName.HEAD, shown(head), shown(computed), is_ok)
-    start, config = shown(basis.path.start), shown(basis.config)
+    yield VerificationStep(StepName.HEAD, to_hex(head), to_hex(computed), is_ok)
+    start, config = to_hex(basis.path.start), to_hex(basis.config)
     # A path from the middle of a run does not say where the run began.
     whole = compare(StepName.CONFIGURATION, start, config)
     yield whole if basis.is_whole else not_comparable(StepName.CONFIGURATION, config)
@@ -216,12 +211,12 @@ def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[Verifica
     here, there = basis.domain, facts.domain
     yield compare(
         StepName.CONTRACT,
-        (there.chain_id, shown(facts.genesis_hash), shown(there.contract), shown(there.salt)),
-        (here.chain_id, shown(basis.genesis_hash), shown(here.contract), shown(here.salt)),
+        (there.chain_id, to_hex(facts.genesis_hash), to_hex(there.contract), to_hex(there.salt)),
+        (here.chain_id, to_hex(basis.genesis_hash), to_hex(here.contract), to_hex(here.salt)),
     )
     yield compare(StepName.CODE, "", facts.code_doubt)
     recorded, demanded = facts.deployment, basis.deployment
-    yield compare(StepName.CONFIGURATION, shown(recorded.config), shown(basis.config))
+    yield compare(StepName.CONFIGURATION, to_hex(recorded.config), to_hex(basis.config))
     pairs = [
         ((field.name, _field(recorded, field.name)), (field.name, _field(demanded, field.name)))
         for field in fields(Deployment)
@@ -233,8 +228,8 @@ def _of_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[Verifica
 def _of_end(basis: RoundBasis, facts: TrustedContract) -> VerificationStep:
     """Return whether the round has ended with the head that the contract has."""
     place = basis.path.end_of(basis.round)
-    computed = None if place is None else shown(basis.path.heads[place + 1])
-    expected = None if facts.ended is None else shown(facts.ended)
+    computed = None if place is None else to_hex(basis.path.heads[place + 1])
+    expected = None if facts.ended is None else to_hex(facts.ended)
     return compare_with_chain(StepName.HEAD, expected, computed, facts)
 
 
@@ -242,25 +237,25 @@ def _of_seed(basis: RoundBasis) -> VerificationStep:
     """Return whether the seed is the link's; no head commits to that of an open round yet."""
     link = basis.path.ended(basis.round)
     if link is None:
-        return not_comparable(StepName.SEED, shown(basis.seed))
-    return compare(StepName.SEED, shown(link.seed), shown(basis.seed))
+        return not_comparable(StepName.SEED, to_hex(basis.seed))
+    return compare(StepName.SEED, to_hex(link.seed), to_hex(basis.seed))
 
 
 def _of_committee(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
     """Return whether the committee is the one that the round before elected, or that was drawn."""
-    computed = shown(encoding.set_digest(basis.committee))
+    computed = to_hex(encoding.set_digest(basis.committee))
     if isinstance(trusted, TrustedContract):
         opening = trusted.opening
-        elected = None if opening is None else shown(encoding.set_digest(opening.committee))
+        elected = None if opening is None else to_hex(encoding.set_digest(opening.committee))
         return compare_with_chain(StepName.COMMITTEE, elected, computed, trusted)
     before = basis.path_to_end.ended(basis.round - 1)
     if before is not None:
-        return compare(StepName.COMMITTEE, shown(before.committee), computed)
+        return compare(StepName.COMMITTEE, to_hex(before.committee), computed)
     if basis.round > 1:
         return not_comparable(StepName.COMMITTEE, computed)
     sizes = basis.deployment
     drawn = drawn_committee(basis.seed, sizes.clients, sizes.members, ())
-    return compare(StepName.COMMITTEE, shown(encoding.set_digest(drawn)), computed)
+    return compare(StepName.COMMITTEE, to_hex(encoding.set_digest(drawn)), computed)
 
 
 def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
@@ -278,4 +273,4 @@ def _of_bans(basis: RoundBasis, trusted: Trusted | None) -> VerificationStep:
 
 def _field(deployment: Deployment, name: str) -> Value:
     value = getattr(deployment, name)
-    return shown(value) if isinstance(value, bytes) else str(value)
+    return to_hex(value) if isinstance(value, bytes) else str(value)

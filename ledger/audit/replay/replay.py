@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from ledger.audit.checks.certificates import CALL_DATA_UNAVAILABLE
 from ledger.audit.checks.common import LOGS_INCOMPLETE
 from ledger.audit.checks.deployment_parameters import DEPLOYMENT_UNLOGGED
-from ledger.audit.formatting import to_hex
 from ledger.audit.observations import (
     Disagreement,
     EventCountMismatch,
@@ -36,6 +35,7 @@ from ledger.chain.contract.complete_log import storage_difference
 from ledger.chain.contract.event_logs import decode_log, encode_log, require_possible_event
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
 from ledger.protocol import rounds
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, ProtocolRefusal
 from ledger.protocol.fold import LedgerView, mined_commitments
 from ledger.protocol.ledger_state import (

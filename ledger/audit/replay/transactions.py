@@ -21,10 +21,10 @@ from ledger.audit.checks.head_chain import (
     LOGS_UNREADABLE,
     PARENT_BLOCK,
 )
-from ledger.audit.formatting import to_hex
 from ledger.audit.observations import Disagreement, Unavailable
 from ledger.chain.contract.calls import decode_call
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import BlockContext
 from ledger.protocol.types import Digest

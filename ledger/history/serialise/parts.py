@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.ports import NotServedError
 from ledger.history.participation import members_of, trainers_of
-from ledger.history.serialise.values import (
-    code_of,
-    finite,
-    phase_name,
-    to_hex,
-    to_hex_or_none,
-)
+from ledger.history.serialise.values import code_of, finite, phase_name, to_hex_or_none
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason, VoteKind
 

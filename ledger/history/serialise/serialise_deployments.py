@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ledger.history.documents import read_run
 from ledger.history.paths import DeploymentPath
-from ledger.history.serialise.values import code_of, time_of, to_hex
+from ledger.history.serialise.values import code_of, time_of
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import accepted_size
 

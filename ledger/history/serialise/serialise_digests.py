@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ledger.history.digests import DigestKind
 from ledger.history.pages import decode_cursor, encode_cursor
-from ledger.history.serialise.values import to_hex
+from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
     from ledger.history.digests import Occurrence

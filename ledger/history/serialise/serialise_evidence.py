@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.history.serialise.parts import incident_entry, refusal, vote_name
-from ledger.history.serialise.values import DocumentedRound, code_of, to_hex
+from ledger.history.serialise.values import DocumentedRound, code_of
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import Scores
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from ledger.history.serialise.parts import (
     updates,
     votes_body,
 )
-from ledger.history.serialise.values import DocumentedRound, end_block, to_hex, to_hex_or_none
+from ledger.history.serialise.values import DocumentedRound, end_block, to_hex_or_none
+from ledger.protocol.encoding import to_hex
 
 if TYPE_CHECKING:
     from ledger.history.queries import RoundPage

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import checksum
+from ledger.protocol.encoding import to_hex
 from ledger.protocol.types import Phase
 
 if TYPE_CHECKING:
@@ -68,11 +69,6 @@ class DocumentedRound:
     def address(self, client: ClientId) -> str:
         """Return a client's address."""
         return checksum(self.round.registry[client].address)
-
-
-def to_hex(data: bytes) -> str:
-    """Return bytes as 0x-hex."""
-    return f"0x{data.hex()}"
 
 
 def to_hex_or_none(data: bytes | None) -> str | None:
