@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cmfl import aggregators, rules
     from cmfl.auditing import Audit, audit
+    from cmfl.comparison import Comparison, compare, sweep
     from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
     from cmfl.recorded import Explanation, Round, Rounds, Run
     from cmfl.running import run
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "CmflError",
+    "Comparison",
     "ConfigurationError",
     "Explanation",
     "Round",
@@ -43,16 +45,19 @@ __all__ = [
     "Table",
     "aggregators",
     "audit",
+    "compare",
     "connect",
     "open",
     "rules",
     "run",
     "runs",
+    "sweep",
 ]
 
 _PLACES = {
     "Audit": "cmfl.auditing",
     "CmflError": "ledger.protocol.errors",
+    "Comparison": "cmfl.comparison",
     "ConfigurationError": "ledger.protocol.errors",
     "Explanation": "cmfl.recorded",
     "Round": "cmfl.recorded",
@@ -60,10 +65,12 @@ _PLACES = {
     "Run": "cmfl.recorded",
     "Table": "cmfl.tables",
     "audit": "cmfl.auditing",
+    "compare": "cmfl.comparison",
     "connect": "cmfl.opening",
     "open": "cmfl.opening",
     "run": "cmfl.running",
     "runs": "cmfl.opening",
+    "sweep": "cmfl.comparison",
 }
 """The module of each public name that is no module itself."""
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
 
+    from clients.experiments.rows import CellRow
     from cmfl.recorded import Run
 
 NEEDS_MATPLOTLIB = "plot() needs matplotlib: pip install 'cmfl-ledger[plots]'"
@@ -68,3 +71,34 @@ def draw_run(run: Run, axes: Axes | None) -> Axes:
     axes.locator_params(axis="x", integer=True)
     axes.legend()
     return axes
+
+
+def draw_comparison(cells: Sequence[CellRow]) -> list[Axes]:
+    """Draw the runs of a comparison, a panel for each condition, and return the panels.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    from clients.experiments.drawing import canvas, series
+
+    swept = [axis for axis, labels in series.swept_axes(cells).items() if len(labels) > 1]
+    along = series.AxisScale.of(cells, swept[0]) if swept else None
+    shown = series.panels_of(cells, along=None if along is None else along.name)
+    places = series.places_of(shown)
+    drawn = new_axes(len(shown))
+    for axes, panel in zip(drawn, shown, strict=True):
+        for line, own in panel.lines.items():
+            if along is None:
+                points = series.over_rounds(line, own, lambda cell: cell.accuracy)
+            else:
+                points = series.along_axis(line, own, along, lambda cell: cell.final)
+            canvas.draw_line(axes, points, places[line])
+        canvas.draw_floor(axes, series.floor_of(panel.cells))
+        axes.set_title(panel.title)
+        if along is None:
+            canvas.count_rounds(axes)
+        else:
+            canvas.name_ticks(axes, along)
+        axes.legend(fontsize="small")
+    drawn[0].set_ylabel("accuracy" if along is None else "final accuracy")
+    return drawn

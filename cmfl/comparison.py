@@ -1,0 +1,384 @@
+"""Comparisons: methods under attacks, over seeds and the values of settings."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmfl.keywords import full_name
+from cmfl.methods import (
+    USUAL_SHARE,
+    condition_table,
+    label_of,
+    method_table,
+    setting_lines,
+)
+from cmfl.objects import Parts, put_parts, reference
+from cmfl.progress import tracking
+from cmfl.tables import Table
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from clients.datasets.own_data import Data
+    from clients.experiments.plan import ExperimentPlan
+    from clients.experiments.rows import CellRow
+    from cmfl.methods import Part
+
+NAME = "comparison"
+USUAL_RATE = 0.3
+TUNING_SEEDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCell:
+    """A run of a comparison that could not be played.
+
+    Attributes:
+        cell: its name.
+        reason: one sentence.
+    """
+
+    cell: str
+    reason: str
+
+
+class Comparison:
+    """The results of `compare` and `sweep`.
+
+    Attributes:
+        cells: the result of each run, as experiments keep it.
+        failures: runs that could not be played, with the reason.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[CellRow],
+        failures: Sequence[FailedCell] = (),
+        values: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        self.cells = tuple(cells)
+        self.failures = tuple(failures)
+        self._values = values or {}
+
+    @property
+    def rows(self) -> Table:
+        """A row for each run.
+
+        Columns: method, attack, a column for each axis, seed; final (mean accuracy of the last five
+        measured rounds), floor (of the commonest class), malicious_accepted (attackers' share of
+        the aggregated updates), accepted_honest (share of the honest updates that were accepted),
+        learning_rate, rounds, seconds, head and audit (of a run on a chain).
+        """
+        return Table(
+            {
+                **self._place(cell),
+                "final": cell.final,
+                "floor": cell.floor,
+                "malicious_accepted": cell.malicious_accepted,
+                "accepted_honest": cell.accepted_honest,
+                "learning_rate": cell.learning_rate,
+                "rounds": cell.rounds,
+                "seconds": cell.seconds.wall,
+                "head": None if cell.ledger is None else cell.ledger.head,
+                "audit": None if cell.ledger is None else str(cell.ledger.verdict),
+            }
+            for cell in self.cells
+        )
+
+    @property
+    def curves(self) -> Table:
+        """A row for each round of each run: its place, round, accuracy, loss and attackers."""
+        return Table(
+            {
+                **self._place(cell),
+                "round": place + 1,
+                "accuracy": cell.accuracy[place],
+                "loss": cell.loss[place],
+                "malicious_trained": cell.malicious_trained[place],
+                "malicious_aggregated": cell.malicious_aggregated[place],
+                "backdoor_success": cell.backdoor_success[place],
+            }
+            for cell in self.cells
+            for place in range(cell.rounds)
+        )
+
+    def summary(self) -> Table:
+        """Return the final accuracy over seeds: mean, standard error, and how many seeds.
+
+        Nothing but seeds is averaged. The error is None for a single seed.
+        """
+        from clients.experiments.statistics import mean_and_error
+
+        groups: dict[str, list[CellRow]] = {}
+        for cell in self.cells:
+            groups.setdefault(repr((cell.method, cell.condition, cell.axes)), []).append(cell)
+        rows = []
+        for cells in groups.values():
+            finals = [cell.final for cell in cells if cell.final is not None]
+            estimate = mean_and_error(finals) if finals else None
+            place = self._place(cells[0])
+            del place["seed"]
+            rows.append(
+                {
+                    **place,
+                    "final": None if estimate is None else estimate.mean,
+                    "error": None if estimate is None else estimate.error,
+                    "seeds": len(finals),
+                }
+            )
+        return Table(rows)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return `rows` as a pandas frame; `curves.to_pandas()` has the rounds.
+
+        Raises:
+            ConfigurationError: pandas is not installed.
+        """
+        return self.rows.to_pandas()
+
+    def plot(self) -> list[Axes]:
+        """Draw accuracy over rounds, or the final accuracy along the axis if there is one.
+
+        Lines are means over seeds with bands of one standard error; there is a panel for each
+        attack.
+
+        Returns:
+            The axes of the panels; `axes[0].figure.savefig("comparison.svg")` writes them.
+
+        Raises:
+            ConfigurationError: matplotlib is not installed.
+        """
+        from cmfl.plots import draw_comparison
+
+        return draw_comparison(self.cells)
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"<cmfl.Comparison of {len(self.cells)} runs{failed}>\n{self.summary()!r}"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def _place(self, cell: CellRow) -> dict[str, Any]:
+        axes = {name: self._values.get(name, {}).get(x, x) for name, x in cell.axes.items()}
+        return {"method": cell.method, "attack": cell.condition, **axes, "seed": cell.seed}
+
+
+def compare(
+    methods: Sequence[Part],
+    *,
+    attacks: Sequence[Part | None] = (None,),
+    seeds: Iterable[int] = range(3),
+    preset: str = "digits",
+    model: str | type | Callable[..., object] | None = None,
+    data: Data | str | Path | Callable[..., object] | None = None,
+    over: Mapping[str, Sequence[object]] | None = None,
+    tune: Sequence[float] | None = None,
+    recorded: bool = True,
+    out: str | Path | None = None,
+    jobs: int = 1,
+    progress: bool | None = None,
+    settings: Mapping[str, object] | None = None,
+    **keywords: object,
+) -> Comparison:
+    """Play every method under every attack, with every seed, and return the results.
+
+    All methods get the same data, attackers and first model for a seed.
+
+    Args:
+        methods: names (`cmfl.methods.METHODS`: "fedavg", "krum", "cmfl-1", "robust" and others);
+            aggregators of your own, functions from updates of shape (n, d) to a vector of shape
+            (d,); or tables: `{"name": "mine", "strategy": 3, "distance": my_rule}`,
+            `{"name": "krum-5", "aggregator": "Krum", "options": {"f": 5}}`.
+        attacks: None for no attack, names, functions, or tables: `{"attack": "alie", "factor": 2.0,
+            "name": "alie-2"}`. By 30 % of the clients, unless `malicious_rate` says otherwise.
+        seeds: of the runs; those that tune are others.
+        preset: the settings that all start from.
+        model: as for `run`.
+        data: as for `run`.
+        over: values of settings by name, each combination of which is played:
+            `{"malicious_rate": [0.0, 0.1, 0.3]}`.
+        tune: factors of the learning rate, of which each method gets its best one, found on four
+            seeds of its own; every method has the configured rate if not given.
+        recorded: whether the first seed of each CMFL run goes over a chain and is audited.
+        out: folder in which rows are kept as they come, so that a comparison that was cut off goes
+            on; without it they are in the result alone.
+        jobs: runs at once, in processes; over 1 a script needs the usual
+            `if __name__ == "__main__":`.
+        progress: True for a bar or lines, False for nothing, None for a bar where somebody looks.
+        settings: further settings by full name.
+        **keywords: settings of all runs, as for `run`.
+
+    Returns:
+        The comparison, with `rows`, `curves`, `summary()` and `plot()`.
+
+    Raises:
+        ConfigurationError: an argument is wrong, or no run could be played.
+    """
+    given = {full_name(key): value for key, value in {**(settings or {}), **keywords}.items()}
+    malice = {name: value for name, value in given.items() if name.startswith("malice.")}
+    malice.setdefault("malice.malicious_rate", USUAL_RATE)
+    common = {name: value for name, value in given.items() if name not in malice}
+    rate = malice["malice.malicious_rate"]
+    is_attacked = any(attack not in {None, "none"} for attack in map(_hashable, attacks))
+    share = max(rate, USUAL_SHARE) if isinstance(rate, float) and is_attacked else None
+    with ExitStack() as stack:
+        folder = _folder(out, stack)
+        values = [*seeds]
+        axes, labels = _axes(over or {}, folder)
+        document = {
+            "title": "A comparison",
+            "preset": preset,
+            "seeds": values,
+            "methods": [method_table(method, folder, share) for method in methods],
+            "conditions": [condition_table(attack, folder, malice) for attack in attacks],
+            "axes": axes,
+            "settings": [
+                *_part_lines(preset, Parts(model=model, data=data), folder),
+                *setting_lines(common),
+            ],
+            "tuning": None if tune is None else _tuning(tune, values),
+        }
+        plan = _plan(document, recorded=recorded)
+        return _played(plan, folder, jobs, labels, progress)
+
+
+def sweep(
+    preset: str = "digits",
+    *,
+    over: Mapping[str, Sequence[object]],
+    seeds: Iterable[int] = range(3),
+    attack: Part | None = None,
+    **options: Any,
+) -> Comparison:
+    """Play one configuration with every combination of some settings' values, and every seed.
+
+    Args:
+        preset: the settings to start from, the rules among them.
+        over: values by the name of the setting: `{"strategy": [1, 2, 3]}`.
+        seeds: of the runs.
+        attack: as one of `compare`.
+        **options: further arguments of `compare`, and settings of all runs.
+
+    Raises:
+        ConfigurationError: an argument is wrong, or no run could be played.
+    """
+    return compare(
+        [{"name": "cmfl"}], attacks=[attack], seeds=seeds, preset=preset, over=over, **options
+    )
+
+
+def _hashable(attack: object) -> object:
+    return attack if isinstance(attack, str) else (attack is not None) or None
+
+
+def _folder(out: str | Path | None, stack: ExitStack) -> Path:
+    if out is not None:
+        return Path(out)
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cmfl-")))
+
+
+def _axes(
+    over: Mapping[str, Sequence[object]], folder: Path
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, object]]]:
+    """Return the axes of an experiment, and the value behind each label."""
+    axes, labels = [], {}
+    for key, values in over.items():
+        name = full_name(key)
+        if isinstance(values, str) or not hasattr(values, "__iter__"):
+            raise ConfigurationError(f"over: {key} needs a list of values (given: {values!r:.80})")
+        points = []
+        labels[key] = {label_of(value): value for value in values}
+        for label, value in labels[key].items():
+            plain = reference(name, value, folder) if callable(value) else value
+            points.append({"label": label, "settings": list(setting_lines({name: plain}))})
+        axes.append({"name": key, "values": points})
+    return axes, labels
+
+
+def _part_lines(preset: str, parts: Parts, folder: Path) -> list[str]:
+    """Return the settings of a model and of data, in place of the preset's."""
+    from clients.configuration.parsing import plain_values
+
+    if parts == Parts():
+        return []
+    before = plain_values(preset)
+    after: dict[str, Any] = {}
+    put_parts(after, parts, folder)
+    lines: list[str] = []
+    for section, table in after.items():
+        if section in {"model", "data"}:
+            gone = {f"{section}.{key}": None for key in before.get(section, {}) if key not in table}
+            lines += setting_lines(gone)
+        lines += setting_lines({section: table})
+    return lines
+
+
+def _tuning(factors: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:
+    first = max(seeds, default=0) + 1
+    return {
+        "rates": [float(factor) for factor in factors],
+        "seeds": list(range(first, first + TUNING_SEEDS)),
+    }
+
+
+def _plan(document: dict[str, Any], *, recorded: bool) -> ExperimentPlan:
+    """Return what a comparison plays.
+
+    Raises:
+        ConfigurationError: names the first value that is wrong.
+    """
+    from dataclasses import replace
+
+    from pydantic import ValidationError
+
+    from clients.configuration.parsing import first_error
+    from clients.experiments.catalogue import require_consistent
+    from clients.experiments.definition import Definition
+    from clients.experiments.plan import plan_experiment
+
+    try:
+        definition = Definition.model_validate(document)
+    except ValidationError as error:
+        raise ConfigurationError(f"comparison: {first_error(error)}") from error
+    require_consistent(definition, NAME)
+    plan = plan_experiment(NAME, definition)
+    if recorded:
+        return plan
+    cells = tuple(replace(cell, is_recorded=False) for cell in plan.cells)
+    return replace(plan, cells=cells)
+
+
+def _played(
+    plan: ExperimentPlan,
+    folder: Path,
+    jobs: int,
+    labels: Mapping[str, Mapping[str, object]],
+    progress: bool | None,
+) -> Comparison:
+    from clients.experiments.execution.row_store import RowStore
+    from clients.experiments.execution.runner import require_data, run_experiment
+    from ledger.io.processes import task_pool
+
+    if jobs < 1:
+        raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
+    store = RowStore(folder, NAME)
+    require_data(plan, store.rows_of(plan))
+    with task_pool(jobs) as processes, tracking(NAME, shown=progress) as show:
+        done = run_experiment(
+            plan, store, processes, lambda now: show(now.done, now.rounds, now.job)
+        )
+    failures = [FailedCell(failure.job, failure.reason) for failure in done.failures]
+    by_name = {row.cell: row for row in store.rows().cells}
+    cells = [by_name[cell.name] for cell in plan.cells if cell.name in by_name]
+    if not cells:
+        raise ConfigurationError(f"no run could be played: {failures[0].reason}")
+    return Comparison(cells, failures, labels)

@@ -1,0 +1,150 @@
+"""Methods and attacks of a comparison, by name or as Python objects, as an experiment has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cmfl.keywords import full_name, plain_value
+from cmfl.objects import reference
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Part = str | Mapping[str, object] | Callable[..., object]
+"""A method or an attack: a name, a table, or a function."""
+
+NO_ATTACK = "no attack"
+USUAL_SHARE = 0.2
+
+_SHARE = {"share": USUAL_SHARE}
+METHODS: dict[str, dict[str, Any]] = {
+    "fedavg": {"kind": "federated", "aggregator": "FedAvg"},
+    "median": {"kind": "federated", "aggregator": "Median"},
+    "trimmed-mean": {"kind": "federated", "aggregator": "TrMean", "options": {"f": _SHARE}},
+    "krum": {"kind": "federated", "aggregator": "Krum", "options": {"f": _SHARE}},
+    "multi-krum": {"kind": "federated", "aggregator": "MultiKrum", "options": {"f": _SHARE}},
+    "geometric-median": {"kind": "federated", "aggregator": "GeometricMedian"},
+    "centered-clipping": {
+        "kind": "federated",
+        "aggregator": "CenteredClipping",
+        "options": {"tau": 0.3, "L": 3},
+    },
+    "cmfl-1": {"rules": "digits", "settings": ["protocol.strategy=1"]},
+    "cmfl-2": {"rules": "digits", "settings": ["protocol.strategy=2"]},
+    "cmfl-3": {"rules": "digits", "settings": ["protocol.strategy=3"]},
+    "robust": {"rules": "robust"},
+    "robust-travel": {"rules": "robust", "settings": ["protocol.reference=travel"]},
+}
+"""Methods by name. An option `{"share": x}` counts x of a round's updates."""
+
+_OF_A_METHOD = frozenset({"kind", "rules", "aggregator", "options", "pre", "participants", "tuned"})
+
+
+def method_table(method: Part, folder: Path, share: float | None) -> dict[str, Any]:
+    """Return a method as a table of an experiment.
+
+    Args:
+        method: a name of `METHODS`; a table with a `name`, keys of an experiment's method and
+            settings by name; or an aggregator of your own, `(updates) -> vector`.
+        folder: of the comparison, for the code of objects.
+        share: of the updates that a robust aggregator tolerates, where its options leave it open.
+
+    Raises:
+        ConfigurationError: an unknown name, or a table without one.
+    """
+    if isinstance(method, str):
+        if method not in METHODS:
+            raise ConfigurationError(
+                f"unknown method {method!r}; known are {', '.join(METHODS)}, tables with a name "
+                f"and settings, and aggregators of your own"
+            )
+        return {"name": method, **_tolerating(METHODS[method], share)}
+    if isinstance(method, Mapping):
+        return _own_method(method, folder)
+    text = reference("aggregator", method, folder)
+    return {"name": _name_of(method), "kind": "federated", "aggregator": text}
+
+
+def condition_table(
+    attack: Part | None, folder: Path, malice: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return a condition as a table of an experiment.
+
+    Args:
+        attack: None for none; its name; a table of `attack` and other settings of `malice`; or a
+            function `(own, colluders, rng) -> update`.
+        folder: of the comparison, for the code of objects.
+        malice: settings of `malice` by full name, for every attack that does not say otherwise.
+
+    Raises:
+        ConfigurationError: a table names no attack.
+    """
+    if attack is None or attack == "none":
+        return {"name": NO_ATTACK}
+    own: Mapping[str, object] = attack if isinstance(attack, Mapping) else {"attack": attack}
+    if "attack" not in own:
+        raise ConfigurationError(f"attacks: {dict(own)!r:.80} names no attack")
+    name = own.get("name") or _name_of(own["attack"])
+    named = {full_name(key): value for key, value in own.items() if key != "name"}
+    settings = {**malice, **named}
+    settings["malice.attack"] = reference("malice.attack", own["attack"], folder)
+    return {"name": str(name), "settings": list(setting_lines(settings))}
+
+
+def setting_lines(settings: Mapping[str, object]) -> Iterator[str]:
+    """Yield `section.key=value` of each setting, the value in TOML; tables key by key."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from setting_lines({f"{name}.{key}": each for key, each in value.items()})
+        else:
+            yield f"{name}={'' if value is None else _toml(plain_value(value))}"
+
+
+def label_of(value: object) -> str:
+    """Return the label of a value on an axis."""
+    return _name_of(value) if callable(value) else str(plain_value(value))
+
+
+def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
+    """Return the table of a method that the caller describes."""
+    if not isinstance(method.get("name"), str):
+        raise ConfigurationError(f"methods: {dict(method)!r:.80} has no name")
+    base: dict[str, Any] = {"name": method["name"]}
+    settings: dict[str, object] = {}
+    for key, value in method.items():
+        if key == "name":
+            continue
+        if key == "settings" and isinstance(value, Mapping):
+            settings |= {full_name(name): single for name, single in value.items()}
+        elif key in _OF_A_METHOD:
+            base[key] = reference(key, value, folder) if callable(value) else plain_value(value)
+        else:
+            name = full_name(key)
+            settings[name] = reference(name, value, folder) if callable(value) else value
+    if "aggregator" in base:
+        base.setdefault("kind", "federated")
+    if settings:
+        base["settings"] = list(setting_lines(settings))
+    return base
+
+
+def _tolerating(table: Mapping[str, Any], share: float | None) -> dict[str, Any]:
+    """Return a method whose open share of tolerated updates is that of the attackers."""
+    options = table.get("options", {})
+    if share is None or options.get("f") is not _SHARE:
+        return dict(table)
+    return {**table, "options": {**options, "f": {"share": float(share)}}}
+
+
+def _name_of(part: object) -> str:
+    if isinstance(part, str):
+        return part.rpartition("/")[2]
+    return str(getattr(part, "__name__", type(part).__name__))
+
+
+def _toml(value: object) -> str:
+    """Return a value in TOML's notation, of which JSON's numbers, texts and lists are a part."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
