@@ -22,6 +22,7 @@ from cmfl import charter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from clients.datasets.own_data import Data
     from cmfl import aggregators, rules
     from cmfl.auditing import Audit, audit
     from cmfl.comparison import Comparison, compare, sweep
@@ -38,6 +39,7 @@ __all__ = [
     "CmflError",
     "Comparison",
     "ConfigurationError",
+    "Data",
     "Explanation",
     "Round",
     "Rounds",
@@ -59,6 +61,7 @@ _PLACES = {
     "CmflError": "ledger.protocol.errors",
     "Comparison": "cmfl.comparison",
     "ConfigurationError": "ledger.protocol.errors",
+    "Data": "clients.datasets.own_data",
     "Explanation": "cmfl.recorded",
     "Round": "cmfl.recorded",
     "Rounds": "cmfl.recorded",

@@ -293,6 +293,8 @@ def _axes(
     axes, labels = [], {}
     for key, values in over.items():
         name = full_name(key)
+        if name == "seed":
+            raise ConfigurationError("over: seed is not a setting to compare; give seeds=")
         if isinstance(values, str) or not hasattr(values, "__iter__"):
             raise ConfigurationError(f"over: {key} needs a list of values (given: {values!r:.80})")
         points = []

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cmfl.keywords import apply_keywords
 from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.datasets.own_data import Data
 
 CODE = "code"
 DATA = "data"
@@ -50,7 +53,7 @@ def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
         _put_data(values, parts.data, folder)
 
 
-def reference(name: str, part: object, folder: Path) -> str:  # noqa: ARG001
+def reference(name: str, part: object, folder: Path) -> str:
     """Return the text that a setting has for a part: a name, or where its code is.
 
     Args:
@@ -67,7 +70,9 @@ def reference(name: str, part: object, folder: Path) -> str:  # noqa: ARG001
         raise ConfigurationError(
             f"{name}: must be a name, a class or a function (given: {part!r:.80})"
         )
-    raise ConfigurationError(f"{name}: objects are not taken yet")
+    from ledger.io.user_code import code_reference
+
+    return code_reference(part, folder.absolute() / CODE)
 
 
 def _put_model(values: dict[str, Any], model: object, folder: Path) -> None:
@@ -91,8 +96,18 @@ def _model_reference(model: object, folder: Path) -> str:
 
 
 def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
-    if isinstance(data, Mapping):
+    from clients.datasets.own_data import Data
+
+    if isinstance(data, Mapping) and not _is_dataset(data):
         apply_keywords(values, {"data": dict(data)})
+        return
+    if _is_dataset(data):
+        data = Data.from_dataset(data)
+    # Options and partition are of one data set, and not of another that takes its place.
+    if isinstance(data, Data):
+        values["data"] = _table_of(data, folder)
+        if data.client is not None:
+            apply_keywords(values, {"protocol.clients": len(set(data.client.tolist()))})
     elif isinstance(data, Path) or (isinstance(data, str) and _is_path(data)):
         values["data"] = {"name": "file", "path": str(data)}
     else:
@@ -103,3 +118,13 @@ def _is_path(text: str) -> bool:
     """Return whether a text is a path of data, and neither a name nor `file.py:function`."""
     path = Path(text)
     return path.exists() or (":" not in text and path.suffix != "")
+
+
+def _table_of(data: Data, folder: Path) -> dict[str, Any]:
+    path = data.save(folder.absolute() / DATA)
+    return {"name": "file", "path": str(path), "options": data.options()}
+
+
+def _is_dataset(data: object) -> bool:
+    """Return whether data are of Hugging Face's `datasets`, which is not imported for it."""
+    return type(data).__module__.partition(".")[0] == "datasets"

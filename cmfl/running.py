@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from clients.configuration.schema import Configuration
+    from clients.datasets.own_data import Data
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import Run as OpenedRun
     from cmfl.progress import Tracker
@@ -32,7 +33,7 @@ def run(
     home: str | Path | None = None,
     name: str = "run",
     model: str | type | Callable[..., object] | Mapping[str, object] | None = None,
-    data: str | Path | Callable[..., object] | Mapping[str, object] | None = None,
+    data: Data | str | Path | Callable[..., object] | Mapping[str, object] | None = None,
     attack: str | Callable[..., object] | None = None,
     distance: str | Callable[..., object] | None = None,
     scoring: str | Callable[..., object] | None = None,

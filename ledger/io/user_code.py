@@ -15,10 +15,12 @@ import importlib.metadata
 import inspect
 import linecache
 import sys
+import textwrap
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from symtable import symtable
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from symtable import SymbolTable
 
 MAX_FILE_BYTES = 1 << 20
 _FILE = ".py"
@@ -324,10 +327,10 @@ def _file(path: str, sha256: str) -> ModuleType:
 def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
     """Add the definition of a function or class, after those of what it uses."""
     name = obj.__qualname__
-    node, text = _definition(obj)
+    text = _definition(obj)
+    parts[name] = ""  # it may use itself, or what uses it
     known = vars(sys.modules[obj.__module__])
-    used = sorted({part.id for part in ast.walk(node) if isinstance(part, ast.Name)} - {name})
-    for other in used:
+    for other in sorted(_global_names(symtable(text, name, "exec")) - {name}):
         if other not in known or other in parts:
             continue
         value = known[other]
@@ -335,7 +338,10 @@ def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
         if isinstance(value, ModuleType):
             imports.add(f"import {value.__name__} as {other}")
         elif isinstance(value, FunctionType | type) and module == obj.__module__:
-            _collect(value, imports, parts)
+            if value.__qualname__ not in parts:
+                _collect(value, imports, parts)
+            if value.__qualname__ != other:
+                parts[other] = f"{other} = {value.__qualname__}"
         elif module is not None and hasattr(value, "__qualname__"):
             imports.add(f"from {module} import {value.__qualname__} as {other}")
         elif _is_constant(value):
@@ -345,25 +351,42 @@ def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
                 f"{name}: uses {other!r}, which is no module, function, class or plain constant: "
                 f"put {name} into a file with it, and name it as file.py:{name}"
             )
+    del parts[name]  # which comes after what it uses
     parts[name] = text
 
 
-def _definition(obj: Any) -> tuple[ast.AST, str]:
-    """Return the tree and the text of a definition, from a file or a notebook's cell."""
+def _global_names(table: SymbolTable) -> set[str]:
+    """Return the names that a scope and those within it take from the module."""
+    names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+    return names.union(*map(_global_names, table.get_children()))
+
+
+def _definition(obj: Any) -> str:
+    """Return the text of a definition, from a file or a notebook's cell."""
     codes = [obj] if isinstance(obj, FunctionType) else vars(obj).values()
     code = next((part.__code__ for part in codes if isinstance(part, FunctionType)), None)
     file = code.co_filename if code is not None else inspect.getmodule(obj).__dict__.get("__file__")
     text = "".join(linecache.getlines(str(file)))
     name = obj.__qualname__
     kinds = (ast.FunctionDef, ast.ClassDef)
-    nodes = [node for node in ast.parse(text).body if isinstance(node, kinds) and node.name == name]
+    statements = _statements(ast.parse(text).body)
+    nodes = [node for node in statements if isinstance(node, kinds) and node.name == name]
     if not nodes:
         raise ConfigurationError(
             f"{name}: its source is not known: put it into a file, and name it as file.py:{name}"
         )
     node = nodes[-1]
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    return node, "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+    return textwrap.dedent("\n".join(text.splitlines()[first - 1 : node.end_lineno]))
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, those under its conditions too, but none of a function."""
+    for statement in body:
+        yield statement
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _statements(getattr(statement, part, []))
 
 
 def _is_constant(value: object) -> bool:

@@ -40,6 +40,21 @@ class Held:
 def torn(x):
     return TABLE
 
+def shadowing(TABLE):
+    return other_name(TABLE)
+
+def even(x):
+    return x == 0 or odd(x - 1)
+
+def odd(x):
+    return x != 0 and even(x - 1)
+
+other_name = even
+
+if SCALE:
+    def indented():
+        return 7
+
 raise SystemExit("a script must not be run again")
 """
 
@@ -73,6 +88,15 @@ def test_a_class_of_a_script_is_written_too(tmp_path: Path, script: dict[str, An
     text = portable_source(script["Held"])
     assert "@staticmethod\nclass Held" in text  # as the text has it, its decorators too
     assert "def helper" in text
+
+
+def test_arguments_hide_what_the_script_has_and_functions_may_call_each_other(
+    tmp_path: Path, script: dict[str, Any]
+) -> None:
+    code = user_code("here", code_reference(script["shadowing"], tmp_path))
+    assert [code.load_function("here")(number) for number in (3, 4)] == [False, True]
+    code = user_code("here", code_reference(script["indented"], tmp_path))
+    assert code.load_function("here")() == 7
 
 
 def test_what_no_file_can_hold_is_refused(tmp_path: Path, script: dict[str, Any]) -> None:

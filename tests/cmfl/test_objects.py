@@ -1,0 +1,139 @@
+"""Python objects as parts of a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cmfl
+from tests.cmfl.conftest import FACE
+from tests.cmfl.own_parts import Net, plain_mean, reversed_mean
+
+pytestmark = FACE
+
+LABELS = np.arange(240) % 3
+INPUTS = (np.eye(4)[LABELS] + np.random.default_rng(1).normal(0, 0.2, (240, 4))).astype("f4")
+OWNERS = np.arange(240) % 12
+
+SCRIPT = """
+import numpy as np
+import torch
+from torch import nn
+import cmfl
+
+WIDTH = 5
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 3))
+    def forward(self, x):
+        return self.layers(x)
+
+def backwards(own, colluders, rng):
+    return -own
+
+y = np.arange(240) % 3
+x = np.eye(4, dtype="f4")[y]
+data = cmfl.Data(x, y, client=np.arange(240) % 12)
+parts = {"model": Net, "data": data, "attack": backwards, "malicious_rate": 0.2}
+run = cmfl.run("smoke", **parts, rounds=1, home="h")
+assert cmfl.audit(run).passed
+print(*sorted(path.name.partition("-")[0] for path in (run.home / "code").iterdir()))
+"""
+
+
+@pytest.fixture(scope="module")
+def data() -> cmfl.Data:
+    return cmfl.Data(INPUTS, LABELS, client=OWNERS)
+
+
+def test_a_run_takes_model_data_and_attack_as_objects(tmp_path: Path, data: cmfl.Data) -> None:
+    run = cmfl.run(
+        "smoke",
+        home=tmp_path / "h",
+        rounds=3,
+        model=Net,
+        data=data,
+        attack=reversed_mean,
+        malicious_rate=0.2,
+    )
+    assert cmfl.audit(run).passed
+    here = Path(__file__).with_name("own_parts.py")
+    assert run.settings["model.name"] == f"{here}:Net"
+    assert run.settings["malice.attack"] == f"{here}:reversed_mean"
+    assert run.settings["protocol.clients"] == 12
+    assert Path(run.settings["data.path"]).parent == tmp_path / "h" / "data"
+    wider = cmfl.run(
+        "smoke",
+        home=tmp_path / "h",
+        name="wider",
+        rounds=1,
+        model={"name": Net, "options": {"width": 9}},
+        data=data,
+    )
+    assert wider.settings["model.options.width"] == 9
+
+
+def test_a_script_may_define_the_parts_itself(tmp_path: Path) -> None:
+    script = tmp_path / "study.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(Path(cmfl.__file__).parents[1])}
+    command = (sys.executable, str(script))
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, text=True, capture_output=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "Net backwards\n", "")
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"model": Net()}, "model.name: is a module; give its class, model=Net"),
+        ({"model": 3}, "model.name: must be a name, a class or a function"),
+        ({"attack": lambda attacker: attacker.own, "malicious_rate": 0.1}, "with a name at the"),
+        ({"data": 3}, "data.name: must be a name, a class or a function"),
+        ({"data": "digts"}, "unknown data set 'digts'"),
+        ({"data": "nowhere.csv"}, "nowhere.csv: no such file"),
+        ({"data": cmfl.Data(INPUTS, LABELS, client=OWNERS), "clients": 14}, "14"),
+    ],
+)
+def test_what_is_no_part_is_refused_and_nothing_is_written(
+    tmp_path: Path, parts: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(cmfl.ConfigurationError) as refused:
+        cmfl.run("smoke", home=tmp_path / "h", **parts)
+    assert sentence in str(refused.value)
+    assert not (tmp_path / "h").exists()
+
+
+def test_data_are_checked_when_they_are_made() -> None:
+    with pytest.raises(cmfl.ConfigurationError):
+        cmfl.Data(INPUTS, LABELS[:-1])
+
+
+def test_a_comparison_takes_objects_too(data: cmfl.Data) -> None:
+    compared = cmfl.compare(
+        ["fedavg", plain_mean, {"name": "mine", "strategy": 3}],
+        attacks=[reversed_mean],
+        seeds=[1],
+        preset="smoke",
+        model=Net,
+        data=data,
+        rounds=1,
+        malicious_rate=0.2,
+        recorded=False,
+    )
+    assert [(row["method"], row["attack"]) for row in compared.rows] == [
+        ("fedavg", "reversed_mean"),
+        ("plain_mean", "reversed_mean"),
+        ("mine", "reversed_mean"),
+    ]
+    fedavg, plain, _ = compared.rows
+    assert fedavg["final"] == pytest.approx(plain["final"])  # all clients have as many samples
