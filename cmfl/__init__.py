@@ -10,6 +10,7 @@
 Runs:           `run`, `open`, `connect`, `runs`, `audit`; the types `Run`, `Round`, `Audit`.
 Own parts:      `Data`, and any model class or function given to `run` or `compare`.
 Comparisons:    `compare`, `sweep`; the type `Comparison`.
+Proofs:         `Round.prove` and `verify`; the types `Proof`, `Verification`.
 Plain arrays:   the modules `cmfl.rules` and `cmfl.aggregators`.
 Errors:         `CmflError`; `ConfigurationError`, its subclass, is about the arguments.
 
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from cmfl.auditing import Audit, audit
     from cmfl.comparison import Comparison, compare, sweep
     from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
+    from cmfl.proofs import Proof
     from cmfl.recorded import Explanation, Round, Rounds, Run
     from cmfl.running import run
     from cmfl.tables import Table
+    from cmfl.verifying import Verification, verify
     from ledger.protocol.errors import CmflError, ConfigurationError
 
     __version__: str
@@ -41,10 +44,12 @@ __all__ = [
     "ConfigurationError",
     "Data",
     "Explanation",
+    "Proof",
     "Round",
     "Rounds",
     "Run",
     "Table",
+    "Verification",
     "aggregators",
     "audit",
     "compare",
@@ -54,6 +59,7 @@ __all__ = [
     "run",
     "runs",
     "sweep",
+    "verify",
 ]
 
 _PLACES = {
@@ -63,10 +69,12 @@ _PLACES = {
     "ConfigurationError": "ledger.protocol.errors",
     "Data": "clients.datasets.own_data",
     "Explanation": "cmfl.recorded",
+    "Proof": "cmfl.proofs",
     "Round": "cmfl.recorded",
     "Rounds": "cmfl.recorded",
     "Run": "cmfl.recorded",
     "Table": "cmfl.tables",
+    "Verification": "cmfl.verifying",
     "audit": "cmfl.auditing",
     "compare": "cmfl.comparison",
     "connect": "cmfl.opening",
@@ -74,6 +82,7 @@ _PLACES = {
     "run": "cmfl.running",
     "runs": "cmfl.opening",
     "sweep": "cmfl.comparison",
+    "verify": "cmfl.verifying",
 }
 """The module of each public name that is no module itself."""
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cmfl.access.remote import RemoteService
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
+    from ledger.protocol.types import Digest
 
 
 class Audit:
@@ -185,7 +186,7 @@ def audit_target(
     from ledger.audit.engine import audit as run_audit
     from ledger.audit.worker_pool import AuditWorkers
 
-    known_head = None if head is None else _digest(head)
+    known_head = None if head is None else digest_of_head(head)
     workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
     with target.reader() as chain:
         return run_audit(
@@ -219,7 +220,12 @@ def read_earlier(path: Path, argument: str) -> EarlierAudit:
     return read_report(data)
 
 
-def _digest(head: str) -> Any:
+def digest_of_head(head: str) -> Digest:
+    """Return a head that was kept.
+
+    Raises:
+        ConfigurationError: it is no digest.
+    """
     from ledger.protocol.types import Digest
 
     text = head.removeprefix("0x")

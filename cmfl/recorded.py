@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from cmfl.access.target import Target
+    from cmfl.proofs import Proof
     from ledger.history.responses.rounds import FullRound
 
 MOST_ROUNDS = 1 << 32
@@ -93,6 +94,20 @@ class Round:
         """
         with open_history(self._recorded()) as history:
             return Explanation(history.explanation(self.round)["sentences"])
+
+    def prove(self, client: int) -> Proof:
+        """Return a proof of what became of a client in this round, which can be sent to anybody.
+
+        Args:
+            client: its index, from 0.
+
+        Raises:
+            ConfigurationError: there is no such client, or the run was on the memory ledger.
+            ServiceError: the service sent something else.
+        """
+        from cmfl.proofs import make
+
+        return make(self._recorded(), self.round, client)
 
     def full(self) -> FullRound:
         """Return the round with all its parts, as `cmfl rounds show --json` prints it.

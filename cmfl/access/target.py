@@ -304,3 +304,10 @@ class Target:
         if self.chain_id is None:
             raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
         return self.chain_id
+
+
+@contextmanager
+def opened_ledger(target: Target) -> Iterator[CommitteeLedger]:
+    """Open the contract as of one block, with all of its events up to there."""
+    with target.reader() as chain, chain.snapshot() as view:
+        yield target.complete_ledger(view)

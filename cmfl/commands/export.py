@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.access.downloads import download_bundle, download_proof
+from cmfl.access.target import opened_ledger
 from cmfl.commands.console import AsJson, print_json, print_line
-from cmfl.commands.downloads import download_bundle, download_proof
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import EvidenceOptions
-from cmfl.commands.verify import RoundNumber, opened_ledger
+from cmfl.commands.verify import RoundNumber
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from cmfl.access.downloads import download_bundle, download_proof
+from cmfl.access.target import opened_ledger
 from cmfl.commands.console import AsJson, print_json, print_line
-from cmfl.commands.downloads import download_bundle, download_proof
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head
@@ -17,15 +17,12 @@ from cmfl.commands.source_options import ContractOptions, EvidenceOptions
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cmfl.access.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.comparisons import VerificationStep
     from ledger.audit.proofs.proof import ClientProof
     from ledger.audit.proofs.proof_verification import ProofVerification
     from ledger.audit.proofs.trust import Trusted
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
 
 app = typer.Typer(help="Check a client's part, a round or a bundle.", no_args_is_help=True)
@@ -213,13 +210,6 @@ def _require_no_service(where: Target, option: str) -> None:
     """
     if where.remote is not None:
         raise ConfigurationError(f"{option} and --api: give one of them")
-
-
-@contextmanager
-def opened_ledger(where: Target) -> Iterator[CommitteeLedger]:
-    """Open the contract as of one block, with all of its events up to there."""
-    with where.reader() as chain, chain.snapshot() as view:
-        yield where.complete_ledger(view)
 
 
 def _made(

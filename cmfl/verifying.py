@@ -1,0 +1,143 @@
+"""Verification of proofs, from what the caller trusts."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmfl.access.node import chain_id_of
+from cmfl.access.target import Target, opened_ledger
+from cmfl.auditing import digest_of_head
+from cmfl.opening import target_of
+from cmfl.proofs import Proof, read
+from cmfl.recorded import Run
+from cmfl.tables import Table
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from ledger.audit.proofs.proof_verification import ProofVerification
+    from ledger.audit.proofs.trust import Trusted
+
+
+class Verification:
+    """The result of checking a proof.
+
+    Attributes:
+        result: of the ledger's verification, with all comparisons.
+    """
+
+    def __init__(self, result: ProofVerification) -> None:
+        self.result = result
+
+    @property
+    def outcome(self) -> str:
+        """Return "passed" (proven), "failed" (contradicted) or "incomplete"."""
+        return str(self.result.outcome)
+
+    @property
+    def passed(self) -> bool:
+        """True if the statement is proven."""
+        return self.outcome == "passed"
+
+    @property
+    def sentence(self) -> str:
+        """What is proven, or not, in a sentence."""
+        return self.result.sentence
+
+    @property
+    def steps(self) -> Table:
+        """The comparisons: name, what was expected, what was computed, whether they agree."""
+        return Table(
+            {
+                "step": str(step.name),
+                "expected": step.expected,
+                "computed": step.computed,
+                "ok": step.is_ok,
+            }
+            for step in self.result.steps
+        )
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences about what is not proven, however the comparisons end."""
+        return tuple(caveat.sentence for caveat in self.result.caveats)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain data, as `cmfl verify client --json` prints it."""
+        return self.result.as_dict()
+
+    def __repr__(self) -> str:
+        return f"<cmfl.Verification {self.sentence}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.sentence)}</p>{self.steps._repr_html_()}"
+
+
+def verify(
+    proof: Proof | str | Path,
+    *,
+    round: int | None = None,  # noqa: A002 - read as verify(..., round=3)
+    client: int | None = None,
+    head: str | None = None,
+    run: Run | str | Path | None = None,
+    rpc_url: str | None = None,
+    address: str | None = None,
+    chain_id: int | None = None,
+) -> Verification:
+    """Check a proof that somebody sent, from what you trust: a head, a run of yours, or a contract.
+
+    Args:
+        proof: what `Round.prove` made, or the path of its file.
+        round: the round that you asked about; None for the proof's own.
+        client: the client that you asked about; None for the proof's own.
+        head: a head that you have kept, 0x-hex.
+        run: your own run or home, whose chain is trusted.
+        rpc_url: a node that you trust, with `address`.
+        address: of the contract on the node's chain, 0x-hex.
+        chain_id: that the node must have; None accepts the node's own.
+
+    Returns:
+        The verification; without anything that is trusted it is "incomplete".
+
+    Raises:
+        ConfigurationError: more than one thing is to be trusted, or an argument is wrong.
+        EncodingError: the file is no proof.
+        ChainError: the chain cannot be read.
+    """
+    from ledger.audit.proofs.proof_verification import verify_proof
+
+    sent = proof if isinstance(proof, Proof) else read(Path(proof))
+    number = sent.round if round is None else round
+    who = ClientId(sent.client if client is None else client)
+    if sum(each is not None for each in (head, run, rpc_url)) > 1:
+        raise ConfigurationError("trust one of head=, run= and rpc_url=")
+    if (rpc_url is None) != (address is None):
+        raise ConfigurationError("rpc_url= and address= go together: node and contract")
+    trusted: Trusted | None = None
+    if head is not None:
+        trusted = _kept(head)
+    elif run is not None:
+        trusted = _contract_of(
+            run.target if isinstance(run, Run) else target_of(Path(run), None), number
+        )
+    elif rpc_url is not None:
+        asked = chain_id_of(rpc_url) if chain_id is None else chain_id
+        trusted = _contract_of(Target(address=address, rpc_url=rpc_url, chain_id=asked), number)
+    return Verification(verify_proof(sent.parsed, number, who, trusted))
+
+
+def _kept(head: str) -> Trusted:
+    from ledger.audit.proofs.trust import TrustedHead
+
+    return TrustedHead(digest_of_head(head))
+
+
+def _contract_of(target: Target, number: int) -> Trusted:
+    from ledger.audit.proofs.trust import read_trusted_contract
+
+    if target.remote is not None:
+        raise ConfigurationError("run: a service is not trusted; name head= or rpc_url= instead")
+    with opened_ledger(target) as ledger:
+        return read_trusted_contract(ledger, number)
