@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final, never_aggregated
 from clients.experiments.drawing.clients import correlation
-from clients.experiments.tables import DASH, format_estimate, markdown
+from clients.experiments.report import DASH, format_estimate, markdown
 
 if TYPE_CHECKING:
     from benchmarks.paper.scenarios import Measure

@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.paper import complexity, official_figures
-from benchmarks.paper.claims.registry import CLAIMS
+from benchmarks.paper.claims import (
+    committee,
+    confound,
+    efficiency,
+    grids,
+    normal,
+    robustness,
+    theorem,
+)
 from benchmarks.paper.scenarios import Results
 from benchmarks.paper.targets import AUTHORS, WEIGHTS, targets_of
 from benchmarks.paper.verdict import MAX_LISTED, ClaimAnswer
-from clients.experiments.report import learning_rates, overview, sections
-from clients.experiments.tables import markdown, sorted_rows
+from clients.experiments.report import learning_rates, markdown, overview, sections, sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from benchmarks.paper.verdict import Claim
     from clients.experiments.rows import ExperimentRows
+
 
 TARGET_METHODS = ("robust", "robust-travel")
 """Methods that are held to the targets."""
@@ -27,6 +35,18 @@ PAPER_RATES = (
     ("shakespeare", "not given; the code has 0.005, and 0.05 with attacks"),
 )
 """The paper's learning rates, by a word in the name of an experiment."""
+
+
+CLAIMS = (
+    *theorem.CLAIMS,
+    *complexity.CLAIMS,
+    *normal.CLAIMS,
+    *robustness.CLAIMS,
+    *grids.CLAIMS,
+    *efficiency.CLAIMS,
+    *committee.CLAIMS,
+    *confound.CLAIMS,
+)
 
 
 def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final
 from benchmarks.paper.verdict import Claim, ClaimFinding, format_difference
+from clients.experiments.report import format_estimate
 from clients.experiments.statistics import mean_and_error
-from clients.experiments.tables import format_estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

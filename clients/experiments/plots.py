@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clients.experiments.definition import require_axes
 from clients.experiments.drawing import accuracy, clients, efficiency
 from clients.experiments.drawing.series import swept_axes
-from clients.experiments.tables import sorted_rows
+from clients.experiments.report import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from clients.experiments.catalogue import names
+from clients.experiments.catalogue import names, order_of
 from clients.experiments.drawing.figure_file import attack_text, rate_text
-from clients.experiments.tables import DASH, format_range, markdown, sorted_rows, tables
+from clients.experiments.drawing.series import by_method, grouped, scenario_name
+from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from clients.experiments.rows import CellRow, ExperimentRows
+
+    Measure = Callable[[CellRow], float | None]
+
+
+DASH = "–"  # noqa: RUF001 - a dash
+"""What stands where there is no cell."""
+
+MEASURES: tuple[tuple[str, Measure], ...] = (
+    ("final accuracy", lambda cell: cell.final),
+    ("share of the aggregated updates that attackers sent", lambda cell: cell.malicious_accepted),
+    ("share of the honest trainers that were aggregated", lambda cell: cell.accepted_honest),
+    ("success of the backdoor at the end", lambda cell: last_of(cell.backdoor_success)),
+)
+"""What there is a table of, where cells have it and it is not always the same."""
 
 
 def report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
@@ -144,3 +160,97 @@ def _figures_of(name: str, figures: Sequence[str], rows: Mapping[str, Experiment
         if owners and max(owners, key=len) == name:
             links.append(link)
     return links
+
+
+def last_of(values: Sequence[float | None]) -> float | None:
+    """Return the last number that was measured; None if none was."""
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def tables(cells: Sequence[CellRow]) -> list[str]:
+    """Return the tables of one experiment as lines of Markdown."""
+    lines: list[str] = []
+    for title, measure in MEASURES:
+        values = {value for cell in cells if (value := measure(cell)) is not None}
+        if len(values) > 1 or (values and title == MEASURES[0][0]):
+            lines += [f"{title[0].upper()}{title[1:]}:", "", *_table(cells, measure), ""]
+    return lines
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table as lines of Markdown."""
+    escaped = [[text.replace("|", "\\|") for text in row] for row in (head, *rows)]
+    lines = [f"| {' | '.join(row)} |" for row in escaped]
+    return [lines[0], f"| {' | '.join('---' for _ in head)} |", *lines[1:]]
+
+
+def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
+    methods = list(by_method(cells))
+    seeds = max(len(own) for own in _by_line_and_method(cells).values())
+    rows = []
+    for line, own in grouped(cells, row_label).items():
+        by_name = by_method(own)
+        rows.append([line, *(_entry(by_name.get(name, ()), measure, seeds) for name in methods)])
+    return markdown(["", *methods], rows)
+
+
+def _by_line_and_method(cells: Sequence[CellRow]) -> dict[str, list[CellRow]]:
+    return grouped(cells, lambda cell: f"{row_label(cell)}\n{cell.method}")
+
+
+def _entry(cells: Sequence[CellRow], measure: Measure, seeds: int) -> str:
+    values = [value for cell in cells if (value := measure(cell)) is not None]
+    if not values:
+        return DASH
+    fewer = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
+    return f"{format_estimate(values)}{fewer}"
+
+
+def format_estimate(values: Sequence[float], places: int = 3) -> str:
+    """Return mean ± standard error, or the one value there is."""
+    estimate = mean_and_error(values)
+    error = "" if estimate.error is None else f" ± {estimate.error:.{places}f}"
+    return f"{estimate.mean:.{places}f}{error}"
+
+
+def row_label(cell: CellRow) -> str:
+    """Return what a cell's line in a table is called: its condition and labels."""
+    return scenario_name(cell, cell.axes)
+
+
+def format_range(values: Iterable[float], shown: Callable[[float], str]) -> str:
+    """Return one value, or the least and the largest."""
+    ordered = sorted(values)
+    ends = dict.fromkeys((shown(ordered[0]), shown(ordered[-1])))
+    return " to ".join(ends)
+
+
+def sorted_rows(rows: Mapping[str, ExperimentRows]) -> dict[str, ExperimentRows]:
+    """Return all experiments by number and name, their cells in the order of their definitions.
+
+    Args:
+        rows: of each experiment, by its name; those without cells are left out.
+    """
+    experiments = {name: of for name, of in rows.items() if of.cells}
+    ordered = sorted(experiments, key=lambda name: order_of(name, rows[name].cells[0].number))
+    return {name: replace(rows[name], cells=_sorted(rows[name])) for name in ordered}
+
+
+def _sorted(experiment: ExperimentRows) -> tuple[CellRow, ...]:
+    definition = experiment.definition
+    methods = [] if definition is None else [method.name for method in definition.methods]
+    conditions = [] if definition is None else [entry.name for entry in definition.conditions]
+    axes = (
+        {} if definition is None else {a.name: [p.label for p in a.values] for a in definition.axes}
+    )
+
+    def key(cell: CellRow) -> tuple[object, ...]:
+        labels = [_place(axes.get(axis, []), label) for axis, label in cell.axes.items()]
+        return (_place(conditions, cell.condition), labels, _place(methods, cell.method), cell.seed)
+
+    return tuple(sorted(experiment.cells, key=key))
+
+
+def _place(known: Sequence[str], name: str) -> tuple[int, str]:
+    """Return the sort key of a name; unknown names come last, in alphabetical order."""
+    return (known.index(name) if name in known else len(known), name)

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, Scenario, final
 from benchmarks.paper.verdict import Claim, ClaimFinding
-from clients.experiments.baselines.simulated_time import solo_training_seconds, time_axis
-from clients.experiments.baselines.transmission import RATES, Transmission
+from clients.experiments.baselines.simulated_time import (
+    RATES,
+    Transmission,
+    solo_training_seconds,
+    time_axis,
+)
 from clients.experiments.statistics import mean_and_error
 from ledger.protocol.errors import ConfigurationError
 

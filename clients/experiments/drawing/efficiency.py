@@ -6,12 +6,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from clients.experiments.baselines.simulated_time import (
+    RATES,
+    Transmission,
     computation_of,
     solo_training_seconds,
     time_axis,
     transmission_of,
 )
-from clients.experiments.baselines.transmission import RATES, Transmission
 from clients.experiments.definition import GROWTH_AXIS, GROWTH_START
 from clients.experiments.drawing import series
 from clients.experiments.drawing.canvas import (

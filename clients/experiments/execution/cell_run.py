@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from clients.experiments.execution.chain_run import play_and_save
 from clients.experiments.execution.stopwatch import Stopwatch
-from clients.experiments.kinds.method_kind import MethodTask
-from clients.experiments.kinds.registry import kind_named
+from clients.experiments.kinds.method_kind import MethodTask, kind_named
 from clients.experiments.rows import CellRow, CellSeconds, TrialRow, final_of, round_values, rounded
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.protocol.errors import ConfigurationError

@@ -8,8 +8,12 @@ from clients.experiments.baselines.decentralised.brain_torrent import (
     BrainTorrentSettings,
     run_brain_torrent,
 )
-from clients.experiments.kinds.baseline import cmfl_parameters, open_population
-from clients.experiments.kinds.decentralised import play_decentralised, require_options
+from clients.experiments.kinds.baseline import (
+    cmfl_parameters,
+    open_population,
+    play_decentralised,
+    require_options,
+)
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import Attackers
 from clients.experiments.baselines.decentralised.gossip import GossipSettings, run_gossip
-from clients.experiments.kinds.baseline import cmfl_parameters, open_population
-from clients.experiments.kinds.decentralised import play_decentralised, require_options
+from clients.experiments.kinds.baseline import (
+    cmfl_parameters,
+    open_population,
+    play_decentralised,
+    require_options,
+)
 
 if TYPE_CHECKING:
     from clients.configuration.schema import Configuration

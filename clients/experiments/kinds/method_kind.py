@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,8 +14,20 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.experiments.definition import Method
     from clients.experiments.execution.stopwatch import Stopwatch
+    from clients.experiments.rows import MethodKindName
     from clients.runs.metrics import Quality
     from ledger.protocol.types import ClientId
+
+
+KINDS: dict[MethodKindName, str] = {
+    "cmfl": "clients.experiments.kinds.cmfl",
+    "federated": "clients.experiments.kinds.federated",
+    "brain-torrent": "clients.experiments.kinds.brain_torrent",
+    "gossip": "clients.experiments.kinds.gossip",
+    # The paper's theorem is part of the repository, not of the installed package.
+    "theorem": "benchmarks.paper.theorem.method_kind",
+}
+"""The module of each kind, with the functions of `MethodKind`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +100,16 @@ class MethodKind(Protocol):
 
     def play(self, task: MethodTask) -> MethodRun:
         """Play a run to its end."""
+
+
+def kind_named(name: MethodKindName) -> MethodKind:
+    """Return a kind of method; refuse one whose module is not installed."""
+    try:
+        return cast("MethodKind", import_module(KINDS[name]))
+    except ModuleNotFoundError as error:
+        if error.name is None or not KINDS[name].startswith(error.name):
+            raise
+        raise ConfigurationError(
+            f"kind {name!r} needs {KINDS[name]}, which is not installed: run it in a checkout of "
+            f"the repository"
+        ) from error

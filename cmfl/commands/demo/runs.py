@@ -210,7 +210,7 @@ def _play(
     """Play a cell; CMFL goes over the chain of the home."""
     from clients.experiments.execution.chain_run import on_chain
     from clients.experiments.kinds import cmfl
-    from clients.experiments.kinds.registry import kind_named
+    from clients.experiments.kinds.method_kind import kind_named
     from clients.runs.open_run import open_run
 
     if not cell.is_recorded:

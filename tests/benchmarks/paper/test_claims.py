@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from benchmarks.paper import complexity, official_figures
 from benchmarks.paper.claims import efficiency, grids, normal, robustness, theorem
-from benchmarks.paper.claims.registry import CLAIMS
+from benchmarks.paper.paper_report import CLAIMS
 from benchmarks.paper.scenarios import Results, Side, final, jumps, side_of
 from benchmarks.paper.targets import WEIGHTS, targets_of
 from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
-from clients.experiments.baselines.transmission import Transmission
+from clients.experiments.baselines.simulated_time import Transmission
 from clients.experiments.rows import CellRow, CellSeconds, ExperimentRows
 from clients.experiments.statistics import Estimate
 from tests.clients.experiments.made_up import cell, constant, rows

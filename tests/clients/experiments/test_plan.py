@@ -8,8 +8,8 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.experiments.catalogue import definition_named, names
+from clients.experiments.cell_factory import load_that_fits, rate_of
 from clients.experiments.plan import ExperimentPlan, plan_experiment
-from clients.experiments.round_sizes import load_that_fits, rate_of
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
 from tests.clients.experiments.minis import MINI, TEXT, defined, plan_of, row

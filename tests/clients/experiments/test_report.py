@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clients.experiments.catalogue import definition_named
-from clients.experiments.report import report
+from clients.experiments.report import report, sorted_rows, tables
 from clients.experiments.rows import ChoiceRow, ExperimentRows
-from clients.experiments.tables import sorted_rows, tables
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from clients.experiments.baselines.simulated_time import (
     Computation,
+    Transmission,
     computation_of,
     solo_training_seconds,
     time_axis,
     transmission_of,
 )
-from clients.experiments.baselines.transmission import Transmission
 from clients.experiments.rows import CellRow, CellSeconds, MethodKindName
 from ledger.protocol.errors import ConfigurationError
 

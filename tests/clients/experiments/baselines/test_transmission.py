@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from clients.experiments.baselines.transmission import (
+from clients.experiments.baselines.simulated_time import (
     RATES,
     System,
     Transmission,

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.experiments.execution.chain_run import portable
-from clients.experiments.execution.repetition import RepeatedCell, repeat_cell
+from clients.experiments.execution.repetition import (
+    RepeatedCell,
+    repeat_cell,
+    saved_file_differences,
+)
 from clients.experiments.execution.row_store import RowStore
-from clients.experiments.execution.saved_files import saved_file_differences
 from ledger.audit.report import AuditOutcome
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError

@@ -28,7 +28,7 @@ from tests.clients.experiments.baselines.decentralised.steps import (
 )
 
 if TYPE_CHECKING:
-    from clients.experiments.baselines.decentralised.decentralised_round import DecentralisedRound
+    from clients.experiments.baselines.round import DecentralisedRound
 
 STEPS = {0: [1, 0], 1: [2, 1], 2: [3, 2]}
 ZEROS = np.zeros(2, np.float32)
