@@ -294,7 +294,8 @@ class Simulation:
         self._forget()  # a round that was cut short may have left something
         travel = self._observer.travel(chain.round)
         sent, payloads = self._cast.updates(chain, self.model, travel)
-        if self._cast.overlaps:
+        # An own distance is not asked about updates that will turn out not to be usable.
+        if self._cast.overlaps and chain.parameters.distance in DISTANCES:
             seated = [member for member in sorted(chain.participants().members) if member in sent]
             rule = DISTANCES[chain.parameters.distance]
             self._distances.begin(rule, chain.distance_context(travel), sent, seated)

@@ -15,7 +15,7 @@ from cmfl.tables import Table
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cmfl.access.remote import RemoteService
     from ledger.audit.earlier_report import EarlierAudit
@@ -118,6 +118,7 @@ def audit(
     strict: bool = False,
     since: str | Path | None = None,
     jobs: int = 1,
+    rules: Sequence[str | Path] = (),
     progress: bool | None = None,
 ) -> Audit:
     """Check every round of a run from its chain and its blobs alone.
@@ -135,6 +136,7 @@ def audit(
         since: the saved report of an earlier audit that passed, trusted for its rounds.
         jobs: processes that check rounds; over 1 a script needs the usual
             `if __name__ == "__main__":`.
+        rules: your copies of the files with the run's own distance and scoring.
         progress: whether to show progress; None where somebody looks.
 
     Returns:
@@ -156,6 +158,7 @@ def audit(
             earlier=earlier,
             jobs=jobs,
             on_progress=show,
+            rules=tuple(map(str, rules)),
         )
     return Audit(report)
 
@@ -168,6 +171,7 @@ def audit_target(
     earlier: EarlierAudit | None,
     jobs: int,
     on_progress: Callable[[int, int], None],
+    rules: tuple[str, ...] = (),
 ) -> AuditReport:
     """Audit what a target names; the command and `audit` share it.
 
@@ -178,9 +182,11 @@ def audit_target(
         earlier: the audit that it continues; None for none.
         jobs: number of processes.
         on_progress: called with the rounds that are done, and their number.
+        rules: files of the run's own distance and scoring, which are run.
 
     Raises:
-        ConfigurationError: the head is no digest, or the contract is ambiguous.
+        ConfigurationError: the head is no digest, the contract is ambiguous, or a file is of none
+            of the run's rules.
     """
     from ledger.audit.engine import AuditOptions
     from ledger.audit.engine import audit as run_audit
@@ -192,7 +198,11 @@ def audit_target(
         return run_audit(
             target.ledger(chain),
             target.published(),
-            AuditOptions(progress=lambda now: on_progress(now.done, now.total), workers=workers),
+            AuditOptions(
+                progress=lambda now: on_progress(now.done, now.total),
+                rules=rules,
+                workers=workers,
+            ),
             head=known_head,
             strict=strict,
             earlier=earlier,

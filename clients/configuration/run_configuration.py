@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from clients.configuration.parsing import parse, with_settings
 from clients.datasets.registry import PATH_OPTIONS
-from clients.models.model_binding import RECORDED_FILE
+from clients.models.model_binding import RECORDED_FILE, option_files
 from clients.models.registry import MODELS
+from ledger.io.own_rules import KINDS, own_rules_of, use_rule
+from ledger.io.user_code import is_reference
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
 
@@ -36,8 +38,8 @@ def configuration_from_document(
         document: of the run, by the digest that the contract names.
         data_path: location of the data files here, for a shared data set.
         settings: `section.key=value` of this machine: `machine`, `evaluation`,
-            `data.options.glove`, and `model.name` and paths among `model.options` if the model is a
-            user's own class.
+            `data.options.glove`, `model.name` and paths among `model.options` if the model is a
+            user's own class, and `protocol.distance` and `protocol.scoring` if they are own ones.
 
     Raises:
         ConfigurationError: a setting that is not this machine's, an impossible document, or one
@@ -59,7 +61,7 @@ def configuration_from_document(
     }
     if data_path is not None and data.get("name") != "own":
         values["data"]["path"] = str(data_path)
-    for setting in settings:
+    for setting in _without_rules(document.parameters, settings):
         _require_local(setting)
         with_settings(values, (setting,))
     _require_known_model(values["model"]["name"], settings)
@@ -68,6 +70,18 @@ def configuration_from_document(
     if configuration.parameters(document.parameters.dimension) != document.parameters:
         raise ConfigurationError("no configuration has the parameters of the run document")
     return configuration
+
+
+def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
+    """Return the settings by which a worker on this machine names a configuration's own code."""
+    protocol, model = configuration.protocol, configuration.model
+    named = [(f"protocol.{kind}", str(getattr(protocol, kind))) for kind in KINDS]
+    settings = [f"{key}={name}" for key, name in named if is_reference(name)]
+    if model.name not in MODELS:
+        files = option_files(model.options)
+        settings += [f"model.name={model.name}"]
+        settings += [f"model.options.{name}={model.options[name]}" for name in files]
+    return tuple(settings)
 
 
 def _protocol(parameters: Parameters) -> dict[str, Any]:
@@ -95,6 +109,32 @@ def _require_local(setting: str) -> None:
             f"--set {setting}: the run document says that; of this machine are "
             f"{', '.join((*_LOCAL, *paths))}"
         )
+
+
+def _without_rules(parameters: Parameters, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """Load the own rules of a run document from the code that settings name; return the others.
+
+    Raises:
+        ConfigurationError: the code of a rule is not named, or is not the document's.
+    """
+    given = dict(_key_and_value(setting) for setting in settings)
+    own = own_rules_of(parameters)
+    for kind, name in own.items():
+        key = f"protocol.{kind}"
+        if key not in given:
+            raise ConfigurationError(
+                f"the run's {kind} is {name.label} (sha256 {name.digest}), which is code of its "
+                f"owner's: if you trust it, name your own copy with --set {key}=FILE.py:"
+                f"{name.function}"
+            )
+        use_rule(kind, name, given[key])
+    rules = {f"protocol.{kind}" for kind in own}
+    return tuple(setting for setting in settings if _key_and_value(setting)[0] not in rules)
+
+
+def _key_and_value(setting: str) -> tuple[str, str]:
+    key, _, value = setting.partition("=")
+    return key.strip(), value.strip()
 
 
 def _require_known_model(name: object, settings: tuple[str, ...]) -> None:

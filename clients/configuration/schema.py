@@ -21,6 +21,7 @@ from clients.datasets.registry import DataChoice
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
+from ledger.io.own_rules import KINDS, own_rule
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
     COMMIT_BLOCKS,
@@ -31,6 +32,7 @@ from ledger.protocol.parameters import (
     parts_per_million,
 )
 from ledger.protocol.rules import registry
+from ledger.protocol.rules.own import OwnRuleName
 from ledger.protocol.types import Beacon, Quorum
 
 _BY_VALUE = Field(strict=False)
@@ -55,6 +57,11 @@ def _one_value(value: object) -> object:
 
 _RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
 """The setting behind each parameter that is a share in millionths."""
+
+_LISTED: dict[str, dict[str, Any]] = {
+    "distance": {**registry.DISTANCES},
+    "scoring": {**registry.SCORINGS},
+}
 
 _Scalar = Annotated[Option, BeforeValidator(_one_value)]
 
@@ -88,9 +95,9 @@ class ProtocolSection(Section):
     strategy: int = 1
     """Which updates enter the model: 1 the nearest, 2 the farthest, 3 those within a threshold."""
     scoring: str = "mean"
-    """How the distances to the members become one score."""
+    """How the distances to the members become one score, or a function of yours: file.py:name."""
     distance: str = "squared"
-    """How a member measures the distance of an update."""
+    """How a member measures the distance of an update, or a function of yours: file.py:name."""
     reference: str = "own"
     """What a member holds updates against."""
     threshold: str | None = None
@@ -121,8 +128,12 @@ class ProtocolSection(Section):
 
         Raises:
             ParametersError: names the setting, its value and the rule.
+            ConfigurationError: an own distance or scoring cannot be loaded.
         """
         values = self.model_dump()
+        for kind in KINDS:
+            if OwnRuleName.of(values[kind]) is None and values[kind] not in _LISTED[kind]:
+                values[kind] = own_rule(kind, values[kind]) or values[kind]
         for parameter, rate in _RATES.items():
             values[parameter] = parts_per_million(rate, values.pop(rate))
         threshold = self._usual() if self.threshold is None else self.threshold

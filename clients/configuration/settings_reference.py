@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 NAMED: dict[str, Iterable[object]] = {
     "protocol.strategy": registry.SELECTIONS,
-    "protocol.scoring": registry.SCORINGS,
-    "protocol.distance": registry.DISTANCES,
+    "protocol.scoring": (*registry.SCORINGS, "file.py:name", "package:name"),
+    "protocol.distance": (*registry.DISTANCES, "file.py:name", "package:name"),
     "protocol.reference": registry.REFERENCES,
     "protocol.threshold": registry.THRESHOLDS,
     "data.name": DATASETS,
     "data.partition": PARTITIONS,
     "model.name": (*MODELS, "file.py:Class", "package:Class"),
-    "malice.attack": (*ATTACKS, *DATA_ATTACKS),
+    "malice.attack": (*ATTACKS, *DATA_ATTACKS, "file.py:name", "package:name"),
     "malice.members": tuple(MemberFault),
     "malice.trainers": tuple(TrainerFault),
 }

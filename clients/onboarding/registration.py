@@ -17,6 +17,7 @@ from clients.models.registry import bound_paths
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.io.home import RUN_NAME, read_text
 from ledger.io.json import parse_json
+from ledger.io.own_rules import own_rules_of
 from ledger.protocol import canonical
 from ledger.protocol.documents.run import MAX_SAMPLES
 from ledger.protocol.encoding import sha256
@@ -90,6 +91,8 @@ def proposal_digest(configuration: Configuration) -> Digest:
     `evaluation`.
     """
     protocol = configuration.protocol.model_dump(mode="json", exclude={"clients"})
+    for kind, name in own_rules_of(configuration.parameters(dimension=1)).items():
+        protocol[kind] = str(name)  # not the path, which differs between machines
     recorded = configuration.recorded()
     choice = without_paths(configuration.data.choice())
     recorded["data"] = {

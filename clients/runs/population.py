@@ -20,6 +20,7 @@ from clients.datasets.registry import data_digest, load_dataset
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
 from clients.random_streams import named_stream, simulated_signers
+from ledger.io.own_rules import try_rules
 from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
@@ -115,6 +116,7 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
     attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
     malicious = frozenset(ClientId(client) for client in attackers)
     data_attack = DATA_ATTACKS.get(malice.attack or "")
+    try_rules(configuration.parameters(model.dimension))
     if malice.attack is not None and attack_code(malice.attack) is not None:
         try_attack(attack_named(malice.attack), model.dimension)
     data = clean

@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from clients.configuration.run_configuration import own_code_settings
 from clients.onboarding.keystores import PASSWORD_FILE
 from clients.random_streams import simulated_signers
 from clients.testnet.chain_node import ChainNode, free_port
@@ -220,6 +221,7 @@ class LocalNetwork:
             poll_seconds=pace.poll_seconds,
             data=settings.configuration.data.path,
             allow_predictable_seeds=settings.allow_predictable_seeds,
+            settings=own_code_settings(settings.configuration),
         )
         hosted = clients_by_worker(settings.configuration.protocol.clients, settings.workers)
         for number, clients in enumerate(hosted):

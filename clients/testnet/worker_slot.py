@@ -35,6 +35,7 @@ class NetworkTarget:
         poll_seconds: between a worker's polls.
         data: location of the data; None for data without files.
         allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
+        settings: `section.key=value` of the machine: where the run's own code is.
     """
 
     chain_id: int
@@ -45,6 +46,7 @@ class NetworkTarget:
     poll_seconds: float
     data: str | None
     allow_predictable_seeds: bool = False
+    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +166,6 @@ def _arguments(
     words += ["--confirmations", meeting.confirmations, "--poll", f"{meeting.poll_seconds:g}"]
     if meeting.allow_predictable_seeds:
         words.append(ALLOW_PREDICTABLE)
+    for setting in meeting.settings:
+        words += ["--set", setting]
     return words if meeting.data is None else [*words, "--data", meeting.data]

@@ -50,6 +50,15 @@ def audit(
             f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
         ),
     ] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rules",
+            metavar="FILE",
+            help="Your copy of the file with the run's own distance or scoring; may be repeated. "
+            "It is run, if its sha256 is the run document's.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write the JSON report to this file.")
     ] = None,
@@ -73,7 +82,7 @@ def audit(
     where = source.target()
     where.require_chain_of_its_own()
     earlier = None if since is None else read_earlier(since, "--since")
-    result = _audited(where, _AuditRequest(head, strict, earlier, jobs))
+    result = _audited(where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ())))
     if json:
         print_json(result.as_dict())
     else:
@@ -97,12 +106,14 @@ class _AuditRequest:
         strict: whether remarks make it incomplete.
         earlier: the audit that it continues; None for none.
         jobs: number of processes; None for the machine's default.
+        rules: files of own rules.
     """
 
     head: str | None
     strict: bool
     earlier: EarlierAudit | None
     jobs: int | None
+    rules: tuple[str, ...]
 
 
 def _audited(where: Target, request: _AuditRequest) -> AuditReport:
@@ -119,6 +130,7 @@ def _audited(where: Target, request: _AuditRequest) -> AuditReport:
             earlier=request.earlier,
             jobs=jobs,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+            rules=request.rules,
         )
 
 

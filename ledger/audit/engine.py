@@ -28,7 +28,7 @@ from ledger.audit.checks.all_checks import run_checks
 from ledger.audit.earlier_report import PriorKnowledge
 from ledger.audit.evidence.archive import Archive, unnamed_blobs
 from ledger.audit.evidence.model_chain import ModelChain
-from ledger.audit.observations import AppearedPayload
+from ledger.audit.observations import AppearedPayload, RunStart
 from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadReport
 from ledger.audit.result_log import (
     AuditLog,
@@ -41,6 +41,7 @@ from ledger.audit.run_reader import RunReader, unreadable
 from ledger.audit.worker_pool import parallel_checks
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
+from ledger.io.own_rules import use_rules
 from ledger.protocol.encoding import PROTOCOL_VERSION, commitment_of, to_hex
 from ledger.protocol.errors import ChainError, CmflError
 
@@ -76,12 +77,15 @@ class AuditOptions:
         is_cancelled: asked between rounds, and between blocks of a chain file.
         distances: how true distances are computed; None for the fastest that is here. Where there
             are workers it is a function of a module.
+        rules: files, or names of packages, with the run's own distance and scoring; code is run
+            only if it is named here and its digest is the run document's.
         workers: processes that check rounds; None for all in this one.
     """
 
     progress: Callable[[AuditProgress], None] | None = None
     is_cancelled: Callable[[], bool] | None = None
     distances: Distances | None = None
+    rules: tuple[str, ...] = ()
     workers: AuditWorkers | None = None
 
     def go_on(self) -> None:
@@ -117,6 +121,7 @@ def audit(
         The report; no answer of chain or blobs raises.
 
     Raises:
+        ConfigurationError: a file of own rules is none of the run's, or fails.
         EarlierReportError: the earlier audit is not one of this run that can be built on.
         AuditCancelledError: the caller cancelled the audit.
         ChildEndedError: a process ended before its work: there is no verdict.
@@ -214,9 +219,11 @@ class _Audit:
     ) -> AbstractContextManager[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
         """Return the function that puts checked rounds in the place of round tasks."""
         workers, distances = self._options.workers, self._options.distances
-        fresh = partial(RoundChecker, self._blobs, distances or fast_distances(usable_cores()))
+        rules = self._options.rules
+        compute = distances or fast_distances(usable_cores())
+        fresh = partial(RoundChecker, self._blobs, compute, rules=rules)
         if workers is not None:
-            return parallel_checks(workers, distances, fresh(models), fresh)
+            return parallel_checks(workers, distances, rules, fresh(models), fresh)
         return nullcontext(partial(_check_in_turn, fresh(models)))
 
     def _take(self, item: CheckedItem, anchor: ChainAnchor) -> None:
@@ -234,6 +241,9 @@ class _Audit:
                     self._options.progress(self._log.progress(done, total))
                 self._options.go_on()
             case _:
+                if isinstance(item, RunStart) and item.document is not None:
+                    # Before any round: a file of another rule is refused at once.
+                    use_rules(item.document.parameters, self._options.rules)
                 rests = rests_on_all_logs(item)
                 for step, result in run_checks(item):
                     self._hold(step, result, item, anchor, rests_on_all_logs=rests)

@@ -16,6 +16,7 @@ from ledger.audit.evidence.incidents import read_accusations
 from ledger.audit.evidence.model_chain import ModelChain, ModelDigests
 from ledger.audit.evidence.round_evidence import read_round_evidence
 from ledger.audit.observations import ClosedRound, DecidedRound, EndedRound, Unavailable
+from ledger.io.own_rules import use_rules
 from ledger.protocol.inputs import Inputs, participants_of, round_closing, window_end
 from ledger.protocol.types import DropoutReason
 
@@ -169,11 +170,24 @@ class RoundChecker:
     """
 
     def __init__(
-        self, blobs: BlobReader, distances: Distances, models: ModelChain | None = None
+        self,
+        blobs: BlobReader,
+        distances: Distances,
+        models: ModelChain | None = None,
+        rules: tuple[str, ...] = (),
     ) -> None:
+        """Take what rounds are checked with.
+
+        Args:
+            blobs: the published ones.
+            distances: how true distances are computed.
+            models: the model that the next round begins with, if it is known.
+            rules: files or packages of own rules that the auditor names.
+        """
         self.models = ModelChain() if models is None else models
         self._blobs = blobs
         self._distances = distances
+        self._rules = rules
 
     def start_from(self, task: RoundTask) -> UnavailableBlob | None:
         """Read the model that a round begins with; return why it is unavailable, if it is."""
@@ -202,7 +216,10 @@ class RoundChecker:
     def _observe(self, task: RoundTask, archive: Archive) -> Iterator[Observation]:
         event, models = task.event, self.models
         displacement = models.displacement_of(task.inputs, task.origin, archive)
-        evidence = read_round_evidence(task.inputs, event, archive, self._distances, displacement)
+        rules = use_rules(task.inputs.parameters, self._rules)
+        evidence = read_round_evidence(
+            task.inputs, event, archive, self._distances, displacement, rules
+        )
         if evidence.record is None:
             yield Unavailable(task.block, RECORD_UNREADABLE, event.round)
         accusations = read_accusations(evidence, models.vector, archive)

@@ -81,6 +81,7 @@ class _Place:
 def parallel_checks(
     workers: AuditWorkers,
     distances: Distances | None,
+    rules: tuple[str, ...],
     here: RoundChecker,
     fresh: Callable[[], RoundChecker],
 ) -> Iterator[Callable[[Iterator[ReadItem]], Iterator[CheckedItem]]]:
@@ -89,6 +90,7 @@ def parallel_checks(
     Args:
         workers: how many, and where they read.
         distances: how true distances are computed; None for the fastest on one core.
+        rules: files or packages of own rules that the auditor names.
         here: checks the first rounds, in this process.
         fresh: makes another such, for rounds that no worker can check.
 
@@ -98,7 +100,8 @@ def parallel_checks(
     Raises:
         ChildEndedError: a process ended before its work: nothing is known of its rounds.
     """
-    with worker_pool(workers.processes, _Worker.begin, (workers.blobs, distances)) as pool:
+    given = workers.blobs, distances, rules
+    with worker_pool(workers.processes, _Worker.begin, given) as pool:
         yield _InOrder(pool, workers, here, fresh).told
 
 
@@ -192,16 +195,20 @@ class _Worker:
 
     blobs: ClassVar[BlobReader]
     distances: ClassVar[Distances]
+    rules: ClassVar[tuple[str, ...]]
 
     @classmethod
-    def begin(cls, blobs: Callable[[], BlobReader], distances: Distances | None) -> None:
+    def begin(
+        cls, blobs: Callable[[], BlobReader], distances: Distances | None, rules: tuple[str, ...]
+    ) -> None:
+        cls.rules = rules
         cls.blobs = blobs()
         cls.distances = fast_distances(1) if distances is None else distances
 
     @classmethod
     def check(cls, tasks: list[RoundTask]) -> list[CheckedRound] | None:
         """Return what is found of rounds in a row; None if the first one's model is not there."""
-        checker = RoundChecker(cls.blobs, cls.distances)
+        checker = RoundChecker(cls.blobs, cls.distances, rules=cls.rules)
         if checker.start_from(tasks[0]) is not None:
             return None
         return [checker.check(task) for task in tasks]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import float_from_bits, word_client, word_distance
-from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.rules.registry import REFERENCES, SELECTIONS, THRESHOLDS, rule_sentences
 from ledger.protocol.types import (
     DROPOUTS,
     INCIDENTS,
@@ -165,8 +165,7 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
         float_from_bits(event.threshold_bits),
         THRESHOLDS[parameters.threshold].sentence,
     )
-    score = SCORINGS[parameters.scoring].sentence
-    measured = DISTANCES[parameters.distance].sentence
+    measured, score = rule_sentences(parameters.distance, parameters.scoring)
     # In round 1 the model has not gone anywhere yet.
     along = REFERENCES[parameters.reference].sentence if event.round > 1 else ""
     reference = f"to the members, {along}" if along else "to the members"

@@ -33,7 +33,7 @@ from ledger.protocol.parameters import accepted_size
 from ledger.protocol.ranking import elect, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.registry import SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.rules.registry import SELECTIONS, THRESHOLDS, scoring_named
 from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, parse_vector
 from ledger.protocol.types import DropoutReason, Phase, RefusalReason
 from ledger.protocol.validation import (
@@ -291,7 +291,7 @@ def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ran
 
     The vectors are those that count, ascending by member, all of the same trainers.
     """
-    scoring = SCORINGS[parameters.scoring]
+    scoring = scoring_named(parameters.scoring)
     combined = scoring.combine(np.array([vector.distances for vector in vectors]))
     words = rank(zip(vectors[0].trainers, combined.tolist(), strict=True))
     find = THRESHOLDS[parameters.threshold].find

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules import registry
+from ledger.protocol.rules.own import OwnRuleName
 from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ DEADLINE_BLOCKS = 64
 VIEW_SECONDS = 10
 """Defaults."""
 
+_OWN = ("distance", "scoring")
+"""Rules that a user's own function may be, named with the digest of its code."""
+
 RANGES = {
     "clients": (1, MAX_CLIENTS),
     "rounds": (1, MAX_ROUNDS),
@@ -66,8 +70,9 @@ class Parameters:
         rounds: T, the last round.
         dimension: d, number of the model's parameters.
         strategy: number of the selection rule.
-        scoring: name of the rule by which distances to the members become one.
-        distance: name of the rule by which a member scores an update.
+        scoring: name of the rule by which distances to the members become one; an own one's is
+            `file.py:function@sha256:DIGEST`.
+        distance: name of the rule by which a member scores an update, likewise.
         reference: name of the rule for what a member holds updates against.
         threshold: name of the rule behind strategy III's threshold, "none" for I and II.
         quorum: how many equal replies decide.
@@ -166,7 +171,8 @@ class Parameters:
             ("reference", self.reference, registry.REFERENCES),
             ("threshold", self.threshold, registry.THRESHOLDS),
         ):
-            if value not in listed:
+            is_own = name in _OWN and OwnRuleName.of(str(value)) is not None
+            if value not in listed and not is_own:
                 choices = ", ".join(str(choice) for choice in listed)
                 raise ParametersError(f" is none of {choices}", name, value)
         threshold = registry.THRESHOLDS[self.threshold]

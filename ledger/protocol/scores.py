@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.rules.registry import distance_named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ class DistanceTable:
         Raises:
             ValueError: they do, and it is not given.
         """
-        self._rule = DISTANCES[inputs.parameters.distance]
+        self._rule = distance_named(inputs.parameters.distance)
         self._context = inputs.distance_context(displacement)
         self._updates = updates
         self._distances = distances

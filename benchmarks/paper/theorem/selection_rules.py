@@ -14,7 +14,7 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.judgement import rank_trainers
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
 from ledger.protocol.rules.reference import displacement
-from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.rules.registry import distance_named
 from ledger.protocol.sampling import drawn_committee, sample_trainers
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class CommitteeSelection(TheoremSelection):
         """Return S_a in ranking order, and elect the next committee."""
         self._models.append(model)
         members = tuple(sorted(self._members))
-        rule = DISTANCES[self.parameters.distance]
+        rule = distance_named(self.parameters.distance)
         table = plain_distances(rule, self._ground(members), updates, members)
         place = {client: column for column, client in enumerate(sorted(updates))}
         vectors = []

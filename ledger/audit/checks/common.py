@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.audit.report import AuditStep, Contradiction, Need
+from ledger.audit.report import AuditStep, Contradiction, MissingInput, Need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ledger.audit.report import Fact, StepResult
     from ledger.protocol.errors import ProtocolRefusal
     from ledger.protocol.ledger_state import Event
+    from ledger.protocol.rules.own import OwnRuleName
     from ledger.protocol.validation import ViolationCode
 
 _FROM_ROUND_BEFORE = (
@@ -69,6 +70,10 @@ ROUND_BEFORE_UNKNOWN = Need(
     "round before", "seed and committee are not known without the round before", _FROM_ROUND_BEFORE
 )
 RECORD_UNREADABLE = Need("record", "there is no readable record", _FROM_RECORD)
+OWN_RULE_MISSING = Need(
+    "own rule",
+    "the rule {detail} is code of the run's owner: name your own copy with --rules FILE",
+)
 UPDATES_MISSING = Need("updates", "there is no update")
 VECTORS_UNUSABLE = Need("right vectors", "the counted score vectors cannot be put together")
 
@@ -91,6 +96,12 @@ class AuditCheck:
     refusals: tuple[type[ProtocolRefusal], ...] = ()
     events: tuple[type[Event], ...] = ()
     event_fields: frozenset[str] = frozenset()
+
+
+def missing_rule(evidence: RoundEvidence, rule: OwnRuleName) -> MissingInput:
+    """Return what is missing where the auditor has not named the code of an own rule."""
+    detail = f"{rule.label} (sha256 {rule.digest})"
+    return MissingInput(OWN_RULE_MISSING, evidence.event.round, detail=detail)
 
 
 def contradictions_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck
+from ledger.audit.checks.common import UPDATES_MISSING, AuditCheck, missing_rule
 from ledger.audit.formatting import reason_text
 from ledger.audit.observations import DecidedRound
 from ledger.audit.report import (
@@ -102,6 +102,8 @@ def check(observation: Observation) -> Iterator[StepResult]:
         yield from _violation(violation, evidence, record)
     if evidence.lacks_displacement:
         yield MissingInput(DISPLACEMENT_UNKNOWN, evidence.event.round)
+    if evidence.unknown_distance is not None:
+        yield missing_rule(evidence, evidence.unknown_distance)
     if evidence.table is not None:
         members = sum(member in evidence.updates for member in evidence.inputs.participants.members)
         yield CountIncrement(DISTANCES, members * len(evidence.updates))

@@ -173,6 +173,8 @@ class _Proposals:
         return self._judged.get(digest, False)
 
     def _judge(self, digest: Digest) -> Judgement | bool:
+        if self._round.unknown_distance is not None or self._round.unknown_scoring is not None:
+            return False
         record = self._record(digest)
         if isinstance(record, bool):
             return record

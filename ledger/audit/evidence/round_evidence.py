@@ -17,7 +17,8 @@ from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import counted_vectors, rank_trainers
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance import Distances, plain_distances
-from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.rules.own import OwnRuleName
+from ledger.protocol.rules.registry import distance_named
 from ledger.protocol.scores import COUNTING_MARGINS, DistanceTable
 from ledger.protocol.types import RefusalReason
 from ledger.protocol.validation import (
@@ -60,6 +61,7 @@ class RoundEvidence:
         blobs: payloads and vectors that could be read, of those that the record names. The
             model among them only supplies the dimension: step 9 knows the true one.
         distances: how true distances are computed.
+        rules: names of own rules whose code the auditor has named.
     """
 
     event: RoundDecided
@@ -69,6 +71,20 @@ class RoundEvidence:
     lost: tuple[UnavailableBlob, ...]
     blobs: Evidence
     distances: Distances = plain_distances
+    rules: frozenset[str] = frozenset()
+
+    @property
+    def unknown_distance(self) -> OwnRuleName | None:
+        """The run's own distance, if the auditor has not named its code."""
+        return self._unknown(self.inputs.parameters.distance)
+
+    @property
+    def unknown_scoring(self) -> OwnRuleName | None:
+        """The run's own scoring, if the auditor has not named its code."""
+        return self._unknown(self.inputs.parameters.scoring)
+
+    def _unknown(self, name: str) -> OwnRuleName | None:
+        return None if name in self.rules else OwnRuleName.of(name)
 
     @cached_property
     def updates(self) -> Mapping[ClientId, NDArray[np.float32]]:
@@ -85,8 +101,9 @@ class RoundEvidence:
     @cached_property
     def table(self) -> DistanceTable | None:
         """True distances as far as they can be computed; None if none can."""
-        rule = DISTANCES[self.inputs.parameters.distance]
-        if self.record is None or self.lacks_displacement or (rule.needs_all and not self.is_whole):
+        if self.record is None or self.lacks_displacement or self.unknown_distance is not None:
+            return None
+        if distance_named(self.inputs.parameters.distance).needs_all and not self.is_whole:
             return None
         return DistanceTable(self.inputs, self.updates, self.distances, self.blobs.displacement)
 
@@ -118,7 +135,7 @@ class RoundEvidence:
     @cached_property
     def ranking(self) -> Ranking | None:
         """Ranking of the counted vectors; None if they cannot be combined."""
-        if self.record is None:
+        if self.record is None or self.unknown_scoring is not None:
             return None
         counted = {signed.scores.member for signed in self.record.scores}
         if any(_prevents_ranking(doubt, counted) for doubt in self.score_violations):
@@ -162,6 +179,7 @@ def read_round_evidence(
     archive: Archive,
     distances: Distances = plain_distances,
     displacement: NDArray[np.float32] | None = None,
+    rules: frozenset[str] = frozenset(),
 ) -> RoundEvidence:
     """Return the evidence of a decided round, and what of it is not to be had.
 
@@ -171,6 +189,7 @@ def read_round_evidence(
         archive: where the blobs are.
         distances: how true distances are computed.
         displacement: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
+        rules: names of own rules whose code the auditor has named.
     """
     record: RoundRecord | None = None
     malformed, lost = "", []
@@ -199,7 +218,7 @@ def read_round_evidence(
                 vectors[digest] = data[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
     evidence = Evidence(stand_in, payloads, vectors, displacement=displacement)
-    return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances)
+    return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances, rules)
 
 
 def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:

@@ -22,6 +22,7 @@ from ledger.history.responses.fields import (
     Uint,
     UnixTime,
     one_of,
+    rule_of,
 )
 from ledger.protocol.rules import registry
 from ledger.protocol.types import Beacon, Quorum
@@ -125,8 +126,8 @@ class RunParameters(Response):
     aggregation_ppm: Millionths
     dimension: Annotated[Count, Field(description="d, parameters of the model", examples=[650])]
     strategy: SelectionStrategy
-    scoring: Annotated[str, one_of(registry.SCORINGS)]
-    distance: Annotated[str, one_of(registry.DISTANCES)]
+    scoring: Annotated[str, rule_of(registry.SCORINGS)]
+    distance: Annotated[str, rule_of(registry.DISTANCES)]
     reference: Annotated[str, one_of(registry.REFERENCES)]
     threshold: Annotated[str, one_of(registry.THRESHOLDS)]
     quorum: Annotated[Quorum, EnumLiteral("paper", "bft")]

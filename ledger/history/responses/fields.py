@@ -123,6 +123,16 @@ def one_of(values: Iterable[int | str]) -> Any:
     return Field(json_schema_extra={"enum": listed}, examples=listed[:1])
 
 
+def rule_of(values: Iterable[str]) -> Any:
+    """Return a field that lists its values, beside the names of users' own rules."""
+    listed = [*values]
+    return Field(
+        description=f"{', '.join(listed)}, or a user's own function with the digest of its code: "
+        f"file.py:function@sha256:DIGEST",
+        examples=listed[:1],
+    )
+
+
 def _codes(kind: type[IntEnum]) -> Any:
     return one_of(int(code) for code in kind)
 

@@ -13,7 +13,10 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.configuration.parsing import ALLOW_PREDICTABLE
-from clients.configuration.run_configuration import configuration_from_document
+from clients.configuration.run_configuration import (
+    configuration_from_document,
+    own_code_settings,
+)
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
@@ -280,3 +283,39 @@ def test_who_joins_is_told_of_a_swapped_file(
             after = data_row()
     assert after["state"] == "missing", after
     assert all(digest in after["found"] for digest in digests)
+
+
+RULE = """
+import numpy as np
+
+
+def far(update, references):
+    return np.abs(references - update).sum(axis=1)
+"""
+
+
+def test_a_worker_names_its_own_copy_of_an_own_rule(tmp_path: Path) -> None:
+    rule, other = tmp_path / "rule.py", tmp_path / "other.py"
+    rule.write_text(RULE)
+    other.write_text(RULE + "# another\n")
+    configuration = load("smoke", settings=(f"protocol.distance={rule}:far",)).on_path("plain")
+    document = run_document(configuration, populate(configuration))
+    assert str(tmp_path) not in repr(document), "a path is another on each machine"
+    assert decode_run(encode_run(document)) == document
+    (setting,) = own_code_settings(configuration)
+    local = configuration_from_document(document, settings=(setting,))
+    assert local.parameters(document.parameters.dimension) == document.parameters
+    with pytest.raises(ConfigurationError, match=r"--set protocol\.distance=FILE\.py:far"):
+        configuration_from_document(document)
+    for digest in (rule, other):
+        with pytest.raises(ConfigurationError, match=sha256(digest.read_bytes()).hex()):
+            configuration_from_document(document, settings=(f"protocol.distance={other}:far",))
+    with pytest.raises(ConfigurationError, match="the run document says that"):
+        configuration_from_document(document, settings=(setting, "protocol.scoring=median"))
+
+
+def test_documents_without_own_rules_keep_their_bytes() -> None:
+    configuration = load("smoke").on_path("plain")
+    document = run_document(configuration, populate(configuration))
+    assert b"@sha256:" not in encode_run(document)
+    assert "sources" not in document.experiment

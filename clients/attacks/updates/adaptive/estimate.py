@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol.rules.registry import SCORINGS, THRESHOLDS
+from ledger.protocol.rules.registry import THRESHOLDS, scoring_named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def combined(parameters: Parameters, distances: NDArray[np.float64]) -> float:
     """Return the score of one update from its distances to each colluder, shape (colluders,)."""
-    return float(SCORINGS[parameters.scoring].combine(distances.reshape(-1, 1))[0])
+    return float(scoring_named(parameters.scoring).combine(distances.reshape(-1, 1))[0])
 
 
 def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> float:
@@ -42,7 +42,7 @@ def accepted_up_to(attacker: AttackInput, distances: NDArray[np.float64]) -> flo
     rows = [row[mask] for row, mask in zip(distances, others, strict=True)]
     find = THRESHOLDS[parameters.threshold].find
     if find is not None:
-        return float(find(rows, SCORINGS[parameters.scoring]))
+        return float(find(rows, scoring_named(parameters.scoring)))
     columns = zip(distances.T, others.T, strict=True)
     scores = sorted(combined(parameters, column[mask]) for column, mask in columns)
     honest = max(attacker.trainers - attacker.attacking_trainers, 1)

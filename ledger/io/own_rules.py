@@ -1,0 +1,175 @@
+"""Own distances and scorings: loaded from files or packages that a participant or auditor names.
+
+A run document names a rule by label and digest. No code is run because a document names it: only
+what the caller names is loaded, and only if its digest is the document's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ledger.io.user_code import as_configuration_error, named_code, user_code
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.distance import DistanceContext
+from ledger.protocol.rules.own import OwnMeasure, OwnRuleName, own_distance, own_scoring
+from ledger.protocol.rules.registry import (
+    OWN_DISTANCES,
+    OWN_SCORINGS,
+    distance_named,
+    scoring_named,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledger.io.user_code import UserCode
+    from ledger.protocol.parameters import Parameters
+
+RuleKind = Literal["distance", "scoring"]
+KINDS: tuple[RuleKind, ...] = ("distance", "scoring")
+GROUPS = {"distance": "cmfl.distances", "scoring": "cmfl.scorings"}
+"""Entry points of packages that offer rules."""
+_TRIAL_REFERENCES = 3
+_TRIAL_MARGIN = 1e-9
+
+
+def own_rules_of(parameters: Parameters) -> dict[RuleKind, OwnRuleName]:
+    """Return the own rules that parameters name, by kind."""
+    names = {kind: OwnRuleName.of(getattr(parameters, kind)) for kind in KINDS}
+    return {kind: name for kind, name in names.items() if name is not None}
+
+
+def own_rule(kind: RuleKind, reference: str) -> str | None:
+    """Load the function that a setting names, and return the rule's name in parameters.
+
+    Args:
+        kind: of the rule.
+        reference: `file.py:name`, `package:name`, or a plain name that a package offers.
+
+    Returns:
+        None if no package offers the plain name.
+
+    Raises:
+        ConfigurationError: the function cannot be loaded.
+    """
+    code = named_code(f"protocol.{kind}", GROUPS[kind], reference)
+    if code is None:
+        return None
+    name = OwnRuleName(code.label, code.name, code.digest().hex())
+    if OwnRuleName.of(str(name)) is None:
+        raise ConfigurationError(
+            f"protocol.{kind} = {code.label!r}: a file of a rule has a plain name of up to 100 "
+            f"characters, without blanks and colons"
+        )
+    _load(kind, name, code)
+    return str(name)
+
+
+def use_rule(kind: RuleKind, name: OwnRuleName, reference: str) -> None:
+    """Load the rule of a run document from the code that this participant names.
+
+    Args:
+        kind: of the rule.
+        name: of the rule, by the document.
+        reference: `file.py:name` or `package:name` on this machine.
+
+    Raises:
+        ConfigurationError: it cannot be loaded, or is not the document's; names both digests.
+    """
+    code = user_code(f"protocol.{kind}", reference)
+    if code.digest().hex() != name.digest or code.name != name.function:
+        raise ConfigurationError(
+            f"protocol.{kind} = {reference!r}: the run's rule is {name.label} with sha256 "
+            f"{name.digest}, and this is {code.label} with {code.digest().hex()}"
+        )
+    _load(kind, name, code)
+
+
+def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
+    """Load the own rules of parameters from the files or packages that an auditor names.
+
+    Args:
+        parameters: of the run document.
+        sources: paths of files, or names of packages; none loads nothing.
+
+    Returns:
+        The names of the rules that may be computed.
+
+    Raises:
+        ConfigurationError: a source is of none of the run's rules; names both digests.
+    """
+    wanted, loaded = own_rules_of(parameters), set()
+    for source in sources:
+        if not wanted:
+            raise ConfigurationError(f"--rules {source}: the run has no rule of its owner's own")
+        codes = {
+            kind: user_code("--rules", f"{source}:{name.function}") for kind, name in wanted.items()
+        }
+        for kind, code in codes.items():
+            if code.digest().hex() == wanted[kind].digest:
+                _load(kind, wanted[kind], code)
+                loaded.add(str(wanted[kind]))
+        if not any(codes[kind].digest().hex() == name.digest for kind, name in wanted.items()):
+            kind, name = next(iter(wanted.items()))
+            raise ConfigurationError(
+                f"--rules {source}: the run's {kind} is {name.label} with sha256 {name.digest}, "
+                f"and this file has {codes[kind].digest().hex()}"
+            )
+    return frozenset(loaded)
+
+
+def try_rules(parameters: Parameters) -> None:
+    """Call own rules on random arrays of a run's size, before anything is written.
+
+    Raises:
+        ConfigurationError: one fails, changes its input, returns something else than it must,
+            differs when it is called again, or makes a distance of other references than its own.
+    """
+    own, rng = own_rules_of(parameters), np.random.default_rng(0)
+    if "distance" in own:
+        rule = distance_named(parameters.distance)
+        measure = rule.among({}, DistanceContext())
+        assert isinstance(measure, OwnMeasure)
+        update = rng.standard_normal(parameters.dimension)
+        references = rng.standard_normal((_TRIAL_REFERENCES, parameters.dimension))
+        for array in (update, references):
+            array.flags.writeable = False
+        together, again = (measure.all(update, references) for _ in range(2))
+        _require_same_twice("distance", own["distance"], together, again)
+        alone = [measure.all(update, reference[None])[0] for reference in references]
+        if not np.allclose(together, alone, rtol=_TRIAL_MARGIN, atol=_TRIAL_MARGIN):
+            raise ConfigurationError(
+                f"protocol.distance = {own['distance'].label!r}: a distance depends on the other "
+                f"references; must depend on the update and its own reference alone"
+            )
+    if "scoring" in own:
+        combine = scoring_named(parameters.scoring).combine
+        values = np.abs(rng.standard_normal((parameters.members, _TRIAL_REFERENCES)))
+        _require_same_twice("scoring", own["scoring"], combine(values), combine(values))
+
+
+def _require_same_twice(kind: str, name: OwnRuleName, first: Any, second: Any) -> None:
+    if first.tobytes() != second.tobytes():
+        raise ConfigurationError(
+            f"protocol.{kind} = {name.label!r}: is not the same twice; must follow from its "
+            f"arguments alone"
+        )
+
+
+def _load(kind: RuleKind, name: OwnRuleName, code: UserCode) -> None:
+    """Make a rule computable in this process."""
+    function = _guarded(f"protocol.{kind} = {name.label!r}", code.load_function(f"protocol.{kind}"))
+    if kind == "distance":
+        OWN_DISTANCES.setdefault(str(name), own_distance(name, function))
+    else:
+        OWN_SCORINGS.setdefault(str(name), own_scoring(name, function))
+
+
+def _guarded(subject: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        with as_configuration_error(f"{subject}: it fails, or changes its input"):
+            return function(*arguments)
+
+    return call

@@ -1,0 +1,162 @@
+"""A user's own distance or scoring: a function on arrays, named with the digest of its code.
+
+Its name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds the code. The
+functions come from files that each participant and auditor names (`ledger.io.own_rules`); without
+its function a rule can be named and explained, and not computed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.direction import ABSOLUTE_TOLERANCE
+from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, DistanceRule
+from ledger.protocol.rules.scoring import ScoringRule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+_NAME = re.compile(
+    r"(?P<label>[^\s@:/\\]{1,100}:(?P<function>[A-Za-z_]\w{0,99}))@sha256:(?P<digest>[0-9a-f]{64})",
+    re.ASCII,
+)
+
+
+class OwnRuleMissingError(ConfigurationError):
+    """A rule of the run's owner, whose code nobody has named here."""
+
+    def __init__(self, name: OwnRuleName) -> None:
+        super().__init__(
+            f"the rule {name.label} (sha256 {name.digest}) is code of the run's owner: if you "
+            f"trust it, name your own copy of the file"
+        )
+
+
+class OwnRuleViolationError(ConfigurationError):
+    """An own rule that returns something else than it must."""
+
+    def __init__(self, label: str, returned: str, must: str) -> None:
+        super().__init__(f"{label}: returns {returned}; must return {must}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRuleName:
+    """The name of an own rule in parameters.
+
+    Attributes:
+        label: file or package, and function.
+        function: its name in the code.
+        digest: of the code, 64 hex digits.
+    """
+
+    label: str
+    function: str
+    digest: str
+
+    @classmethod
+    def of(cls, name: str) -> OwnRuleName | None:
+        """Return the parts of a rule's name; None if it is not of an own rule."""
+        match = _NAME.fullmatch(name)
+        return None if match is None else cls(**match.groupdict())
+
+    def __str__(self) -> str:
+        return f"{self.label}@sha256:{self.digest}"
+
+
+class OwnMeasure:
+    """Distances by a user's function `(update (d,), references (C, d)) -> (C,)`.
+
+    It is always called with one reference, so that everybody computes the same sums.
+    """
+
+    def __init__(self, label: str, function: Callable[..., Any]) -> None:
+        self._label = label
+        self._function = function
+
+    def between(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
+        """Return the distance of an update from a reference, which are handed over read-only.
+
+        Raises:
+            ValueError: the updates differ in length.
+            OwnRuleViolationError: it is no finite number from 0 on.
+        """
+        if update.shape != reference.shape:
+            raise ValueError(f"updates of shapes {update.shape} and {reference.shape} differ")
+        return float(self.all(_handed(update), _handed(reference)[None])[0])
+
+    def all(
+        self, update: NDArray[np.float64], references: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the function's distances from all references.
+
+        Raises:
+            OwnRuleViolationError: they are no finite numbers from 0 on, one for each reference.
+        """
+        result = self._function(update, references)
+        if not isinstance(result, np.ndarray):
+            raise self._violation(type(result).__name__, references)
+        if result.dtype != np.float64 or result.shape != (len(references),):
+            raise self._violation(f"{result.dtype} of shape {result.shape}", references)
+        if not (np.isfinite(result).all() and (result >= 0).all()):
+            raise self._violation(f"{result.tolist()!s:.80}", references)
+        return result
+
+    def tolerance(self, update: NDArray[np.float32], distance: float) -> float:  # noqa: ARG002
+        """Return the margin, which has an absolute part: what is near 0 may be a difference."""
+        return RELATIVE_TOLERANCE * distance + ABSOLUTE_TOLERANCE
+
+    def can_score(self, reference: NDArray[np.float32]) -> bool:  # noqa: ARG002
+        """Return True: every member can."""
+        return True
+
+    def _violation(self, returned: str, references: NDArray[Any]) -> OwnRuleViolationError:
+        must = f"float64 of shape ({len(references)},), finite and at least 0"
+        return OwnRuleViolationError(self._label, returned, must)
+
+
+def own_distance(name: OwnRuleName, function: Callable[..., Any]) -> DistanceRule:
+    """Return the distance rule of a user's function."""
+    measure = OwnMeasure(f"protocol.distance = {name.label!r}", function)
+    return DistanceRule(str(name), lambda _updates, _context: measure, distance_sentence(name))
+
+
+def own_scoring(name: OwnRuleName, function: Callable[..., Any]) -> ScoringRule:
+    """Return the scoring rule of a user's function `(values (C,)) -> float`."""
+    label = f"protocol.scoring = {name.label!r}"
+
+    def combine(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not len(distances):
+            raise ValueError("no member's distances are given")
+        columns = distances.reshape(len(distances), -1).T
+        scores = np.array([score(column) for column in columns], dtype=np.float64)
+        return scores.reshape(distances.shape[1:])
+
+    def score(column: NDArray[np.float64]) -> float:
+        value = function(_handed(column))
+        if not isinstance(value, float):  # np.float64 is one
+            raise OwnRuleViolationError(label, type(value).__name__, "one float")
+        if not (isfinite(value) and value >= 0):
+            raise OwnRuleViolationError(label, repr(value), "a finite number, at least 0")
+        return value + 0.0  # no negative zero, whose bits would rank last
+
+    return ScoringRule(str(name), combine, name.label)
+
+
+def distance_sentence(name: OwnRuleName) -> str:
+    """Return how an own distance is called in a sentence, with or without its function."""
+    return f"distances by {name.label}"
+
+
+def _handed(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a read-only copy."""
+    copy = np.array(values, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,147 @@
+"""The audit of a run with a distance and a scoring of its owner's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.audit.engine import AuditOptions, audit
+from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
+from ledger.audit.worker_pool import AuditWorkers
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.io.home import Home
+from ledger.protocol.errors import ConfigurationError
+from ledger.storage.blobs import FolderBlobs
+from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport
+
+RULE = """
+import numpy as np
+
+def far(update, references):
+    return np.abs(references - update).sum(axis=1)
+
+def most(values):
+    return float(values.max())
+"""
+UNKNOWN = StepOutcome.NOT_CHECKABLE
+
+
+@dataclass(frozen=True)
+class OwnRun:
+    """A run of two rounds with a rule of its owner's own, and the rule's file."""
+
+    home: Path
+    rule: Path
+
+    def audited(self, *rules: Path, processes: int = 1) -> AuditReport:
+        home = Home(self.home)
+        manifest = read_run_manifest(home.run("run"))
+        blobs = FolderBlobs(home.blobs)
+        workers = (
+            AuditWorkers(processes, partial(FolderBlobs, home.blobs), 0) if processes > 1 else None
+        )
+        with EmbeddedReader.open(home.chain) as chain:
+            ledger = CommitteeLedger(chain, manifest.address, manifest.block)
+            options = AuditOptions(rules=tuple(map(str, rules)), workers=workers)
+            return audit(ledger, blobs, options)
+
+
+def played(folder: Path, *settings: str) -> OwnRun:
+    rule, home = folder / "rule.py", folder / "home"
+    rule.write_text(RULE, "utf-8")
+    words = [word for setting in settings for word in ("--set", setting.format(rule=rule))]
+    succeeds("run", "--home", home, "--preset", "smoke", "--rounds", 2, *words, "--json")
+    return OwnRun(home, rule)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> OwnRun:
+    distance, scoring = "protocol.distance={rule}:far", "protocol.scoring={rule}:most"
+    return played(tmp_path_factory.mktemp("own"), distance, scoring, "protocol.strategy=3")
+
+
+def unchecked(report: AuditReport) -> set[AuditStep]:
+    return {step.number for step in report.steps if step.outcome is UNKNOWN}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_with_the_file_every_step_passes(own: OwnRun, processes: int) -> None:
+    report = own.audited(own.rule, processes=processes)
+    assert report.outcome is AuditOutcome.PASSED
+    assert report.counts["distances"] > 0
+
+
+def test_without_the_file_its_steps_are_not_checkable(own: OwnRun) -> None:
+    report = own.audited()
+    assert report.outcome is AuditOutcome.INCOMPLETE
+    assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS, AuditStep.RANKING}
+    step = next(step for step in report.steps if step.number is AuditStep.DISTANCES)
+    assert {str(missing.need) for missing in step.missing} == {"own rule"}
+    assert "rule.py:far (sha256 " in step.missing[0].sentence
+
+
+def test_an_own_distance_leaves_only_its_own_step_open(tmp_path: Path) -> None:
+    own = played(tmp_path, "protocol.distance={rule}:far")
+    assert unchecked(own.audited()) == {AuditStep.DISTANCES}
+    assert own.audited(own.rule).outcome is AuditOutcome.PASSED
+
+
+def test_another_file_is_refused_with_both_digests(own: OwnRun, tmp_path: Path) -> None:
+    other = tmp_path / "rule.py"
+    other.write_text(RULE + "raise SystemExit('never run')\n", "utf-8")
+    with pytest.raises(
+        ConfigurationError, match=r"sha256 [0-9a-f]{64}, and this file has [0-9a-f]"
+    ):
+        own.audited(other)
+
+
+def test_the_command_says_so_by_its_exit_code(own: OwnRun, tmp_path: Path) -> None:
+    assert cmfl("audit", "--home", own.home).code == 3
+    assert cmfl("audit", "--home", own.home, "--rules", own.rule, "--jobs", 1).code == 0
+    other = tmp_path / "other.py"
+    other.write_text("", "utf-8")
+    assert "--rules" in refusal("audit", "--home", own.home, "--rules", other)
+    assert "gone.py cannot be read" in refusal("audit", "--home", own.home, "--rules", "gone.py")
+
+
+def test_history_explains_a_round_without_the_file(own: OwnRun) -> None:
+    explained = succeeds("rounds", "explain", 1, "--home", own.home).out
+    assert "by rule.py:far to the members" in " ".join(explained.split())
+
+
+def test_a_resumed_run_keeps_its_rule(own: OwnRun) -> None:
+    own.rule.write_text(RULE.replace("abs", "square"), "utf-8")
+    try:
+        refused = refusal("run", "--home", own.home, "--resume")
+    finally:
+        own.rule.write_text(RULE, "utf-8")
+    assert "protocol.distance: the run's rule is rule.py:far with sha256" in refused
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return references[:, 0] - 9", "finite and at least 0"),
+        ("return references", "must return float64 of shape (3,)"),
+        ("raise ValueError('no')", "it fails, or changes its input: ValueError: no (rule.py"),
+        ("update *= 2", "it fails, or changes its input: ValueError: output array is read-only"),
+    ],
+)
+def test_a_wrong_rule_ends_before_anything_is_written(
+    tmp_path: Path, body: str, message: str
+) -> None:
+    rule, home = tmp_path / "rule.py", tmp_path / "home"
+    rule.write_text(f"def far(update, references):\n    {body}\n", "utf-8")
+    setting = f"protocol.distance={rule}:far"
+    assert message in refusal("run", "--home", home, "--preset", "smoke", "--set", setting)
+    assert not home.exists()
