@@ -53,3 +53,10 @@ def test_the_readme_is_short_and_has_a_picture() -> None:
     picture = re.search(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert picture
     assert (ROOT / picture[1]).exists()
+
+
+def test_every_link_of_the_readme_leads_to_a_file() -> None:
+    for target in re.findall(
+        r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / "README.md").read_text("utf-8")
+    ):
+        assert (ROOT / target).exists(), target

@@ -1,0 +1,169 @@
+"""Every code block of README and docs does what it shows, and every command named is there.
+
+`sh` and `python` blocks of a page are executed in order, in a folder with a finished run in
+`first`, a `password`, and a federation's settings in `fed.toml`. `console` blocks need another
+machine, chain or data set: their commands, options, make targets and modules must exist. Commands
+quoted in the text are held to the same.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+import shlex
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from cmfl.commands.application import app
+from tests.cmfl.commands.conftest import cmfl
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NOT_RUN = {"text", "toml", "nginx", "mermaid", "json"}
+FOREIGN = {"anvil", "geth", "besu", "ray", "python3", "source", "twine", "git"}
+_BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+_QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
+_VARIABLE = re.compile(r"^[A-Z_]+=\S* ")
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of each block of a page."""
+    return [(language, text) for _, language, text in _BLOCK.findall(page.read_text("utf-8"))]
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the commands of a block, continued lines joined, comments left out."""
+    joined = text.replace("\\\n", " ")
+    return [line.strip() for line in joined.splitlines() if line.strip() and line.strip()[0] != "#"]
+
+
+def executed(page: Path) -> list[tuple[str, str]]:
+    return [(language, text) for language, text in blocks(page) if language in {"sh", "python"}]
+
+
+@cache
+def root_command() -> Any:
+    return typer.main.get_command(app)
+
+
+@cache
+def targets() -> frozenset[str]:
+    return frozenset(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def faults(line: str) -> list[str]:
+    """Return what a command line names that is not there."""
+    words = shlex.split(_VARIABLE.sub("", line), comments=True)
+    program, arguments = words[0], words[1:]
+    if program == "cmfl":
+        return faults_of_cmfl(arguments)
+    if program == "make":
+        return [word for word in arguments if word not in targets() and "=" not in word]
+    if program == "python" and arguments[0] == "-m":
+        return [] if importlib.util.find_spec(arguments[1]) else [arguments[1]]
+    if program == "python":
+        return [] if (ROOT / arguments[0]).exists() else [arguments[0]]
+    return [] if program in FOREIGN | {"pip", "npm"} else [program]
+
+
+def faults_of_cmfl(arguments: list[str]) -> list[str]:
+    command, path = root_command(), ["cmfl"]
+    options = {"--help"} | {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+    missing = []
+    for word in arguments:
+        if word in {"|", ">", "&&", ";"}:
+            break
+        children: dict[str, Any] = getattr(command, "commands", {})
+        if word.startswith("-") and word not in {"-", "--"}:
+            name = word.partition("=")[0]
+            missing += [] if name in options else [f"{' '.join(path)} {name}"]
+        elif children and len(path) < 3:
+            for name in word.split("|"):
+                if name not in children and name != "...":
+                    return [f"{' '.join(path)} {name}"]
+            if word == "..." or "|" in word:
+                break
+            command = children[word]
+            path.append(word)
+            options |= {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+    return missing
+
+
+@each_page
+def test_every_block_has_a_language_that_is_known(page: Path) -> None:
+    known = NOT_RUN | {"sh", "python", "console"}
+    assert [language for language, _ in blocks(page) if language not in known] == []
+
+
+@each_page
+def test_every_command_of_a_console_block_is_there(page: Path) -> None:
+    lines = [
+        line for language, text in blocks(page) if language == "console" for line in lines_of(text)
+    ]
+    assert [(line, fault) for line in lines for fault in faults(line)] == []
+
+
+@each_page
+def test_every_command_quoted_in_the_text_is_there(page: Path) -> None:
+    text = _BLOCK.sub("", page.read_text("utf-8"))
+    quoted = [re.sub(r"\s+", " ", line) for line in _QUOTED.findall(text)]
+    assert [(line, fault) for line in quoted for fault in faults(line)] == []
+
+
+def test_a_command_that_is_not_there_is_noticed() -> None:
+    assert faults("cmfl audit --no-such-option") != []
+    assert faults("cmfl rounds dance") != []
+    assert faults("make coffee") != []
+    assert faults("python -m no_such_module") != []
+    assert faults("no-such-program") != []
+    assert faults("cmfl rounds list --home h | head") == []
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with one finished run, as getting started leaves it."""
+    home = tmp_path_factory.mktemp("finished") / "first"
+    assert cmfl("run", "--preset", "smoke", "--home", home).code == 0
+    return home
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if executed(page)], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_the_blocks_of_a_page_can_be_executed(
+    page: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not any(
+        "--home first" in line and "cmfl run" in line for line in page.read_text().splitlines()
+    ):
+        shutil.copytree(finished, tmp_path / "first")
+    (tmp_path / "password").write_text("correct horse battery staple")
+    (tmp_path / "entries").mkdir()
+    smoke = (ROOT / "clients" / "presets" / "smoke.toml").read_text("utf-8")
+    federation = smoke.replace("[protocol]\n", '[protocol]\nbeacon = "block"\n')
+    (tmp_path / "fed.toml").write_text(federation)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    for language, text in executed(page):
+        if language == "python":
+            file = tmp_path / "block.py"
+            file.write_text(text)
+            runpy.run_path(str(file), run_name="__main__")
+            continue
+        for line in lines_of(text):
+            words = shlex.split(line, comments=True)
+            assert words[0] == "cmfl", f"only cmfl is run here: {line}"
+            result = cmfl(*words[1:])
+            assert result.code == 0, (line, result.err)
