@@ -83,6 +83,14 @@ class Audit:
             for finding in self.report.findings
         )
 
+    @property
+    def head_to_keep(self) -> str | None:
+        """The head of the last final block, 0x-hex, for a later `cmfl.audit(..., head=...)`.
+
+        None where no block that was read is known to be final.
+        """
+        return self.report.deployment["final_head"] or None
+
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain data, as `cmfl audit --json` prints it."""
         return self.report.as_dict()

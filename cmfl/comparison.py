@@ -144,21 +144,26 @@ class Comparison:
         """
         return self.rows.to_pandas()
 
-    def plot(self) -> list[Axes]:
+    def plot(self, to: str | Path | None = None) -> list[Axes]:
         """Draw accuracy over rounds, or the final accuracy along the axis if there is one.
 
         Lines are means over seeds with bands of one standard error; there is a panel for each
         attack.
 
+        Args:
+            to: a file to write the figure to, `study.png` or `study.svg`; None for none.
+
         Returns:
-            The axes of the panels; `axes[0].figure.savefig("comparison.svg")` writes them.
+            The axes of the panels, which a notebook shows.
 
         Raises:
-            ConfigurationError: matplotlib is not installed.
+            ConfigurationError: matplotlib is not installed, or the file cannot be written.
         """
-        from cmfl.plots import draw_comparison
+        from cmfl.plots import draw_comparison, write
 
-        return draw_comparison(self.cells)
+        drawn = draw_comparison(self.cells)
+        write(drawn[0], to)
+        return drawn
 
     def __repr__(self) -> str:
         failed = f", {len(self.failures)} failed" if self.failures else ""

@@ -8,6 +8,7 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from matplotlib.axes import Axes
 
@@ -41,6 +42,22 @@ def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
     for unused in panels[count:]:
         figure.delaxes(unused)
     return panels[:count]
+
+
+def write(axes: Axes, to: str | Path | None) -> None:
+    """Write the figure of some axes to a file; None for no file.
+
+    Raises:
+        ConfigurationError: the file cannot be written, or its ending names no format.
+    """
+    if to is None:
+        return
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "axes that were drawn on have a figure"
+    try:
+        figure.savefig(to)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{to}: {error}") from error
 
 
 def draw_run(run: Run, axes: Axes | None) -> Axes:

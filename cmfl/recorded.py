@@ -333,21 +333,25 @@ class Run:
         """Return a round in plain words; the last one if no number is given."""
         return self.rounds[number].explain()
 
-    def plot(self, axes: Axes | None = None) -> Axes:
+    def plot(self, to: str | Path | None = None, *, axes: Axes | None = None) -> Axes:
         """Draw the accuracy over rounds, its floor, and how many accepted updates attackers sent.
 
         Args:
-            axes: of matplotlib; new ones if not given.
+            to: a file to write the figure to, `run.png` or `run.svg`; None for none.
+            axes: of matplotlib, to draw on; new ones if not given.
 
         Returns:
-            The axes; `axes.figure.savefig("run.svg")` writes them.
+            The axes, which a notebook shows.
 
         Raises:
-            ConfigurationError: matplotlib is not installed, or no accuracy is known.
+            ConfigurationError: matplotlib is not installed, no accuracy is known, or the file
+                cannot be written.
         """
-        from cmfl.plots import draw_run
+        from cmfl.plots import draw_run, write
 
-        return draw_run(self, axes)
+        drawn = draw_run(self, axes)
+        write(drawn, to)
+        return drawn
 
     def save(self, home: str | Path) -> Run:
         """Copy the run's home to a new folder, and return the run there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from ledger.protocol.errors import ConfigurationError
 
@@ -21,6 +21,15 @@ class Table(list[dict[str, Any]]):
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         super().__init__(dict(row) for row in rows)
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> Table: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> dict[str, Any] | Table:
+        if isinstance(place, slice):
+            return Table(super().__getitem__(place))
+        return super().__getitem__(place)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ def test_a_run_passes_its_audit(run: cmfl.Run, tmp_path: Path) -> None:
     assert audit.verdict in repr(audit)
     assert audit.verdict in audit._repr_html_()
     report = audit.save(tmp_path / "report.json")
-    later = cmfl.audit(run.home, since=report, head=run.head, strict=True)
+    assert audit.head_to_keep == run.head
+    later = cmfl.audit(run.home, since=report, head=audit.head_to_keep, strict=True)
     assert (later.passed, later.as_dict()["built_on"]["rounds"]) == (True, 3)
 
 

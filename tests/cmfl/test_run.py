@@ -49,6 +49,8 @@ def test_rows_are_tidy(run: cmfl.Run) -> None:
     rows = run.rounds.rows()
     assert rows.columns[:3] == ("round", "status", "accuracy")
     assert rows.column("round") == [1, 2, 3]
+    assert rows[1:].column("round") == [2, 3]
+    assert len(repr(rows[1:]).splitlines()) == 3
     with pytest.raises(cmfl.ConfigurationError, match="no column 'acuracy'"):
         rows.column("acuracy")
 
@@ -127,11 +129,14 @@ def test_progress_goes_to_standard_error_if_asked_for(
     assert capsys.readouterr().err == ""
 
 
-def test_a_plot_has_the_accuracy_of_each_round(run: cmfl.Run) -> None:
+def test_a_plot_has_the_accuracy_of_each_round(run: cmfl.Run, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib").use("Agg")
     from matplotlib import pyplot as plt
 
-    axes = run.plot()
+    axes = run.plot(tmp_path / "run.png")
+    assert (tmp_path / "run.png").stat().st_size > 0
+    with pytest.raises(cmfl.ConfigurationError, match=r"run\.xyz: "):
+        run.plot(tmp_path / "run.xyz")
     line = axes.lines[0]
     assert np.asarray(line.get_xdata()).tolist() == [1, 2, 3]
     assert np.asarray(line.get_ydata()).tolist() == [each.accuracy for each in run.rounds]
