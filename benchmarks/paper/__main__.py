@@ -2,6 +2,7 @@
 
     report   judge the paper's claims and our targets, and write the report
     plot     draw the figures of all experiments
+    table    print the table of robustness in docs/certificates.md
     pack     put loose rows and their run folders into one archive for each experiment
 
 Experiments themselves are run, listed and audited by `cmfl experiment`.
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.paper_report import paper_report
+from benchmarks.paper.robustness_table import robustness_table
 from benchmarks.paper.theorem import figure
 from clients.experiments.archive import pack
 from clients.experiments.catalogue import read_experiments
@@ -55,6 +57,10 @@ def _plot(arguments: argparse.Namespace) -> None:
     print(f"{len(paths)} files in {arguments.to}")
 
 
+def _table(arguments: argparse.Namespace) -> None:
+    print("\n".join(robustness_table(read_experiments(arguments.rows))))
+
+
 def _pack(arguments: argparse.Namespace) -> None:
     for path in sorted(arguments.rows.glob("*.jsonl")):
         print(pack(arguments.rows, path.stem))
@@ -63,7 +69,8 @@ def _pack(arguments: argparse.Namespace) -> None:
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
     commands = parser.add_subparsers(required=True)
-    for name, command in (("report", _report), ("plot", _plot), ("pack", _pack)):
+    named = (("report", _report), ("plot", _plot), ("table", _table), ("pack", _pack))
+    for name, command in named:
         subparser = commands.add_parser(name)
         subparser.set_defaults(command=command)
         subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")

@@ -126,7 +126,7 @@ class Tuning(_Table):
     """
 
     rates: Annotated[list[Factor], Field(min_length=1)] = [0.25, 0.5, 1.0, 2.0]
-    seeds: Annotated[list[Seed], Field(min_length=1)] = [100, 101]
+    seeds: Annotated[list[Seed], Field(min_length=1)] = [100, 101, 102, 103]
     condition: str | None = None
     axes: dict[str, str] = {}
     settings: list[str] = []

@@ -14,7 +14,7 @@ from clients.experiments.statistics import mean_and_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from clients.experiments.rows import CellRow, ExperimentRows
+    from clients.experiments.rows import CellRow, ChoiceRow, ExperimentRows
 
     Measure = Callable[[CellRow], float | None]
 
@@ -100,7 +100,7 @@ def learning_rates(
                 if cell.method == choice.method
             )
             used, seeds = ", ".join(rates) or DASH, str(len(choice.seeds))
-            table.append([name, choice.method, f"{choice.factor:g}", used, seeds, finals])
+            table.append([name, choice.method, _factor(choice), used, seeds, finals])
     if not table:
         return ["No rate was chosen."]
     head = ["experiment", "method", "factor", "rate", "seeds", "accuracy by factor"]
@@ -108,6 +108,13 @@ def learning_rates(
         head.append("paper's rate")
         table = [[*line, papers_rate(line[0])] for line in table]
     return markdown(head, table)
+
+
+def _factor(choice: ChoiceRow) -> str:
+    """Return a chosen factor; one at an end of those that were tried is reported as such."""
+    tried = [float(factor) for factor in choice.finals]
+    ends = {max(tried): " (largest tried)", min(tried): " (smallest tried)"}
+    return f"{choice.factor:g}{ends.get(choice.factor, '') if len(tried) > 1 else ''}"
 
 
 def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str]) -> list[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.paper import official_figures, targets
-from benchmarks.paper.__main__ import ROWS, main
+from benchmarks.paper.__main__ import ROWS, SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
 from benchmarks.paper.paper_report import TARGET_METHODS, paper_report
+from benchmarks.paper.robustness_table import NAMES, SHARED, TUNED
 from clients.experiments.archive import unpack
-from clients.experiments.catalogue import definition_named, names
+from clients.experiments.catalogue import definition_named, names, read_experiments
 from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
 from tests.clients.experiments.made_up import EVIDENCE, constant
 
@@ -35,7 +37,8 @@ def test_the_report_has_verdicts_and_every_experiment() -> None:
     text = paper_report(rows)
     assert text == paper_report(rows)
     assert "## The paper's claims" in text
-    assert "| normal-sent140 | CMFL-I | 0.5 | 0.1 | 2 | 0.5: 0.800, 1: 0.700 | 0.005 |" in text
+    chosen = "CMFL-I | 0.5 (smallest tried) | 0.1 | 2 | 0.5: 0.800, 1: 0.700"
+    assert f"| normal-sent140 | {chosen} | 0.005 |" in text
     assert "## 1. Normal training, Sentiment140: `normal-sent140`" in text
 
 
@@ -54,6 +57,34 @@ def test_report_and_figures_are_made_on_the_command_line(tmp_path: Path) -> None
     words = ["--rows", str(tmp_path), "--to", str(told), "--figures", str(figures)]
     main(["report", *words])
     assert "![theorem-bound](figures/theorem-bound.svg)" in told.read_text("utf-8")
+
+
+def test_the_table_of_robustness_is_what_the_rows_say(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["table"])
+    printed = capsys.readouterr().out
+    page = (SCIENCE.parent / "certificates.md").read_text("utf-8")
+    shown = [line.strip() for line in page.splitlines()]
+    start = shown.index(printed.splitlines()[0])
+    assert shown[start : start + len(printed.splitlines())] == printed.splitlines()
+
+
+def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
+    rows = read_experiments(ROWS, TUNED)[TUNED]
+    reported = {cell.seed for cell in rows.cells}
+    for choice in rows.choices:
+        assert len(choice.seeds) >= 4
+        assert reported.isdisjoint(choice.seeds)
+        # Not at an end of what was tried: a further rate would have been no better.
+        tried = sorted(float(factor) for factor in choice.finals)
+        assert tried[0] < choice.factor < tried[-1]
+
+
+def test_methods_at_one_rate_differ_in_nothing_but_the_method() -> None:
+    cells = read_experiments(ROWS, SHARED)[SHARED].cells
+    assert {cell.learning_rate for cell in cells} == {0.5}
+    counts = Counter((cell.method, cell.condition) for cell in cells)
+    assert set(counts.values()) == {5}
+    assert {method for method, _ in counts} == set(NAMES)
 
 
 def test_without_rows_nothing_is_reported(tmp_path: Path) -> None:

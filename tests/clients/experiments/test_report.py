@@ -51,7 +51,10 @@ def test_a_report_tells_all_and_is_the_same_each_time() -> None:
     assert text == report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
     assert "## 1. Normal training, Sentiment140: `normal-sent140`" in text
     assert "| clean | 0.900 ± 0.058 |" in text
-    assert "| normal-sent140 | CMFL-I | 0.5 | 0.1 | 2 | 0.5: 0.800, 1: 0.700 |" in text
+    assert (
+        "| normal-sent140 | CMFL-I | 0.5 (smallest tried) | 0.1 | 2 | 0.5: 0.800, 1: 0.700 |"
+        in text
+    )
     assert "![normal-sent140-curves](f/normal-sent140-curves.svg)" in text
     assert "f/normal-curves.svg" not in text
     assert EVIDENCE.head in text
