@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.workloads import PeerWorkload, Work
-    from clients.training.port import TrainedUpdate
-    from clients.training.workload import Path
+    from clients.training.port import TrainedUpdate, TrainingPath
 
 WORKERS = 2
 _BLOCK = 65_536
@@ -41,7 +40,7 @@ def main() -> None:
     workload = read_workload(arguments.work)
     work = workload.work
     training, jobs, data = training_of(work), jobs_of(workload), data_of(workload)
-    path: Path = "plain"
+    path: TrainingPath = "plain"
     if arguments.variant == "own":
         model = model_of(own_module, data.form, {"work": work.name})
     else:

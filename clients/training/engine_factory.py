@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import FederatedData, Samples
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model, ParameterVector
-    from clients.training.port import TrainingJob
-    from clients.training.workload import Path
+    from clients.training.port import TrainingJob, TrainingPath
     from ledger.protocol.rules.distance import Distances
 
 MAX_WORKERS = 256
@@ -101,7 +100,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
     *,
     device: str,
     workers: int,
-    path: Path,
+    path: TrainingPath,
     sets: Mapping[str, Samples],
     rows: int,
     cluster: str | None = None,

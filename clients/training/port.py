@@ -9,7 +9,7 @@ job's seed alone, and updates are returned in the order of the jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 import numpy as np
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from clients.models.model import ParameterVector
     from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance import Distances
+
+
+TrainingPath = Literal["plain", "lockstep"]
+"""A way to compute the same steps; the updates of the two differ in their last digits."""
 
 
 class TrainingError(CmflError):

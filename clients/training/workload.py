@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import Collate, Samples
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model, ParameterVector
-    from clients.training.port import TrainingJob, UpdateTrainer
-
-Path = Literal["plain", "lockstep"]
-"""A way to compute the same steps; the updates of the two differ in their last digits."""
+    from clients.training.port import TrainingJob, TrainingPath, UpdateTrainer
 
 _SEED_BYTES = 32
 # Size of a piece as a fraction of a worker's share of the remaining cost: the others never wait for
@@ -58,7 +55,7 @@ class Workload:
     collate: Collate
     training: LocalTraining
     device: str
-    path: Path
+    path: TrainingPath
 
     def trainer(self) -> UpdateTrainer:
         """Return a new trainer for this process."""

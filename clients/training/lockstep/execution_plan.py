@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model
     from clients.training.lockstep.layers import Chain, Layer
-    from clients.training.workload import Path
+    from clients.training.port import TrainingPath
 
 NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD alone"
 """Reason against lockstep: the low-rank changes would have to shrink at every step."""
@@ -136,7 +136,7 @@ class PathPlan:
         layers: how each layer with parameters is computed, in order; empty on the plain path.
     """
 
-    path: Path
+    path: TrainingPath
     reason: str
     layers: tuple[str, ...] = ()
 

@@ -36,15 +36,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from clients.models.model import Model
-    from clients.training.port import Engine
-    from clients.training.workload import Path
+    from clients.training.port import Engine, TrainingPath
 
 pytestmark = pytest.mark.xdist_group("engine")
 
 START = start_of(CONVOLUTIONAL)
 
 
-def opened(workers: int, model: Model = CONVOLUTIONAL, path: Path = "plain") -> Engine:
+def opened(workers: int, model: Model = CONVOLUTIONAL, path: TrainingPath = "plain") -> Engine:
     return open_engine(
         model, DATA, SETTINGS, device="cpu", workers=workers, path=path, sets=SETS, rows=2
     )
