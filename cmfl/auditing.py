@@ -144,7 +144,8 @@ def audit(
         since: the saved report of an earlier audit that passed, trusted for its rounds.
         jobs: processes that check rounds; over 1 a script needs the usual
             `if __name__ == "__main__":`.
-        rules: your copies of the files with the run's own distance and scoring.
+        rules: your copies of the files with the run's own distance and scoring, which are run;
+            those of a run that this process has played are known.
         progress: whether to show progress; None where somebody looks.
 
     Returns:
@@ -156,6 +157,8 @@ def audit(
     """
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
+    if isinstance(run, Run) and not rules:
+        rules = run.rules
     target = _audited_target(run, name, rpc_url, address, chain_id, blobs)
     earlier = None if since is None else read_earlier(Path(since), "since")
     with tracking("audit", shown=progress) as show:

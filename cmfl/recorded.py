@@ -246,11 +246,13 @@ class Run:
     Attributes:
         name: of the run; empty for a contract that was named by its address alone.
         target: where its chain, blobs and files are.
+        rules: files of its own distance and scoring, if this process has played it with some.
     """
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: Target, name: str, rules: tuple[str, ...] = ()) -> None:
         self.target = target
         self.name = name
+        self.rules = rules
         self._finished: Snapshot | None = None
 
     @property
@@ -365,7 +367,7 @@ class Run:
 
         if self.home is None:
             raise ConfigurationError(f"{self.name}: is in no home that could be copied")
-        return Run(copy_home(self.target, home), self.name)
+        return Run(copy_home(self.target, home), self.name, self.rules)
 
     def __repr__(self) -> str:
         return f"<cmfl.Run {_sentence(self)}>"

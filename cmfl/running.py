@@ -90,7 +90,7 @@ def run(
     if resume:
         configuration = _recorded(target, name, parts, preset, given)
         _play(target, name, configuration, create=False, progress=progress)
-        return Run(target, name)
+        return Run(target, name, _rules_of(configuration))
     values = base_values(preset)
     apply_keywords({}, given)  # refuses a wrong name before anything is written
     with ExitStack() as stack:
@@ -99,7 +99,7 @@ def run(
         configuration = _checked(values, parts, folder, given)
         _require_new(folder, name)
         _play(target, name, configuration, create=True, progress=progress)
-    return Run(target, name)
+    return Run(target, name, _rules_of(configuration))
 
 
 def base_values(preset: str | Path | None) -> dict[str, Any]:
@@ -147,6 +147,16 @@ def _recorded(
     if preset is not None or parts != Parts() or given:
         raise ConfigurationError("resume=True takes the run's own settings, and no others")
     return recorded_configuration(target.home, name)
+
+
+def _rules_of(configuration: Configuration) -> tuple[str, ...]:
+    """Return the files or packages of a run's own distance and scoring."""
+    from ledger.io.own_rules import GROUPS
+    from ledger.io.user_code import named_code
+
+    rules = {"distance": configuration.protocol.distance, "scoring": configuration.protocol.scoring}
+    codes = [named_code(f"protocol.{kind}", GROUPS[kind], name) for kind, name in rules.items()]
+    return tuple(dict.fromkeys(code.place for code in codes if code is not None))
 
 
 def _require_new(folder: Path, name: str) -> None:

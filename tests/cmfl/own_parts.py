@@ -30,6 +30,16 @@ def reversed_mean(
     return (-2 * colluders.mean(axis=0)).astype(own.dtype)
 
 
+def city_block(update: Any, references: Any) -> Any:
+    """Return the sum of absolute differences from each reference."""
+    return abs(references - update).sum(axis=1)
+
+
+def largest(values: Any) -> float:
+    """Return the distance from the member that is farthest."""
+    return float(values.max())
+
+
 def plain_mean(updates: Any) -> Any:
     """Return the unweighted mean."""
     return updates.mean(axis=0)

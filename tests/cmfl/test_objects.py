@@ -13,7 +13,7 @@ import pytest
 
 import cmfl
 from tests.cmfl.conftest import FACE
-from tests.cmfl.own_parts import Net, plain_mean, reversed_mean
+from tests.cmfl.own_parts import Net, city_block, largest, plain_mean, reversed_mean
 
 pytestmark = FACE
 
@@ -81,6 +81,24 @@ def test_a_run_takes_model_data_and_attack_as_objects(tmp_path: Path, data: cmfl
     assert wider.settings["model.options.width"] == 9
 
 
+def test_a_run_takes_rules_as_objects_and_its_audit_needs_them(tmp_path: Path) -> None:
+    run = cmfl.run("smoke", home=tmp_path / "h", rounds=2, distance=city_block, scoring=largest)
+    assert cmfl.audit(run).passed
+    # Of a home that somebody sent, no code is run.
+    opened = cmfl.open(tmp_path / "h")
+    assert cmfl.audit(opened).outcome == "incomplete"
+    own_copy = Path(__file__).with_name("own_parts.py")
+    assert cmfl.audit(opened, rules=[own_copy]).passed
+    with pytest.raises(cmfl.ConfigurationError, match="sha256"):
+        cmfl.audit(opened, rules=[_changed(own_copy, tmp_path)])
+
+
+def _changed(path: Path, folder: Path) -> Path:
+    other = folder / path.name
+    other.write_text(path.read_text("utf-8") + "\n", encoding="utf-8")
+    return other
+
+
 def test_a_script_may_define_the_parts_itself(tmp_path: Path) -> None:
     script = tmp_path / "study.py"
     script.write_text(SCRIPT, encoding="utf-8")
@@ -120,7 +138,7 @@ def test_data_are_checked_when_they_are_made() -> None:
 
 def test_a_comparison_takes_objects_too(data: cmfl.Data) -> None:
     compared = cmfl.compare(
-        ["fedavg", plain_mean, {"name": "mine", "strategy": 3}],
+        ["fedavg", plain_mean, {"name": "mine", "strategy": 3, "distance": city_block}],
         attacks=[reversed_mean],
         seeds=[1],
         preset="smoke",
