@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 import sys
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from clients.adversaries.faulty_members import MEMBERS
 from clients.adversaries.faulty_trainers import TRAINERS, UnusableTrainer
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
+from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import Configuration, Section
 from clients.datasets.partition.registry import PARTITIONS
 from clients.datasets.registry import DATASETS
@@ -78,6 +80,19 @@ class Setting:
     default: Any
     is_needed: bool
     may_be: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One preset.
+
+    Attributes:
+        name: as after --preset.
+        sentence: what its file begins with.
+    """
+
+    name: str
     sentence: str
 
 
@@ -148,6 +163,21 @@ def _attribute(table: type[BaseModel], key: str) -> str:
         if name == key:
             return " ".join(text.split())
     return ""
+
+
+def presets() -> list[Preset]:
+    """Return every preset, with the first paragraph of its file."""
+    folder = files("clients") / "presets"
+    return [
+        Preset(name, _head_comment((folder / f"{name}.toml").read_text("utf-8")))
+        for name in PRESETS
+    ]
+
+
+def _head_comment(text: str) -> str:
+    """Return the first paragraph of the comment that a TOML file begins with."""
+    lines = itertools.takewhile(lambda line: line.startswith("# "), text.splitlines())
+    return " ".join(line.removeprefix("# ").strip() for line in lines)
 
 
 def attacks() -> list[Attack]:

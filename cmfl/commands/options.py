@@ -177,7 +177,7 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="digits (default), robust, ...: docs/presets.md has all.",
+        help="digits (default), robust, ...: cmfl settings presets lists all.",
         autocompletion=_presets,
     ),
 ]

@@ -1,4 +1,4 @@
-"""`cmfl settings`: the settings of a run, and the attacks, faults and rules that it may name."""
+"""`cmfl settings`: settings and presets, and the attacks, faults and rules that a run may name."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-LISTS = ("data", "attacks", "faults", "rules")
+LISTS = ("presets", "data", "attacks", "faults", "rules")
 
 
 def settings(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SECTION|data|attacks|faults|rules]",
-            help="One section, such as protocol or malice; options and partitions of the data; or "
-            "what a run may name: attacks, faults, rules. Every setting if not given.",
+            metavar="[SECTION|presets|data|attacks|faults|rules]",
+            help="One section, such as protocol or malice; the presets; options and partitions of "
+            "the data; or what a run may name: attacks, faults, rules. Every setting if not given.",
         ),
     ] = None,
     json: AsJson = False,
@@ -35,6 +35,7 @@ def settings(
     from clients.configuration import settings_reference as reference
 
     lists: dict[str, Callable[[], Sequence[Any]]] = {
+        "presets": reference.presets,
         "data": lambda: [*_of_section("data"), *reference.data_settings()],
         "attacks": reference.attacks,
         "faults": reference.faults,
@@ -85,7 +86,7 @@ def _print(row: dict[str, Any]) -> None:
                 f"{row['most']:g}"
             )
     else:
-        print_line(f"{row['setting']} {row['name']}", bold=True)
+        print_line(" ".join(filter(None, (row.get("setting"), row["name"]))), bold=True)
         lines = [row["sentence"]]
     for line in lines:
         print_line(f"    {line}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from importlib.resources import files
 
 import pytest
 
@@ -12,6 +13,7 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
 from clients.configuration.loading import load
+from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import Configuration
 from clients.configuration.settings_reference import settings
 from ledger.protocol.errors import CmflError
@@ -85,6 +87,16 @@ def test_faults_and_rules_are_listed_with_their_setting() -> None:
     rules = {(row["setting"], row["name"]) for row in succeeds("settings", "rules", "--json").json}
     assert {("protocol.strategy", "3"), ("protocol.distance", "direction")} <= rules
     assert "malice.members false-scores\n    Publishes false" in succeeds("settings", "faults").out
+
+
+def test_presets_are_listed_with_the_head_of_their_files() -> None:
+    found = {row["name"]: row["sentence"] for row in succeeds("settings", "presets", "--json").json}
+    assert list(found) == list(PRESETS)
+    for name, sentence in found.items():
+        text = (files("clients") / "presets" / f"{name}.toml").read_text()
+        assert text.startswith(f"# {sentence[:40]}")
+        assert sentence.endswith("."), name
+    assert "smoke\n    The smallest run" in succeeds("settings", "presets").out
 
 
 def test_a_section_or_one_setting_can_be_asked_for() -> None:
