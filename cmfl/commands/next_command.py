@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import TYPE_CHECKING
 
-from cmfl.commands.console import print_line
+from cmfl.commands.console import command_line, print_line
 from cmfl.commands.options import URL_VARIABLE
+
+if TYPE_CHECKING:
+    from cmfl.access.target import Target
 
 BLOBS_VARIABLE = "CMFL_BLOBS"
 MAILBOX_VARIABLE = "CMFL_MAILBOX"
@@ -32,6 +36,15 @@ def print_next(introduction: str, command: str, descriptions: dict[str, str] | N
     print_line(f"{introduction}: {command}")
     for line in missing_variables(command, descriptions):
         print_line(line)
+
+
+def command_on(where: Target, *words: object) -> str:
+    """Return a command on the home and the node of a target, for a shell and without secrets."""
+    words = (*words, "--home", where.home)
+    if where.rpc_url is None:
+        return command_line(*words)
+    url = quoted_url(where.rpc_url)
+    return f"{command_line(*words, '--chain-id', where.chain_id)} --rpc-url {url}"
 
 
 def missing_variables(command: str, descriptions: dict[str, str] | None = None) -> list[str]:

@@ -13,7 +13,7 @@ from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOpti
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import InterruptedCommand
-from cmfl.commands.next_command import missing_variables
+from cmfl.commands.next_command import command_on, missing_variables, print_next
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import SenderOptions
 from ledger.io.home import Home
@@ -81,7 +81,7 @@ def run(
             played = _in_memory(where, name, configuration, quiet=json)
         except KeyboardInterrupt as error:
             raise InterruptedCommand("interrupted; a memory run cannot be resumed") from error
-        _report(name, played, as_json=json)
+        _report(where, name, played, as_json=json)
         return
     if accept_rollback and where.rpc_url is None:
         # Before the chain is opened for writing, which forgets what was acknowledged.
@@ -93,7 +93,7 @@ def run(
             result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
     except KeyboardInterrupt as error:
         raise InterruptedCommand("interrupted; a run is taken up again with --resume") from error
-    _report(name, result, as_json=json)
+    _report(where, name, result, as_json=json)
 
 
 @contextmanager
@@ -118,8 +118,8 @@ def _node_gone_explained(where: Target, name: str, sender: Sender) -> Iterator[N
         raise ChainError(f"{error}; the run goes on with: {command}{hint}") from error
 
 
-def _report(name: str, result: dict[str, Any], *, as_json: bool) -> None:
-    """Print the result of a run."""
+def _report(where: Target, name: str, result: dict[str, Any], *, as_json: bool) -> None:
+    """Print the result of a run, where its files are, and the commands that go on."""
     from ledger.claims import is_below_floor
 
     if as_json:
@@ -141,6 +141,10 @@ def _report(name: str, result: dict[str, Any], *, as_json: bool) -> None:
             f"nothing",
             bold=True,
         )
+    print_line(f"results are in {Home(where.home).run(name).path}")
+    print_next("look at them with", command_on(where, "runs", "show", name))
+    if result["address"] is not None:
+        print_next("audit it with", command_on(where, "audit", "--run", name))
 
 
 def _configuration(

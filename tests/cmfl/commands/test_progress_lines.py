@@ -91,7 +91,7 @@ def test_without_a_terminal_lines_are_printed_unless_quiet(tmp_path: Path) -> No
     assert re.fullmatch(line.format(1) + line.format(2), usual.err), usual.err
     assert quiet.err == ""
     assert (usual.code, quiet.code) == (0, 0)
-    assert usual.out == quiet.out
+    assert usual.out.replace(str(tmp_path / "a"), str(tmp_path / "b")) == quiet.out
 
 
 def test_quiet_disables_bars_too() -> None:

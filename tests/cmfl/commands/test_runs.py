@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
 
+from cmfl.access.target import Target
 from cmfl.commands.run_command import _report
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.cmfl.commands.conftest import ROUNDS, SHARED, cmfl, refusal, seed_of, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = SHARED
 
@@ -164,11 +164,30 @@ def test_a_run_says_loudly_that_it_ends_below_the_floor(
 ) -> None:
     last = {"accuracy": accuracy, "floor": 0.125}
     result = {"last": last, "address": "0x12", "head": b"\x01", "round": 2}
-    _report("mine", result, as_json=False)
+    _report(Target(Path("h")), "mine", result, as_json=False)
     said = capsys.readouterr().out
     loud = "WARNING: mine ends with accuracy 0.124, below the 0.125 of always answering the comm"
     assert (loud in said) == is_loud
     assert ("WARNING" in said) == is_loud
+
+
+def test_the_last_lines_of_a_run_can_be_pasted(tmp_path: Path) -> None:
+    home = tmp_path / "a home"
+    settings = ("--preset", "smoke", "--rounds", 1, "--home", home, "--run", "mine")
+    out = cmfl("run", *settings).out
+    assert f"results are in {home / 'runs' / 'mine'}\n" in out
+    commands = [line.partition(": ")[2] for line in out.splitlines() if " with: " in line]
+    words = [shlex.split(command)[1:] for command in commands]
+    assert [command[0] for command in words] == ["runs", "audit"]
+    for command in words:
+        succeeds(*command)
+
+
+def test_a_memory_run_names_no_audit(tmp_path: Path) -> None:
+    memory = ("--rounds", 1, "--set", "machine.ledger=memory")
+    out = cmfl("run", "--preset", "smoke", "--home", tmp_path, *memory).out
+    assert "look at them with: " in out
+    assert "audit it with" not in out
 
 
 def test_a_started_or_running_run_is_listed(two: Path) -> None:
