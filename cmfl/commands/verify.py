@@ -9,17 +9,21 @@ import typer
 
 from cmfl.access.downloads import download_bundle, download_proof
 from cmfl.access.target import opened_ledger
+from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head
 from cmfl.commands.source_options import ContractOptions, EvidenceOptions
+from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cmfl.access.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.audit.proofs.comparisons import VerificationStep
+    from ledger.audit.proofs.comparisons import Caveat, VerificationStep
     from ledger.audit.proofs.proof import ClientProof
     from ledger.audit.proofs.proof_verification import ProofVerification
     from ledger.audit.proofs.trust import Trusted
@@ -50,12 +54,15 @@ def client(
 ) -> None:
     """Check what became of a client in a round: was its update used, and why or why not.
 
+    One line answers, and comparisons that do not hold follow; -v prints all of them.
+
     A proof is held against --head, a head that was kept, or against the contract on a chain that is
     trusted: --rpc-url with --address, or the home's own. With --api a service makes the proof, and
     is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
     could not be checked.
     """
     from ledger.audit.proofs.proof_verification import verify_proof
+    from ledger.audit.report import AuditOutcome
     from ledger.protocol.types import ClientId
 
     who = ClientId(client_index)
@@ -71,7 +78,10 @@ def client(
     result = verify_proof(found, round_number, who, trusted)
     if not json:
         print_line(result.sentence, bold=True)
-        _show_steps(result.steps)
+        is_verbose = verbosity.chosen() is Verbosity.VERBOSE
+        _show_steps([step for step in result.steps if is_verbose or step.is_ok is not True])
+        if is_verbose or result.outcome is not AuditOutcome.PASSED:
+            _show_caveats(result.caveats)
     _end(result, json=json)
 
 
@@ -145,10 +155,11 @@ def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
                 print_line(f"  {line}")
         for finding in result.findings:
             print_line(f"  {finding_line(finding)}")
+        _show_caveats(result.caveats)
     _end(result, json=json)
 
 
-def _show_steps(steps: tuple[VerificationStep, ...]) -> None:
+def _show_steps(steps: Sequence[VerificationStep]) -> None:
     """Print each step with what was expected and what was computed."""
     for step in steps:
         print_line(f"  {_MARKS[step.is_ok]}  {step.name}: {step.name.sentence}")
@@ -156,15 +167,18 @@ def _show_steps(steps: tuple[VerificationStep, ...]) -> None:
         print_line(f"      computed {_text(step.computed)}")
 
 
+def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
+    """Print what is not proven."""
+    for caveat in caveats:
+        print_line(f"  note: {caveat.sentence}")
+
+
 def _end(result: ProofVerification | RoundVerification, *, json: bool) -> NoReturn:
-    """Print what is not proven, or all as JSON, and end with the verdict's exit code."""
+    """Print all as JSON if that is asked for, and end with the verdict's exit code."""
     from ledger.audit.report import AuditOutcome
 
     if json:
         print_json(result.as_dict())
-    else:
-        for caveat in result.caveats:
-            print_line(f"  note: {caveat.sentence}")
     codes = {
         AuditOutcome.PASSED: 0,
         AuditOutcome.FAILED: FAILED,

@@ -42,12 +42,12 @@ def sent(
     return proof, bundle
 
 
-def test_the_message_comes_first_then_each_step_with_both_values(
-    home: Path, used: tuple[int, int]
-) -> None:
+def test_one_line_answers_and_verbose_shows_each_step(home: Path, used: tuple[int, int]) -> None:
     number, client = used
     asked = ("verify", "client", "--round", number, "--client", client, "--home", home)
-    lines = succeeds(*asked).out.splitlines()
+    (line,) = succeeds(*asked).out.splitlines()
+    lines = cmfl(*asked, "-v").out.splitlines()
+    assert lines[0] == line
     assert lines[0].startswith(f"PROVEN: in round {number} the update of client {client} was used")
     assert "ranked" in lines[0]
     assert sum(line.startswith("      expected ") for line in lines) >= 10
@@ -95,6 +95,7 @@ def test_a_changed_proof_is_contradicted_by_name_and_exit_code(
     assert found.code == 1
     assert found.out.startswith("CONTRADICTED: ")
     assert "  NO  decision: " in found.out
+    assert "  ok  " not in found.out
 
 
 def test_another_clients_answer_is_refused(
