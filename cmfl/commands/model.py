@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,6 +45,10 @@ def export(
             "--blobs", help="Location of the blobs, a URL or a folder; by default the home."
         ),
     ] = None,
+    make_folder: Annotated[
+        bool,
+        typer.Option("--make-folder", help="Make the folder of --out without asking."),
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Write the model that the ledger names, its tensors by name and shape.
@@ -56,6 +61,7 @@ def export(
     from ledger.protocol.documents.run import decode_run
     from ledger.protocol.encoding import vector_from_bytes
 
+    _require_folder(out, is_made=make_folder)
     where = Target(home, run, address, rpc_url, chain_id, blobs)
     with where.reader() as chain:
         ledger = where.complete_ledger(chain)
@@ -113,6 +119,23 @@ def evaluate(
     document = None if preset or config or setting else _document_of(home, paths)
     quality = quality_of(stored, configuration, document, training_loss=training_loss)
     _print({"file": str(file), "says": stored.facts, **asdict(quality)}, as_json=json)
+
+
+def _require_folder(out: Path, *, is_made: bool) -> None:
+    """Ask whether a missing folder is to be made; it is made with the file.
+
+    Raises:
+        ConfigurationError: it is not, or nobody can be asked.
+    """
+    folder = out.parent
+    if is_made or folder.is_dir():
+        return
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"--out {out}: there is no folder {folder}; --make-folder makes it"
+        )
+    if not typer.confirm(f"There is no folder {folder}. Make it?", err=True):
+        raise ConfigurationError(f"--out {out}: there is no folder {folder}; nothing was written")
 
 
 def _document_of(home: Path, paths: RunPaths) -> RunDocument | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import shutil
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from tests.cmfl.commands.conftest import SHARED, first_decided, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +46,7 @@ def test_what_is_exported_is_the_model_that_the_run_wrote(home: Path, exported: 
 
 def test_its_numbers_are_those_whose_digest_is_on_the_chain(home: Path, tmp_path: Path) -> None:
     number = first_decided(home)
-    out = tmp_path / "new" / "model.safetensors"
+    out = tmp_path / "model.safetensors"
     result = succeeds("model", "export", "--home", home, "--round", number, "--out", out, "--json")
     shown = succeeds("rounds", "show", number, "--home", home, "--json").json
     tensors = load(out.read_bytes())
@@ -52,6 +55,28 @@ def test_its_numbers_are_those_whose_digest_is_on_the_chain(home: Path, tmp_path
     assert result.json["says"]["round"] == str(number)
     assert result.json["says"]["name"] == "softmax"
     assert (result.json["parameters"], result.json["tensors"]) == (650, 2)
+
+
+def test_a_missing_folder_is_made_only_if_allowed(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "model.safetensors"
+    asked = ("model", "export", "--home", home, "--out", out)
+    with patch("sys.stdin", io.StringIO()):
+        assert f"there is no folder {out.parent}; --make-folder makes it" in refusal(*asked)
+    with patch("sys.stdin", Terminal("n\n")):
+        assert cmfl(*asked).code == 2
+    assert not out.parent.exists()
+    with patch("sys.stdin", Terminal("y\n")):
+        assert cmfl(*asked).code == 0
+    shutil.rmtree(out.parent)
+    succeeds(*asked, "--make-folder")
+    assert out.exists()
+
+
+class Terminal(io.StringIO):
+    """What is typed at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_model_is_read_back_and_evaluates_equally(home: Path, exported: Path) -> None:
