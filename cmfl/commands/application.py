@@ -13,15 +13,17 @@ import sys
 import time
 import traceback
 from functools import cache
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from cmfl.commands import (
     audit,
     blobs,
     chain,
     clients,
+    contract,
     data,
     deploy,
     doctor,
@@ -66,41 +68,68 @@ if TYPE_CHECKING:
 
     from clients.worker.hosted_clients import WorkerBehaviour
 
+
+class PanelledGroup(TyperGroup):
+    """A group whose help lists its commands by panel, as plain text."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one section for each panel, in the order of the commands."""
+        panels: dict[str, list[tuple[str, Any]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            if not command.hidden:
+                panels.setdefault(command.rich_help_panel, []).append((name, command))
+        widest = max(len(name) for rows in panels.values() for name, _ in rows)
+        limit = formatter.width - 6 - widest
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(
+                    [(f"{name:{widest}}", each.get_short_help_str(limit)) for name, each in rows]
+                )
+
+
 app = typer.Typer(
     name="cmfl",
+    cls=PanelledGroup,
     help="Committee-based federated learning on a ledger that enforces every decision.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run_command.run)
-app.command("deploy")(deploy.deploy)
-app.add_typer(runs.app, name="runs")
-app.add_typer(rounds.app, name="rounds")
-app.add_typer(clients.app, name="clients")
-app.add_typer(data.app, name="data")
-app.add_typer(model.app, name="model")
-app.command("find")(find.find)
-app.command("audit")(audit.audit)
-app.add_typer(verify.app, name="verify")
-app.add_typer(export.app, name="export")
-app.command("serve")(serve.serve)
-app.command("watch")(watch.watch)
-app.command("worker")(worker.worker)
-app.command("network")(network.network)
-app.add_typer(index.app, name="index")
-app.add_typer(blobs.app, name="blobs")
-app.add_typer(chain.app, name="chain")
-app.add_typer(keys.app, name="keys")
-app.command("register")(registry.register)
-app.add_typer(registry.app, name="registry")
-app.command("join")(join.join)
-app.command("leave")(leave.leave)
-app.command("doctor")(doctor.doctor)
-app.add_typer(experiment.app, name="experiment")
-app.command("settings")(settings.settings)
-app.command("demo")(demo)
+_SIMULATE = "Simulate runs, compare them, and take their models"
+_AUDIT = "Audit: read the history, and verify it"
+_DEPLOY = "Deploy a federation, and take part in one"
+_OPERATE = "Operate services, stores and indexes"
+
+app.command("demo", rich_help_panel=_SIMULATE)(demo)
+app.command("run", rich_help_panel=_SIMULATE)(run_command.run)
+app.add_typer(runs.app, name="runs", rich_help_panel=_SIMULATE)
+app.add_typer(experiment.app, name="experiment", rich_help_panel=_SIMULATE)
+app.command("settings", rich_help_panel=_SIMULATE)(settings.settings)
+app.add_typer(data.app, name="data", rich_help_panel=_SIMULATE)
+app.add_typer(model.app, name="model", rich_help_panel=_SIMULATE)
+app.command("audit", rich_help_panel=_AUDIT)(audit.audit)
+app.add_typer(verify.app, name="verify", rich_help_panel=_AUDIT)
+app.add_typer(rounds.app, name="rounds", rich_help_panel=_AUDIT)
+app.add_typer(clients.app, name="clients", rich_help_panel=_AUDIT)
+app.command("find", rich_help_panel=_AUDIT)(find.find)
+app.add_typer(export.app, name="export", rich_help_panel=_AUDIT)
+app.add_typer(contract.app, name="contract", rich_help_panel=_AUDIT)
+app.add_typer(keys.app, name="keys", rich_help_panel=_DEPLOY)
+app.command("register", rich_help_panel=_DEPLOY)(registry.register)
+app.add_typer(registry.app, name="registry", rich_help_panel=_DEPLOY)
+app.command("deploy", rich_help_panel=_DEPLOY)(deploy.deploy)
+app.add_typer(chain.app, name="chain", rich_help_panel=_DEPLOY)
+app.command("join", rich_help_panel=_DEPLOY)(join.join)
+app.command("worker", rich_help_panel=_DEPLOY)(worker.worker)
+app.command("leave", rich_help_panel=_DEPLOY)(leave.leave)
+app.command("network", rich_help_panel=_DEPLOY)(network.network)
+app.command("serve", rich_help_panel=_OPERATE)(serve.serve)
+app.command("watch", rich_help_panel=_OPERATE)(watch.watch)
+app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
+app.add_typer(index.app, name="index", rich_help_panel=_OPERATE)
+app.add_typer(blobs.app, name="blobs", rich_help_panel=_OPERATE)
 
 
 def _print_version(value: bool) -> None:

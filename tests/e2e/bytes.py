@@ -274,8 +274,9 @@ def _facts_of_the_tree() -> dict[str, str]:
         )
         lines = [f"exit {code}", *("".join(option) for option in options)]
         facts["help " + " ".join(command)] = "\n".join(sorted(lines))
-        if "\nCommands:\n" in out:
-            listed = out.partition("\nCommands:\n")[2]
+        if "COMMAND [ARGS]" in out:
+            # All sections after the options list commands.
+            listed = out.partition("\nOptions:\n")[2].partition("\n\n")[2]
             pending += [
                 (*command, name)
                 for name in re.findall(r"^ {2}([a-z][a-z-]*)", listed, re.MULTILINE)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Domain
 
 DEPLOYMENT_GAS = 6_500_000
+MAX_IMMUTABLE_BYTES = 1024
 
 
 def deployment_for(
@@ -268,11 +269,10 @@ def require_code(chain: ChainReader, address: str) -> None:
     Raises:
         ChainError: no code, or other code.
     """
-    code, runtime = chain.code(address), abi.artifact().runtime
+    code = chain.code(address)
     if not code:
         raise ChainError(f"there is no contract at {address}")
-    # Only the immutables that Vyper appends to the runtime code may differ.
-    if not code.startswith(runtime) or len(code) - len(runtime) > 1024:
+    if not is_published(code):
         raise ChainError(
             f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
         )
@@ -330,6 +330,13 @@ def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     values = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in values.items() if isinstance(v, bytes)}
     return values | hexed | {"form": int(deployment.form), "beacon": str(deployment.beacon)}
+
+
+def is_published(code: bytes) -> bool:
+    """Return whether runtime code is the artefact's, with the immutables of some deployment."""
+    runtime = abi.artifact().runtime
+    # Only the immutables that Vyper appends to the runtime code may differ.
+    return code.startswith(runtime) and len(code) - len(runtime) <= MAX_IMMUTABLE_BYTES
 
 
 def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str | None:

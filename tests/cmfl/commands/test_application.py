@@ -59,6 +59,20 @@ def test_h_is_help_of_every_command_and_group() -> None:
         assert ("-q, --quiet" in text, "-v, --verbose" in text) == (not is_group, not is_group)
 
 
+def test_help_lists_each_command_once_in_a_panel() -> None:
+    root: Any = typer.main.get_command(application.app)
+    assert all(command.rich_help_panel for command in root.commands.values())
+    panels = succeeds("-h").out.split("\n\n")[3:]
+    assert [panel.split(":")[0].split(" ")[0] for panel in panels] == [
+        "Simulate",
+        "Audit",
+        "Deploy",
+        "Operate",
+    ]
+    listed = [line.split()[0] for panel in panels for line in panel.strip().splitlines()[1:]]
+    assert sorted(listed) == sorted(root.commands)
+
+
 def test_the_version_is_that_of_package_protocol_and_contract_compiler() -> None:
     said = dict(line.rsplit(" ", 1) for line in succeeds("--version").out.splitlines())
     assert list(said) == ["cmfl", "protocol", "contract compiler vyper"]

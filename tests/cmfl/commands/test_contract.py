@@ -1,0 +1,68 @@
+"""`cmfl contract`: the interface, and whether a contract has the code that vyper gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from cmfl.access.target import Target
+from contracts.build import ARTIFACT
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.io.home import Home
+from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
+from tests.processes import PATIENCE_SECONDS
+
+pytestmark = SHARED
+
+OTHER_CODE = bytes.fromhex("60016000f3")  # creates a contract of one zero byte
+
+
+def in_shell(command: str) -> str:
+    """Return what a command of this installation prints in a shell."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+        env=os.environ | {"PATH": path},
+    )
+    return ended.stdout
+
+
+def test_the_abi_is_that_of_the_artefact() -> None:
+    assert succeeds("contract", "abi").json == json.loads(ARTIFACT.read_text())["abi"]
+
+
+def test_a_deployed_contract_has_the_published_code(home: Path) -> None:
+    found = succeeds("contract", "verify", "--home", home, "--json").json
+    assert found["is_published_code"] is True
+    assert found["differing_sources"] == []
+    manifest = read_run_manifest(Home(home).run("run"))
+    assert (found["address"], found["chain_id"]) == (manifest.address, manifest.chain_id)
+
+
+def test_the_printed_command_compiles_to_the_printed_digest(home: Path) -> None:
+    lines = succeeds("contract", "verify", "--home", home).out.splitlines()
+    (command,) = [line.strip() for line in lines if line.strip().startswith("vyper ")]
+    digest = in_shell(command).split()[0]
+    assert any(line.strip().startswith(digest) for line in lines)
+
+
+def test_other_code_fails_the_verification(copy: Path) -> None:
+    with Target(copy).writer() as chain:
+        address = chain.create_contract(OTHER_CODE, 100_000, chain.next_nonce()).contract_address
+    found = cmfl("contract", "verify", "--home", copy, "--address", address)
+    assert found.code == 1
+    assert "does NOT have the published code" in found.out
+
+
+def test_an_address_without_code_is_refused(home: Path) -> None:
+    address = "0x00000000000000000000000000000000000000aa"
+    assert "there is no contract at" in refusal(
+        "contract", "verify", "--home", home, "--address", address
+    )
