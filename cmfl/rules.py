@@ -225,7 +225,7 @@ def accept(
     if strategy not in SELECTIONS:
         known = ", ".join(map(str, SELECTIONS))
         raise ValueError(f"unknown strategy {strategy!r}; known are {known}")
-    if strategy != 3:
+    if not SELECTIONS[strategy].needs_threshold:
         return _selected(strategy, scores, accepted, 0.0)
     name = threshold or ("direction" if distance == "direction" else "spread")
     members = [] if name == "direction" else between_members(distance, references)
