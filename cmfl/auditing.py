@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target
+from cmfl.extras import naming_extras
 from cmfl.opening import target_of
 from cmfl.progress import tracking
 from cmfl.recorded import Run
@@ -114,6 +115,7 @@ class Audit:
         return f"<pre>{html.escape(chr(10).join(self.lines))}</pre>"
 
 
+@naming_extras()
 def audit(
     run: Run | str | Path | None = None,
     *,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cmfl.extras import naming_extras
 from cmfl.keywords import full_name
 from cmfl.methods import (
     USUAL_SHARE,
@@ -16,7 +17,7 @@ from cmfl.methods import (
     method_table,
     setting_lines,
 )
-from cmfl.objects import Parts, put_parts, reference
+from cmfl.objects import USUAL_RATE, Parts, put_parts, reference
 from cmfl.progress import tracking
 from cmfl.tables import Table
 from ledger.protocol.errors import ConfigurationError
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from cmfl.methods import Part
 
 NAME = "comparison"
-USUAL_RATE = 0.3
 TUNING_SEEDS = 4
 
 
@@ -177,6 +177,7 @@ class Comparison:
         return {"method": cell.method, "attack": cell.condition, **axes, "seed": cell.seed}
 
 
+@naming_extras()
 def compare(
     methods: Sequence[Part],
     *,

@@ -13,6 +13,9 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from clients.datasets.own_data import Data
 
+USUAL_RATE = 0.3
+"""Share of the clients that attack, where an attack is given without a share."""
+
 CODE = "code"
 DATA = "data"
 """Folders of a home with the code and the data that were given as objects."""

@@ -9,6 +9,7 @@ from cmfl.access.history import open_deployment
 from cmfl.access.node import chain_id_of
 from cmfl.access.remote import API_SECONDS, RemoteService
 from cmfl.access.target import Target
+from cmfl.extras import naming_extras
 from cmfl.recorded import Run
 from cmfl.tables import Table
 from ledger.io.home import RUN_NAME, Home
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cmfl.recorded import Snapshot
 
 
+@naming_extras()
 def open(  # noqa: A001 - read as cmfl.open
     home: str | Path | None = None,
     name: str | None = None,
@@ -58,6 +60,7 @@ def open(  # noqa: A001 - read as cmfl.open
     return run
 
 
+@naming_extras()
 def connect(
     url: str,
     name: str | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cmfl.extras import naming_extras
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
     from clients.experiments.rows import CellRow
     from cmfl.recorded import Run
 
-NEEDS_MATPLOTLIB = "plot() needs matplotlib: pip install 'cmfl-ledger[plots]'"
 
-
+@naming_extras()
 def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
     """Return the axes of a new figure of pyplot, which notebooks show.
 
@@ -28,10 +28,8 @@ def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
     Raises:
         ConfigurationError: matplotlib is not installed.
     """
-    try:
-        from matplotlib import pyplot as plt
-    except ImportError as error:
-        raise ConfigurationError(NEEDS_MATPLOTLIB) from error
+    from matplotlib import pyplot as plt
+
     wide = min(columns, count)
     high = -(-count // wide)
     figure, grid = plt.subplots(

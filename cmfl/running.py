@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.fresh_home import made_if_needed
 from cmfl.access.target import Target
+from cmfl.extras import naming_extras
 from cmfl.homes import home_at
 from cmfl.keywords import apply_keywords
-from cmfl.objects import Parts, put_parts
+from cmfl.objects import USUAL_RATE, Parts, put_parts
 from cmfl.playing import play_in_memory, play_on_chain
 from cmfl.progress import tracking
 from cmfl.recorded import Run
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cmfl.progress import Tracker
 
 
+@naming_extras()
 def run(
     preset: str | Path | None = None,
     *,
@@ -59,8 +61,8 @@ def run(
             function that returns `cmfl.Data`. Unless `clients` is given, there are as many clients
             as the data name.
         attack: what malicious clients do: a built-in name, `file.py:function`, or a function
-            `(own, colluders, rng) -> update` of arrays of shapes (d,), (k, d) and (d,), float32. It
-            goes with `malicious_rate`.
+            `(own, colluders, rng) -> update` of arrays of shapes (d,), (k, d) and (d,), float32. By
+            30 % of the clients, unless `malicious_rate` says otherwise.
         distance: how members compare updates: a built-in name, `file.py:function`, or a function
             `(update, references) -> distances` of shapes (d,), (C, d) and (C,).
         scoring: how the distances to C members become one number: a built-in name,
@@ -122,6 +124,8 @@ def _checked(
 ) -> Configuration:
     from clients.configuration.loading import checked
 
+    if parts.attack is not None:
+        apply_keywords(values, {"malicious_rate": USUAL_RATE})
     put_parts(values, parts, folder)
     apply_keywords(values, given)
     try:

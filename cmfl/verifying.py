@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target, opened_ledger
 from cmfl.auditing import digest_of_head
+from cmfl.extras import naming_extras
 from cmfl.opening import target_of
 from cmfl.proofs import Proof, read
 from cmfl.recorded import Run
@@ -75,6 +76,7 @@ class Verification:
         return f"<p>{html.escape(self.sentence)}</p>{self.steps._repr_html_()}"
 
 
+@naming_extras()
 def verify(
     proof: Proof | str | Path,
     *,

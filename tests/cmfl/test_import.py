@@ -50,6 +50,12 @@ def test_every_public_name_is_there_and_is_listed() -> None:
         getattr(cmfl, "nothing")  # noqa: B009 - mypy takes any attribute for one
 
 
+def test_a_missing_package_is_named_with_its_extra() -> None:
+    code = "import sys, cmfl; sys.modules['tomli_w'] = None; cmfl.run('smoke')"
+    last = python("-c", code).stderr.splitlines()[-1]
+    assert last.endswith("this needs the extra [clients]: pip install 'cmfl-ledger[clients]'")
+
+
 def test_the_package_is_typed() -> None:
     assert (ROOT / "cmfl" / "py.typed").is_file()
 

@@ -55,20 +55,21 @@ def data() -> cmfl.Data:
 
 
 def test_a_run_takes_model_data_and_attack_as_objects(tmp_path: Path, data: cmfl.Data) -> None:
+    shared = cmfl.Data(INPUTS, LABELS, client=np.arange(240) % 60)
     run = cmfl.run(
-        "smoke",
-        home=tmp_path / "h",
-        rounds=3,
         model=Net,
-        data=data,
+        data=shared,
         attack=reversed_mean,
-        malicious_rate=0.2,
+        distance=city_block,
+        home=tmp_path / "h",
+        rounds=1,
     )
     assert cmfl.audit(run).passed
     here = Path(__file__).with_name("own_parts.py")
     assert run.settings["model.name"] == f"{here}:Net"
     assert run.settings["malice.attack"] == f"{here}:reversed_mean"
-    assert run.settings["protocol.clients"] == 12
+    assert run.settings["protocol.clients"] == 60
+    assert run.settings["malice.malicious_rate"] == 0.3
     assert Path(run.settings["data.path"]).parent == tmp_path / "h" / "data"
     wider = cmfl.run(
         "smoke",

@@ -93,7 +93,8 @@ def test_a_run_in_memory_has_rows_and_no_explanation(tmp_path: Path) -> None:
     [
         ({"stratgy": 3}, "stratgy: there is no such setting; near it: strategy"),
         ({"strategy": 9}, "protocol.strategy = 9 is none of 1, 2, 3"),
-        ({"attack": "alie"}, "malice.attack = alie needs malice.malicious_rate"),
+        ({"malice": {"attack": "alie"}}, "malice.attack = alie needs malice.malicious_rate"),
+        ({"attack": "ali"}, "malice.attack: unknown attack 'ali'"),
         ({"attack": 3, "malicious_rate": 0.1}, "malice.attack: must be a name, a class or a func"),
         ({"name": "a/b"}, "run name 'a/b'"),
         ({"preset": "smok"}, "unknown preset 'smok'; known are digits"),
