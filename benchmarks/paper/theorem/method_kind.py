@@ -21,14 +21,7 @@ def require(configuration: Configuration, method: Method) -> None:
 
 
 def play(task: MethodTask) -> MethodRun:
-    """Follow the paths of a run; a round counts as played when all of them are.
-
-    Args:
-        task: what is to be played.
-
-    Raises:
-        CmflError: it cannot be carried out.
-    """
+    """Follow the paths of a run; a round counts as played when all of them are."""
     measurement = theorem_row(task.configuration, task.method, task.configuration.seed)
     qualities = zip(
         measurement["accuracy"], measurement["loss"], measurement["training_loss"], strict=True

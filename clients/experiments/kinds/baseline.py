@@ -47,16 +47,7 @@ def without_ledger(
     traffic: Sequence[RoundTraffic],
     extra: dict[str, Any],
 ) -> MethodRun:
-    """Return the result of a run without a ledger.
-
-    Args:
-        task: what was played.
-        population: its clients.
-        measure: what measured it.
-        rows: its rounds.
-        traffic: of each round.
-        extra: what only its kind has.
-    """
+    """Return the result of a run without a ledger; extra is what only its kind has."""
     rounds = tuple(
         MethodRound(quality=row.quality, trained=row.participants, served=None, aggregated=row.used)
         for row in rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.experiments.baselines.decentralised.brain_torrent import (
+from clients.experiments.baselines.brain_torrent import (
     BrainTorrentSettings,
     run_brain_torrent,
 )
@@ -29,14 +29,7 @@ def require(configuration: Configuration, method: Method) -> None:
 
 
 def play(task: MethodTask) -> MethodRun:
-    """Play a run of BrainTorrent.
-
-    Args:
-        task: what is to be played.
-
-    Raises:
-        CmflError: it cannot be carried out.
-    """
+    """Play a run of BrainTorrent."""
     parameters = cmfl_parameters(task.configuration)
     with open_population(task, parameters.active) as (population, measure):
         settings = BrainTorrentSettings(parameters.rounds, parameters.active, population.attackers)

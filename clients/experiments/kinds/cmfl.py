@@ -38,12 +38,7 @@ def play(task: MethodTask) -> MethodRun:
 
 
 def play_run(run: Run, task: MethodTask) -> MethodRun:
-    """Play every round of an opened run, and return the result.
-
-    Args:
-        run: at its beginning.
-        task: what is to be played.
-    """
+    """Play every round of a run that is at its beginning, and return the result."""
     dimension = run.population.model.dimension
     traffic = CommitteeTraffic(dimension) if task.counts_bytes else None
     if traffic is not None:

@@ -35,14 +35,7 @@ def require(configuration: Configuration, method: Method) -> None:
 
 
 def play(task: MethodTask) -> MethodRun:
-    """Play a run with one server.
-
-    Args:
-        task: what is to be played.
-
-    Raises:
-        CmflError: it cannot be carried out.
-    """
+    """Play a run with one server."""
     parameters = cmfl_parameters(task.configuration)
     participants = participants_of(parameters, task.method)
     aggregation = _aggregation(task.method, participants)

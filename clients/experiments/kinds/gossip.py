@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import Attackers
-from clients.experiments.baselines.decentralised.gossip import GossipSettings, run_gossip
+from clients.experiments.baselines.gossip import GossipSettings, run_gossip
 from clients.experiments.kinds.baseline import (
     cmfl_parameters,
     open_population,
@@ -30,14 +30,7 @@ def require(configuration: Configuration, method: Method) -> None:
 
 
 def play(task: MethodTask) -> MethodRun:
-    """Play a run of segmented gossip.
-
-    Args:
-        task: what is to be played.
-
-    Raises:
-        CmflError: it cannot be carried out.
-    """
+    """Play a run of segmented gossip."""
     with open_population(task, cmfl_parameters(task.configuration).active) as (population, measure):
         settings = _settings(task.configuration, task.method, population.attackers)
         rows = run_gossip(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from clients.adversaries.attackers import Attackers
 from clients.configuration.loading import load
-from clients.experiments.baselines.decentralised.gossip import (
+from clients.experiments.baselines.gossip import (
     GossipSettings,
     draw_sources,
     gossip_traffic,
@@ -17,14 +17,14 @@ from clients.experiments.baselines.decentralised.gossip import (
     run_gossip,
     segments_of,
 )
-from clients.experiments.baselines.decentralised.sites import Sites, weighted_mean
+from clients.experiments.baselines.sites import Sites, weighted_mean
 from clients.experiments.baselines.traffic import TrafficLink
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure, with_training_path
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.experiments.baselines.decentralised.steps import (
+from tests.clients.experiments.baselines.steps import (
     StepEngine,
     data_of,
     gauge_of,

@@ -21,16 +21,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import Attackers
-from clients.experiments.baselines.decentralised.sites import (
-    Sites,
-    draw_sites,
-    require_sites,
-    weighted_mean,
-)
 from clients.experiments.baselines.round import (
     DecentralisedRound,
     RoundSeconds,
     mean_quality,
+)
+from clients.experiments.baselines.sites import (
+    Sites,
+    draw_sites,
+    require_sites,
+    weighted_mean,
 )
 from clients.experiments.baselines.traffic import (
     COUNT_BYTES,

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from clients.adversaries.attackers import Attackers
-from clients.experiments.baselines.decentralised.sites import (
-    Sites,
-    draw_sites,
-    require_sites,
-    weighted_mean,
-)
 from clients.experiments.baselines.round import (
     DecentralisedRound,
     RoundSeconds,
     mean_quality,
+)
+from clients.experiments.baselines.sites import (
+    Sites,
+    draw_sites,
+    require_sites,
+    weighted_mean,
 )
 from clients.experiments.baselines.traffic import (
     COUNT_BYTES,

@@ -8,7 +8,7 @@ import pytest
 from clients.adversaries.attackers import Attackers
 from clients.attacks.registry import ATTACKS
 from clients.attacks.updates.update_attack import AttackInput, Update, UpdateAttack
-from clients.experiments.baselines.decentralised.sites import (
+from clients.experiments.baselines.sites import (
     Sites,
     draw_sites,
     require_sites,
@@ -16,7 +16,7 @@ from clients.experiments.baselines.decentralised.sites import (
 )
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
-from tests.clients.experiments.baselines.decentralised.steps import StepEngine, ids
+from tests.clients.experiments.baselines.steps import StepEngine, ids
 
 SEED = Digest(bytes(32))
 START = np.array([1, 2], np.float32)

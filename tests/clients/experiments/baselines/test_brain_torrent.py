@@ -9,7 +9,7 @@ import pytest
 
 from clients.adversaries.attackers import Attackers
 from clients.configuration.loading import load
-from clients.experiments.baselines.decentralised.brain_torrent import (
+from clients.experiments.baselines.brain_torrent import (
     BrainTorrentSettings,
     ModelVersions,
     brain_torrent_traffic,
@@ -20,7 +20,7 @@ from clients.runs.metrics import Quality
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure, with_training_path
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.experiments.baselines.decentralised.steps import (
+from tests.clients.experiments.baselines.steps import (
     StepEngine,
     data_of,
     gauge_of,

@@ -1,1 +1,0 @@
-"""Systems without a server in which every participant has its own model."""
