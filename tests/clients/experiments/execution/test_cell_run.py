@@ -65,6 +65,25 @@ def test_attackers_and_times_are_counted_by_hand() -> None:
     assert row.extra == {"committee": 4, "trainers": 6}
 
 
+@pytest.mark.parametrize(
+    ("settings", "attackers", "attack"),
+    [
+        ("", (), None),
+        ("", (3,), "back-gradient"),
+        (', "malice.on=weights"', (3,), "back-gradient on weights"),
+    ],
+)
+def test_a_row_names_what_attackers_do(
+    settings: str, attackers: tuple[int, ...], attack: str | None
+) -> None:
+    rate = '"malice.malicious_rate=0.1"'
+    cell = plan_of((rate, f"{rate}{settings}")).cells[2]
+    played = MethodRun(
+        rounds=(), floor=None, samples=(1,) * 4, malicious=frozenset(ids(*attackers))
+    )
+    assert row_of(cell, played, SECONDS, None).attack == attack
+
+
 def test_a_run_without_rounds_or_committee_has_no_such_numbers() -> None:
     row = row_of(
         plan_of().cells[1], MethodRun(rounds=(), floor=None, samples=(1, 2)), SECONDS, None

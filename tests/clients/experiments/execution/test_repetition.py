@@ -63,6 +63,9 @@ def test_an_honest_row_is_reproduced_and_a_changed_one_reported(
         expected = set() if name in {"seconds", "ledger"} else {name}
         told = RepeatedCell(other, found.again, found.report)
         assert {line.partition(":")[0] for line in told.differing} == expected
+    # A row of an earlier version names no attack.
+    attacked = replace(found.again, attack="alie")
+    assert RepeatedCell(replace(found.row, attack=None), attacked, found.report).differing == ()
     for name in ("verdict", "report", "configuration"):
         change = {name: "other"}
         other = replace(found.row, ledger=replace(evidence, **change))
