@@ -323,7 +323,7 @@ def _part_lines(preset: str, parts: Parts, folder: Path) -> list[str]:
     put_parts(after, parts, folder)
     lines: list[str] = []
     for section, table in after.items():
-        if section in {"model", "data"}:
+        if section in {"model", "data"} and "name" in table:
             gone = {f"{section}.{key}": None for key in before.get(section, {}) if key not in table}
             lines += setting_lines(gone)
         lines += setting_lines({section: table})

@@ -20,8 +20,16 @@ def home_at(path: str | Path | None) -> Path:
     """Return the folder of a home; None for a new temporary one.
 
     A temporary home is removed when this process ends; `Run.save` copies it before.
+
+    Raises:
+        ConfigurationError: the path is no folder.
     """
-    return _temporary() if path is None else Path(path)
+    if path is None:
+        return _temporary()
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigurationError(f"home {folder}: is there already, and is no folder")
+    return folder
 
 
 def copy_home(target: Target, path: str | Path) -> Target:

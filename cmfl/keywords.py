@@ -27,8 +27,8 @@ def setting_names() -> tuple[str, ...]:
     return tuple(_names_in(Configuration, ""))
 
 
-def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> None:
-    """Put keyword arguments into the values of a configuration.
+def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> set[str]:
+    """Put keyword arguments into the values of a configuration, and return their full names.
 
     Args:
         values: by section and key, as TOML has them; changed in place.
@@ -39,9 +39,13 @@ def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> No
     Raises:
         ConfigurationError: a name is unknown or of several settings; the nearest names are listed.
     """
-    for name, value in keywords.items():
-        for key, single in _expanded(name, value):
-            _put(values, full_name(key), single)
+    names: set[str] = set()
+    for keyword, value in keywords.items():
+        for key, single in _expanded(keyword, value):
+            name = full_name(key)
+            _put(values, name, single)
+            names.add(name)
+    return names
 
 
 def full_name(name: str) -> str:

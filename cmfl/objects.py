@@ -99,10 +99,11 @@ def _model_reference(model: object, folder: Path) -> str:
 
 
 def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
+    from clients.configuration.parsing import imply_file
     from clients.datasets.own_data import Data
 
     if isinstance(data, Mapping) and not _is_dataset(data):
-        apply_keywords(values, {"data": dict(data)})
+        imply_file(values, apply_keywords(values, {"data": dict(data)}))
         return
     if _is_dataset(data):
         data = Data.from_dataset(data)

@@ -58,8 +58,8 @@ def run(
         model: a built-in name, `file.py:Class`, a class of `torch.nn.Module`, or a function that
             returns a module.
         data: a built-in name, the path of a file, `cmfl.Data`, a Hugging Face dataset, or a
-            function that returns `cmfl.Data`. Unless `clients` is given, there are as many clients
-            as the data name.
+            function that returns `cmfl.Data`. There are as many clients as `cmfl.Data` names, and
+            else those of `clients`.
         attack: what malicious clients do: a built-in name, `file.py:function`, or a function
             `(own, colluders, rng) -> update` of arrays of shapes (d,), (k, d) and (d,), float32. By
             30 % of the clients, unless `malicious_rate` says otherwise.
@@ -123,11 +123,12 @@ def _checked(
     values: dict[str, Any], parts: Parts, folder: Path, given: Mapping[str, object]
 ) -> Configuration:
     from clients.configuration.loading import checked
+    from clients.configuration.parsing import imply_file
 
     if parts.attack is not None:
         apply_keywords(values, {"malicious_rate": USUAL_RATE})
     put_parts(values, parts, folder)
-    apply_keywords(values, given)
+    imply_file(values, apply_keywords(values, given))
     try:
         return checked(values)
     except ParametersError as error:

@@ -27,7 +27,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 PRESETS = (
@@ -65,7 +65,7 @@ def plain_values(
     except ConfigurationError as error:
         raise ConfigurationError(f"{path or preset}: {error}") from error
     with_settings(values, settings)
-    _imply_file(values, settings)
+    imply_file(values, {setting.partition("=")[0].strip() for setting in settings})
     return values
 
 
@@ -128,9 +128,13 @@ def _preset(name: str) -> str:
     return (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
 
 
-def _imply_file(values: dict[str, Any], settings: tuple[str, ...]) -> None:
-    """Let a path of the command line replace a bundled data set, which has none, by that file."""
-    keys = {setting.partition("=")[0].strip() for setting in settings}
+def imply_file(values: dict[str, Any], keys: Collection[str]) -> None:
+    """Let a path replace a bundled data set, which has none, by that file.
+
+    Args:
+        values: by section and key; changed in place.
+        keys: `section.key` of the settings that the caller gave over a preset's.
+    """
     data = values.get("data")
     if "data.path" in keys and "data.name" not in keys and isinstance(data, dict):
         data_set = DATASETS.get(str(data.get("name")))

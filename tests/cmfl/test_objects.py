@@ -132,6 +132,15 @@ def test_what_is_no_part_is_refused_and_nothing_is_written(
     assert not (tmp_path / "h").exists()
 
 
+def test_a_path_alone_is_data_of_a_file(tmp_path: Path) -> None:
+    rows = [f"{','.join(map(str, x))},{y}" for x, y in zip(INPUTS.tolist(), LABELS, strict=True)]
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["a,b,c,d,label", *rows]) + "\n", encoding="utf-8")
+    given: list[dict[str, Any]] = [{"data": path}, {"data": {"path": path}}, {"data.path": path}]
+    heads = {cmfl.run("smoke", rounds=1, ledger="memory", **each).head for each in given}
+    assert len(heads) == 1
+
+
 def test_data_are_checked_when_they_are_made() -> None:
     with pytest.raises(cmfl.ConfigurationError):
         cmfl.Data(INPUTS, LABELS[:-1])

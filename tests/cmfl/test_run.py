@@ -112,6 +112,12 @@ def test_a_wrong_argument_is_one_sentence_and_writes_nothing(
     assert not (tmp_path / "h").exists()
 
 
+def test_a_file_is_no_home(tmp_path: Path) -> None:
+    (tmp_path / "h").touch()
+    with pytest.raises(cmfl.ConfigurationError, match="is no folder"):
+        cmfl.run("smoke", home=tmp_path / "h")
+
+
 def test_a_run_of_the_same_name_is_not_played_twice(run: cmfl.Run) -> None:
     with pytest.raises(cmfl.ConfigurationError, match="there is a run 'run' in"):
         cmfl.run("smoke", home=run.home)
