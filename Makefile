@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the two cores that this is reckoned for: many tests wait for processes of their own.
 TEST_PROCESSES ?= 3
 
-.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers serve matrix floors clean
+.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers serve matrix floors wheel beside clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -101,6 +101,14 @@ matrix:
 # The same with the lowest versions that the metadata admits.
 floors:
 	$(PYTHON) -m tests.packaging.matrix --floors 3.11
+
+# The wheel in a fresh environment: demo, run, audit, serve, experiment and network, with minutes.
+wheel:
+	$(PYTHON) -m tests.packaging.wheel
+
+# The core beside other projects' packages in one environment: their command lines and ours answer.
+beside:
+	$(PYTHON) -m tests.packaging.beside
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

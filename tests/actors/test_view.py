@@ -183,7 +183,7 @@ def test_an_envelope_of_another_contract_or_round_is_passed_over(
     network: Network, empty: RoundView, kind: EnvelopeKind, domain: Domain, number: int
 ) -> None:
     envelope = of_kind(network, kind)
-    assert empty.with_envelopes([envelope]) != empty
+    assert published(empty.with_envelopes([envelope])) != published(empty)
     foreign = replace(envelope, domain=domain, round=number)
     assert_nothing(empty.with_envelopes([foreign]))
 
@@ -193,6 +193,13 @@ def test_a_commitment_counts_on_the_chain_only(network: Network, empty: RoundVie
     assert chain is not None
     signed = signed_commitment(chain, 3, sha256(b"late"))
     assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, ClientId(3), signed)]))
+
+
+def published(view: RoundView) -> tuple[object, ...]:
+    """Return what envelopes add to a view; a model's array has no equality of its own."""
+    evidence = view.evidence
+    counts = len(evidence.payloads), len(evidence.vectors)
+    return (*counts, view.announced, view.claims, view.proposals, view.votes)
 
 
 def assert_nothing(view: RoundView) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import ledger
 from tests.packaging.metadata import core, installed_with
-from tests.processes import PATIENCE_SECONDS
 
 SCRIPT = """
 import importlib, importlib.metadata, json, re, sys
@@ -33,6 +32,7 @@ sys.meta_path.insert(0, Core)
 for module in modules:
     importlib.import_module(module)
 """
+PATIENCE_SECONDS = 120
 NEEDS_SQL = "ledger.index"
 
 
