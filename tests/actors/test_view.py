@@ -183,7 +183,7 @@ def test_an_envelope_of_another_contract_or_round_is_passed_over(
     network: Network, empty: RoundView, kind: EnvelopeKind, domain: Domain, number: int
 ) -> None:
     envelope = of_kind(network, kind)
-    assert published(empty.with_envelopes([envelope])) != published(empty)
+    assert added(empty.with_envelopes([envelope])) != added(empty)
     foreign = replace(envelope, domain=domain, round=number)
     assert_nothing(empty.with_envelopes([foreign]))
 
@@ -195,7 +195,7 @@ def test_a_commitment_counts_on_the_chain_only(network: Network, empty: RoundVie
     assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, ClientId(3), signed)]))
 
 
-def published(view: RoundView) -> tuple[object, ...]:
+def added(view: RoundView) -> tuple[object, ...]:
     """Return what envelopes add to a view; a model's array has no equality of its own."""
     evidence = view.evidence
     counts = len(evidence.payloads), len(evidence.vectors)

@@ -68,7 +68,7 @@ def _steps(folder: Path) -> Iterator[tuple[str, float]]:
     )
     yield f"install ({environment.bytes() / 1e9:.1f} GB)", seconds
     _require_installed(environment)
-    yield "demo with one seed, and its service", _served(environment, "demo", "--seeds", "1")
+    yield "demo with one seed", environment.run("cmfl", "demo", "--seeds", "1")[1]
     yield "run", environment.run("cmfl", "run", "--preset", "smoke", "--home", "home")[1]
     yield "audit", _audited(environment)
     yield "serve", _served(environment, "serve", "--home", "home", "--port", "8765")
@@ -106,7 +106,7 @@ def _audited(environment: Environment) -> float:
 
 
 def _served(environment: Environment, *words: str) -> float:
-    """Start a command that serves in the end, ask its service, interrupt it; return the seconds.
+    """Start a service, ask it, interrupt it; return the seconds.
 
     Raises:
         WrongAnswerError: it ended before, or does not end well when it is interrupted.
@@ -149,14 +149,14 @@ def _address(process: subprocess.Popen[str]) -> str:
 
 
 def _ask(address: str) -> None:
-    """Ask a service for its health, its runs and its dashboard, once it answers."""
+    """Ask a service for its health, its status and its dashboard, once it answers."""
     for _ in range(60):
         try:
             urllib.request.urlopen(f"{address}/health", timeout=60).close()
             break
         except OSError:
             time.sleep(1)
-    for path in ("/health", "/runs", "/"):
+    for path in ("/health", "/v1/status", "/"):
         with urllib.request.urlopen(address + path, timeout=60) as answer:
             answer.read()
 
