@@ -55,8 +55,10 @@ def _is_marked(path: str) -> bool:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib would be imported for it
             return MARK in file.read(_MOST_BYTES)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return False
+    except OSError:  # the machine lacks something, which the command explains later
+        return True
 
 
 def _explained(name: str, path: str) -> str:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from cmfl.proofs import Proof
     from ledger.history.responses.rounds import FullRound
 
-MOST_ROUNDS = 1 << 32
+MOST_ROUNDS = 1 << 20
+"""That are read of a chain or a service, whatever it says of their number."""
 
 
 class Explanation(tuple[str, ...]):
@@ -293,10 +294,12 @@ class Run:
         Raises:
             ConfigurationError: the run was on the memory ledger.
         """
+        from ledger.protocol.parameters import MAX_CLIENTS
+
         if self.address is None:
             raise ConfigurationError(f"{self.name}: the memory ledger records no clients")
         with open_history(self.target) as history:
-            page = history.clients(MOST_ROUNDS, None)
+            page = history.clients(MAX_CLIENTS, None)
         return Table(dict(client) for client in page["clients"])
 
     @property
@@ -392,7 +395,7 @@ def read_snapshot(target: Target, name: str) -> Snapshot:
     with target.reader() as chain:
         ledger = target.ledger(chain)
         state, deployment = ledger.state(), ledger.deployment()
-    rounds = _recorded_rounds(target, claims)
+    rounds = _recorded_rounds(target, deployment.rounds, claims)
     return Snapshot(ledger.address, f"0x{state.head.hex()}", deployment.rounds, rounds)
 
 
@@ -409,18 +412,20 @@ def _of_service(target: Target) -> Snapshot:
         deployment.address,
         details["state"]["head"],
         details["contract"]["rounds"],
-        _recorded_rounds(target, claims),
+        _recorded_rounds(target, details["contract"]["rounds"], claims),
     )
 
 
-def _recorded_rounds(target: Target, claims: dict[int, dict[str, Any]]) -> tuple[Round, ...]:
+def _recorded_rounds(
+    target: Target, total: int, claims: dict[int, dict[str, Any]]
+) -> tuple[Round, ...]:
     """Return all rounds that the chain records, with what the run's files claim of them."""
     from ledger.history.queries import RoundQuery
     from ledger.history.status import Order
 
     query = RoundQuery("rounds", Order.OLDEST)
     with open_history(target) as history:
-        entries = history.rounds(query, MOST_ROUNDS, None)["rounds"]
+        entries = history.rounds(query, min(total, MOST_ROUNDS), None)["rounds"]
     return tuple(
         Round(
             round=entry["round"],
