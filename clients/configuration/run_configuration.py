@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration.parsing import parse, with_settings
-from clients.datasets.registry import PATH_OPTIONS
+from clients.datasets.registry import DATASETS, PATH_OPTIONS
 from clients.models.model_binding import RECORDED_FILE, option_files
 from clients.models.registry import MODELS
 from ledger.io.own_rules import KINDS, own_rules_of, use_rule
@@ -62,9 +62,11 @@ def configuration_from_document(
     if data_path is not None and data.get("name") != "own":
         values["data"]["path"] = str(data_path)
     for setting in _without_rules(document.parameters, settings):
-        _require_local(setting)
+        if _key_and_value(setting)[0] != "data.name" or data.get("name") in DATASETS:
+            _require_local(setting)
         with_settings(values, (setting,))
     _require_known_model(values["model"]["name"], settings)
+    _require_known_data(values["data"]["name"], settings)
     _require_files_of_options(values["model"]["options"])
     configuration = parse(values)
     if configuration.parameters(document.parameters.dimension) != document.parameters:
@@ -144,6 +146,20 @@ def _require_known_model(name: object, settings: tuple[str, ...]) -> None:
         raise ConfigurationError(
             f"the run trains the model {str(name)[:80]!r}, which is code of its owner's: if you "
             f"trust it, name your own copy with --set model.name=FILE.py:CLASS"
+        )
+
+
+def _require_known_data(name: object, settings: tuple[str, ...]) -> None:
+    """Refuse to run a data set's code because a document names it.
+
+    Raises:
+        ConfigurationError: the data set is neither of this project nor given here.
+    """
+    is_given = any(_key_and_value(setting)[0] == "data.name" for setting in settings)
+    if not is_given and name not in DATASETS:
+        raise ConfigurationError(
+            f"the run's data set is {str(name)[:80]!r}, which is code of its owner's: if you trust "
+            f"it, name your own copy with --set data.name=FILE.py:NAME"
         )
 
 

@@ -44,7 +44,7 @@ NAMED: dict[str, Iterable[object]] = {
     "protocol.distance": (*registry.DISTANCES, "file.py:name", "package:name"),
     "protocol.reference": registry.REFERENCES,
     "protocol.threshold": registry.THRESHOLDS,
-    "data.name": DATASETS,
+    "data.name": (*DATASETS, "file.py:name", "package:name"),
     "data.partition": PARTITIONS,
     "model.name": (*MODELS, "file.py:Class", "package:Class"),
     "malice.attack": (*ATTACKS, *DATA_ATTACKS, "file.py:name", "package:name"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from clients.datasets.records import PooledData, Records
     from clients.datasets.settings_table import SettingsTable
+    from ledger.io.user_code import UserCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class DataSet:
         fits: whether `read` takes a layout, by kind and names alone.
         has_owners: whether the samples at a path have natural clients, by names alone; None where
             `owned_by` says so.
+        load: returns the samples by the options alone; None of a data set with files.
+        code: the user's own that loads them; None of a data set of this project.
     """
 
     name: str
@@ -92,7 +95,9 @@ class DataSet:
     is_declared: bool = False
     read: Callable[[Path, Any], Records] | None = None
     fits: Callable[[Layout], bool] | None = None
-    has_owners: Callable[[Path, Any], bool] | None = None
+    has_owners: Callable[[Path | None, Any], bool] | None = None
+    load: Callable[[Any], Records] | None = None
+    code: UserCode | None = None
 
     def is_layout(self, layout: Layout) -> bool:
         """Return whether files with this layout may be of this data set."""
@@ -101,7 +106,7 @@ class DataSet:
 
     def is_owned(self, path: Path | None, options: SettingsTable) -> bool:
         """Return whether the samples have natural clients."""
-        if self.has_owners is not None and path is not None:
+        if self.has_owners is not None and (path is not None or self.load is not None):
             return self.has_owners(path, options)
         return self.owned_by is not None
 
@@ -121,12 +126,16 @@ class DataSet:
                 f"data.name = {self.name}: each client has samples of its own, and nobody those of "
                 f"all: deploy with cmfl deploy --registry, and give each worker its own by --data"
             )
-        if self.bundled is not None:
+        if self.bundled is not None or self.load is not None:
             if path is not None:
+                kind = "is bundled" if self.load is None else "is a function"
                 raise ConfigurationError(
-                    f"data.path = {path}: data set {self.name!r} is bundled and takes no path"
+                    f"data.path = {path}: data set {self.name!r} {kind} and takes no path"
                 )
-            return self.bundled()
+            if self.bundled is not None:
+                return self.bundled()
+        if self.load is not None:
+            return self.load(options or self.options())
         if path is None:
             raise ConfigurationError(
                 f"data.path is not set: data set {self.name!r} needs the path of its files"

@@ -10,9 +10,11 @@ import hashlib
 import io
 import zipfile
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ConfigDict
 
 from clients.datasets.collating import as_brightness, as_tokens
 from clients.datasets.data_set import DataSet
@@ -32,8 +34,9 @@ from clients.datasets.own_layouts import (
     read_samples,
 )
 from clients.datasets.records import PooledData, Records, held_out, numbered
-from clients.datasets.settings_table import parse_settings
+from clients.datasets.settings_table import SettingsTable, parse_settings
 from ledger.io.home import DISK
+from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
     from clients.datasets.files.layout import Layout
     from clients.datasets.own_layouts import Content
+    from ledger.io.user_code import UserCode
 
 CHANNELS = (1, 3, 4)
 _USUAL_SHARE = 0.2
@@ -59,6 +63,7 @@ class Data:
         client: owner of each sample, shape (n,), whole numbers or text; None to divide the samples
             by a partition.
         is_test: whether each sample is for the test, shape (n,); None to hold out a share.
+        records: the same, as a run divides it.
     """
 
     def __init__(  # noqa: PLR0913 - the arrays, and what they mean
@@ -84,6 +89,7 @@ class Data:
             name: _plain(name, values) for name, values in columns.items() if values is not None
         }
         records = _records("data", held, parse_settings(FileOptions, self._options, "data"))
+        self.records = records
         self.x, self.y = records.x, held["y"]
         self.client, self.is_test = held.get("client"), held.get("is_test")
 
@@ -348,6 +354,47 @@ def _pool(records: Records, options: FileOptions, rng: np.random.Generator) -> P
     )
 
 
+class FunctionOptions(SettingsTable):
+    """Keyword arguments of a user's function that returns `Data`."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def own_data_set(code: UserCode) -> DataSet:
+    """Return the data set of a user's function `(**options) -> Data`; it is not called yet."""
+
+    def called(options: FunctionOptions) -> Data:
+        return _called(code, tuple(sorted(options.model_dump().items())))
+
+    def load(options: FunctionOptions) -> Records:
+        return called(options).records
+
+    def pool(records: Records, options: FunctionOptions, rng: np.random.Generator) -> PooledData:
+        return _pool(records, FileOptions(**called(options).options()), rng)
+
+    def has_owners(_: Path | None, options: FunctionOptions) -> bool:
+        return called(options).client is not None
+
+    return DataSet(code.label, FunctionOptions, pool, has_owners=has_owners, load=load, code=code)
+
+
+@lru_cache(maxsize=1)
+def _called(code: UserCode, options: tuple[tuple[str, Any], ...]) -> Data:
+    """Return what a function gives; several parts of a run's preparation ask for it.
+
+    Raises:
+        ConfigurationError: it fails, or returns something else than `Data`.
+    """
+    function = code.load_function("data.name")
+    with as_configuration_error(f"data.name = {code.label!r}: it fails"):
+        data = function(**dict(options))
+    if not isinstance(data, Data):
+        raise ConfigurationError(
+            f"data.name = {code.label!r}: returns {type(data).__name__}; must return Data"
+        )
+    return data
+
+
 def _fits(layout: Layout) -> bool:
     names = layout.fields
     if layout.kind in {FileKind.ARRAYS, FileKind.TENSORS}:
@@ -355,7 +402,8 @@ def _fits(layout: Layout) -> bool:
     return layout.kind is not FileKind.LEAF and not names.isdisjoint(LABELS)
 
 
-def _has_owners(path: Path, options: FileOptions) -> bool:
+def _has_owners(path: Path | None, options: FileOptions) -> bool:
+    assert path is not None, "only where there is a file"
     names = layout_of(path).fields
     return not names.isdisjoint((options.client,) if options.client else CLIENTS)
 

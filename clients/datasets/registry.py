@@ -16,13 +16,14 @@ from clients.datasets.femnist import FEMNIST
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.leaf import first_input
 from clients.datasets.own import OWN
-from clients.datasets.own_data import FILE
+from clients.datasets.own_data import FILE, own_data_set
 from clients.datasets.own_layouts import LABELS
 from clients.datasets.partition.natural import NaturalPartition
 from clients.datasets.partition.registry import partition_of
 from clients.datasets.sent140 import SENT140
 from clients.datasets.settings_table import parse_settings
 from clients.datasets.shakespeare import SHAKESPEARE
+from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ DATASETS: dict[str, DataSet] = {
     data_set.name: data_set
     for data_set in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140, OWN, FILE)
 }
+
+GROUP = "cmfl.datasets"
+"""Entry points of packages that offer data sets."""
 
 PATH_OPTIONS = ("glove",)
 """Options that are paths; a run records the file's digest instead."""
@@ -61,8 +65,7 @@ class DataChoice:
 
 def verify_choice(choice: DataChoice) -> None:
     """Validate names and settings before any file is read; raise ConfigurationError."""
-    is_read = data_set_named(choice.name).has_owners is not None
-    _settings(replace(choice, path=None) if is_read else choice)
+    _settings(choice, looks=False)
 
 
 def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> FederatedData:
@@ -106,14 +109,20 @@ def without_paths(choice: DataChoice) -> DataChoice:
 
 
 def data_set_named(name: str) -> DataSet:
-    """Return a data set by name.
+    """Return a data set by name, or that of a user's function, which is not called yet.
 
     Raises:
-        ConfigurationError: unknown name.
+        ConfigurationError: an unknown name, or a file that cannot be read.
     """
-    if name not in DATASETS:
-        raise ConfigurationError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
-    return DATASETS[name]
+    if name in DATASETS:
+        return DATASETS[name]
+    code = named_code("data.name", GROUP, name)
+    if code is None:
+        raise ConfigurationError(
+            f"unknown data set {name!r}; known are {', '.join(DATASETS)}, and functions of your "
+            f"own: file.py:NAME or package:NAME"
+        )
+    return own_data_set(code)
 
 
 def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
@@ -161,22 +170,32 @@ def data_digest(choice: DataChoice) -> dict[str, Any]:
         if key in settings:
             # The path differs between machines.
             settings[key] = _sha256(Path(settings[key]))
+    if data_set.code is not None:
+        settings = {name: _recorded_option(value) for name, value in settings.items()}
     recorded = {
         "name": data_set.name,
         "options": settings,
         "partition": partition.model_dump(exclude_none=True),
     }
+    if data_set.code is not None:
+        return recorded | data_set.code.recorded()
     if choice.path is None:
         return recorded
     digests = [_sha256(file) for file in layout_of(choice.path).files]
     return recorded | {"sha256": digests[0] if choice.path.is_file() else digests}
 
 
-def _settings(choice: DataChoice) -> tuple[DataSet, SettingsTable, Partition]:
+def _settings(
+    choice: DataChoice, *, looks: bool = True
+) -> tuple[DataSet, SettingsTable, Partition]:
+    """Return what a choice means; without a look at the data, the partition may be another."""
     data_set = data_set_named(choice.name)
     options = parse_settings(data_set.options, choice.options, "data.options")
     # A partition that is named needs no look at the file.
-    has_owners = "name" not in choice.partition and data_set.is_owned(choice.path, options)
+    is_open = looks and "name" not in choice.partition
+    has_owners = (
+        data_set.is_owned(choice.path, options) if is_open else data_set.owned_by is not None
+    )
     partition = partition_of(choice.partition, has_owners=has_owners)
     if data_set.is_declared:
         _require_undivided(choice, partition)
@@ -211,6 +230,12 @@ def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tupl
     starts = [0, *ends[:-1]]
     views = tuple(Samples(x[a:b], y[a:b]) for a, b in zip(starts, ends, strict=True))
     return Samples(x, y), views
+
+
+def _recorded_option(value: object) -> object:
+    """Return an argument of a user's function, with a file's digest in place of its path."""
+    is_path = isinstance(value, str) and len(value) < 4096 and Path(value).is_file()
+    return f"sha256:{_sha256(Path(str(value)))}" if is_path else value
 
 
 def _sha256(path: Path) -> str:

@@ -14,10 +14,14 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from clients.configuration.loading import load
+from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_data import Data
+from clients.datasets.own_samples import own_parts
 from clients.datasets.registry import DataChoice, data_digest, load_dataset, recognise
 from clients.datasets.summary import verify_files
+from clients.runs.population import populate, run_document
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -322,3 +326,65 @@ def test_a_path_on_the_command_line_replaces_the_bundled_digits(tmp_path: Path) 
         load("smoke", settings=(f"data.path={path}", "data.name=flie"))
     with pytest.raises(ConfigurationError, match="more clients than data"):
         loaded(path, clients=20)
+
+
+LOADER = """
+import numpy as np
+from clients.datasets.own_data import Data
+
+def load(rows=12, table=None):
+    if rows < 0:
+        raise ValueError("no rows")
+    if rows == 0:
+        return [1, 2]
+    return Data(np.eye(rows, 4), np.arange(rows) % 3, client=np.arange(rows) % 4, classes=7)
+"""
+
+
+def loader(folder: Path, text: str = LOADER) -> str:
+    (folder / "mine.py").write_text(text, "utf-8")
+    return f"{folder / 'mine.py'}:load"
+
+
+def test_a_function_may_be_a_data_set(tmp_path: Path) -> None:
+    choice = DataChoice(loader(tmp_path), None, {"rows": 16})
+    data = load_dataset(choice, 4, np.random.default_rng(0))
+    assert (data.name, data.form.classes, len(data.train)) == ("mine.py:load", 7, 4)
+    recorded = data_digest(choice)
+    assert recorded["partition"] == {"name": "natural"}
+    assert len(recorded["sha256"]) == 64
+    table = csv_file(tmp_path / "t.csv", "a\n")
+    with_file = data_digest(DataChoice(choice.name, None, {"table": str(table)}))
+    assert with_file["options"]["table"].startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rows": -1}, r"mine.py:load': it fails: ValueError: no rows \(mine.py, line 7\)"),
+        ({"rows": 0}, "returns list; must return Data"),
+        ({"lines": 3}, "it fails: TypeError"),
+    ],
+)
+def test_a_function_that_gives_no_data_is_refused(
+    tmp_path: Path, options: Mapping[str, Any], message: str
+) -> None:
+    choice = DataChoice(loader(tmp_path), None, options)
+    with pytest.raises(ConfigurationError, match=message):
+        load_dataset(choice, 4, np.random.default_rng(0))
+
+
+def test_no_document_makes_a_worker_run_a_data_sets_code(tmp_path: Path) -> None:
+    reference = loader(tmp_path)
+    wide = ("data.options.rows=96", "data.partition.name=iid")
+    configuration = load("smoke", settings=(f"data.name={reference}", *wide)).on_path("plain")
+    document = run_document(configuration, populate(configuration))
+    loader(tmp_path, LOADER + "raise SystemExit\n")
+    with pytest.raises(ConfigurationError, match=r"--set data\.name=FILE\.py:NAME"):
+        configuration_from_document(document)
+    loader(tmp_path)
+    local = configuration_from_document(document, settings=(f"data.name={reference}",))
+    assert own_parts(local, document, (ClientId(3),)).train[3].y.size > 0
+    loader(tmp_path, LOADER + "# another\n")
+    with pytest.raises(ConfigurationError, match="the sha256 of its files was"):
+        own_parts(local, document, (ClientId(3),))
