@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target
 from cmfl.extras import naming_extras
+from cmfl.objects import reference
 from cmfl.opening import target_of
 from cmfl.progress import tracking
 from cmfl.recorded import Run
@@ -128,7 +129,7 @@ def audit(
     strict: bool = False,
     since: str | Path | None = None,
     jobs: int = 1,
-    rules: Sequence[str | Path] = (),
+    rules: Sequence[str | Path | Callable[..., Any]] = (),
     progress: bool | None = None,
 ) -> Audit:
     """Check every round of a run from its chain and its blobs alone.
@@ -146,7 +147,8 @@ def audit(
         since: the saved report of an earlier audit that passed, trusted for its rounds.
         jobs: processes that check rounds; over 1 a script needs the usual
             `if __name__ == "__main__":`.
-        rules: your copies of the files with the run's own distance and scoring, which are run;
+        rules: the run's own distance and scoring, if it has some: your copies of their files, or
+            the functions themselves. They are run, if their digests are those of the run document;
             those of a run that this process has played are known.
         progress: whether to show progress; None where somebody looks.
 
@@ -171,9 +173,16 @@ def audit(
             earlier=earlier,
             jobs=jobs,
             on_progress=show,
-            rules=tuple(map(str, rules)),
+            rules=tuple(_rule_source(rule, target) for rule in rules),
         )
     return Audit(report)
+
+
+def _rule_source(rule: str | Path | Callable[..., Any], target: Target) -> str:
+    """Return the file, or the package, of an own rule."""
+    if not callable(rule):
+        return str(rule)
+    return reference("rules", rule, target.home).rpartition(":")[0]
 
 
 def audit_target(

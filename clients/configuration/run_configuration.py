@@ -86,6 +86,12 @@ def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
     return tuple(settings)
 
 
+def rule_sources(configuration: Configuration) -> tuple[str, ...]:
+    """Return the files or packages of a configuration's own distance and scoring, for an audit."""
+    names = [str(getattr(configuration.protocol, kind)) for kind in KINDS]
+    return tuple(dict.fromkeys(name.rpartition(":")[0] for name in names if is_reference(name)))
+
+
 def _protocol(parameters: Parameters) -> dict[str, Any]:
     """Return the settings behind parameters: shares as decimals, no dimension."""
     values = {name: getattr(parameters, name) for name in Parameters.__dataclass_fields__}

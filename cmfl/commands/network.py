@@ -239,9 +239,12 @@ def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
     """Return the exit code and the report of an audit by another process."""
     import json
 
+    from clients.configuration.run_configuration import rule_sources
     from clients.testnet.local_network import RUN
 
     arguments = ["audit", "--home", federation.settings.home, "--run", RUN, "--json"]
+    for source in rule_sources(federation.settings.configuration):
+        arguments += ["--rules", source]
     arguments += ["--rpc-url", federation.node.url, "--chain-id", federation.manifest.chain_id]
     process = federation.processes.start("audit", arguments)
     code = process.wait(AUDIT_SECONDS)

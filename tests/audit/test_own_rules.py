@@ -131,7 +131,7 @@ def test_a_resumed_run_keeps_its_rule(own: OwnRun) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return references[:, 0] - 9", "finite and at least 0"),
+        ("return references[:, 0] - 9", "at least 0 and finite"),
         ("return references", "must return float64 of shape (3,)"),
         ("raise ValueError('no')", "it fails, or changes its input: ValueError: no (rule.py"),
         ("update *= 2", "it fails, or changes its input: ValueError: output array is read-only"),

@@ -68,7 +68,7 @@ def test_a_sound_rule_passes_its_trial(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "body", "message"),
     [
-        ("far", "return references[:, 0]", "finite and at least 0"),
+        ("far", "return references[:, 0]", "at least 0 and finite"),
         ("far", "return np.zeros(len(references) + 1)", r"returns float64 of shape \(4,\)"),
         ("far", "raise KeyError('x')", "it fails, or changes its input: KeyError: 'x'"),
         ("far", "update[0] = 0", "it fails, or changes its input: ValueError: assign"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ledger.protocol.documents.vector import DISTANCE_LIMIT
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.direction import ABSOLUTE_TOLERANCE
 from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, DistanceRule
@@ -98,16 +99,16 @@ class OwnMeasure:
         """Return the function's distances from all references.
 
         Raises:
-            OwnRuleViolationError: they are no finite numbers from 0 on, one for each reference.
+            OwnRuleViolationError: they are no numbers from 0 to 1e300, one for each reference.
         """
         result = self._function(update, references)
         if not isinstance(result, np.ndarray):
             raise self._violation(type(result).__name__, references)
         if result.dtype != np.float64 or result.shape != (len(references),):
             raise self._violation(f"{result.dtype} of shape {result.shape}", references)
-        if not (np.isfinite(result).all() and (result >= 0).all()):
+        if not ((result >= 0) & (result <= DISTANCE_LIMIT)).all():
             raise self._violation(f"{result.tolist()!s:.80}", references)
-        return result
+        return np.asarray(result + 0.0)  # no negative zero, which no vector may hold
 
     def tolerance(self, update: NDArray[np.float32], distance: float) -> float:  # noqa: ARG002
         """Return the margin, which has an absolute part: what is near 0 may be a difference."""
@@ -118,7 +119,7 @@ class OwnMeasure:
         return True
 
     def _violation(self, returned: str, references: NDArray[Any]) -> OwnRuleViolationError:
-        must = f"float64 of shape ({len(references)},), finite and at least 0"
+        must = f"float64 of shape ({len(references)},), at least 0 and finite (at most 1e300)"
         return OwnRuleViolationError(self._label, returned, must)
 
 

@@ -58,6 +58,7 @@ def test_an_own_distance_is_that_of_its_function() -> None:
         (np.zeros(1, np.float32), "returns float32"),
         (np.array([np.nan]), r"returns \[nan\]"),
         (np.array([-1.0]), "at least 0"),
+        (np.array([1e301]), "at most 1e300"),
     ],
 )
 def test_a_distance_that_is_none_is_refused(result: object, message: str) -> None:
@@ -98,6 +99,8 @@ def test_a_score_that_is_none_is_refused(result: object, message: str) -> None:
 
 
 def test_a_negative_zero_is_a_zero_with_the_bits_of_one() -> None:
+    distance = measure(lambda _update, _references: np.array([-0.0]))
+    assert np.float64(distance.between(UPDATE, REFERENCE)).tobytes() == bytes(8)
     score = own_scoring(NAME, lambda _values: -0.0).combine(np.ones((2, 1)))
     assert score.tobytes() == np.zeros(1).tobytes()
 
