@@ -45,7 +45,9 @@ async function go({ isFirst = false, isLive = false } = {}) {
   turn = new AbortController();
   const { signal } = turn;
   main.setAttribute("aria-busy", "true");
-  const page = await pageOf(placeOf(location.hash), signal);
+  const place = placeOf(location.hash);
+  markPlace(place);
+  const page = await pageOf(place, signal);
   if (signal.aborted) return;
   if (!(isLive && page.hasFailed)) present(page, isLive);
   main.removeAttribute("aria-busy");
@@ -55,6 +57,15 @@ async function go({ isFirst = false, isLive = false } = {}) {
     arrive(page.title, isFirst);
   } else {
     say("The page has been brought up to date.");
+  }
+}
+
+/** Mark in the header which of its pages is shown, or holds the page that is. */
+function markPlace(place) {
+  for (const link of document.querySelectorAll("#places a")) {
+    const isHere = place !== null && link.dataset.views.split(" ").includes(place.view);
+    if (isHere) link.setAttribute("aria-current", link.getAttribute("href") === location.hash ? "page" : "true");
+    else link.removeAttribute("aria-current");
   }
 }
 

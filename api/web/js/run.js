@@ -6,6 +6,16 @@ import { badge } from "./parts.js";
 import { runLink } from "./places.js";
 import { has } from "./rest.js";
 
+/** Return a command that asks this service about a run, and trusts a head instead of it.
+ *
+ * A run's name is somebody's text and not always one for a shell; its address is.
+ */
+export function remoteCommand(words, deployment) {
+  const isPlain = /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(deployment.run);
+  const which = isPlain ? `--run ${deployment.run}` : `--address ${deployment.address}`;
+  return `cmfl ${words} --api ${location.origin} ${which} --head ${deployment.state.head}`;
+}
+
 /** Return the way to a page of a run. */
 export const crumbsOf = (deployment, ...below) => [[deployment.run, runLink(deployment.links.self)], ...below];
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.api.conftest import read, rounds_that_are
 from tests.api.web.conftest import run_address, show
+from tests.cmfl.commands.conftest import succeeds
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -106,12 +108,55 @@ def test_the_deployments_are_those_of_rest(page: Page, client: httpx.Client, roo
     assert row[0] == told["run"]
     assert row[1] == "finished"
     assert row[2] == f"{told['state']['round']} of {told['contract']['rounds']}"
-    assert row[3:6] == [str(told["sizes"][name]) for name in ("clients", "trainers", "members")]
+    accuracy, attackers = row[3:5]
+    rows_of_run = succeeds("runs", "list", "--api", str(client.base_url), "--json").json
+    assert accuracy == shown_share(rows_of_run[0]["accuracy"])
+    assert attackers == shown_share(rows_of_run[0]["accepted_attackers"])
+    assert row[5:8] == [str(told["sizes"][name]) for name in ("clients", "trainers", "members")]
+    assert page.locator("#places [aria-current=page]").inner_text() == "Runs"
     page.get_by_role("link", name=str(told["run"])).click()
     page.wait_for_selector(".tabs")
     assert page.title() == f"{told['run']} · CMFL ledger"
     page.go_back()
     page.wait_for_selector("h1:text-is('Deployments')")
+
+
+def shown_share(value: float | None) -> str:
+    return "\N{EN DASH}" if value is None else f"{100 * value:.1f} %"
+
+
+def test_copied_commands_work_when_pasted(
+    page: Page, client: httpx.Client, root: str, decided: int
+) -> None:
+    number = accepted_in(client, root, decided)[0]
+    run = run_address(root)
+    for address in (run, f"{run}/rounds/{decided}", f"{run}/rounds/{decided}/clients/{number}"):
+        show(page, address)
+        (command,) = page.locator(".command code").all_inner_texts()
+        program, *words = shlex.split(command)
+        assert program == "cmfl"
+        assert {"--api", "--run", "--head"} < set(words)
+        succeeds(*words)
+
+
+def test_the_matrix_uses_the_width_and_folds_many_clients(page: Page, root: str) -> None:
+    page.set_viewport_size({"width": 1_280, "height": 900})
+    show(page, run_address(root))
+    chart = page.locator(".scroll.tall svg.strip")
+    box, room = chart.bounding_box(), page.locator(".scroll.tall").bounding_box()
+    assert box is not None
+    assert room is not None
+    assert box["width"] >= 0.8 * room["width"]
+    page.evaluate("document.querySelector('.scroll.tall svg').setAttribute('height', 9000)")
+    folded = page.locator(".scroll.tall").bounding_box()
+    assert folded is not None
+    assert folded["height"] < 600
+
+
+def test_a_finished_run_says_so_on_its_live_page(page: Page, root: str) -> None:
+    show(page, f"{run_address(root)}/federation")
+    assert "This run is finished" in page.inner_text("main")
+    assert "finished" in page.inner_text("#course")
 
 
 def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> None:

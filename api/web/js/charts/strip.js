@@ -5,8 +5,8 @@ import { h, s } from "../dom.js";
 const CELL = 18;
 const LEFT = 76;
 const TOP = 22;
-const FEW = 24;
-const LARGER = 1.35;
+const ROOM = 1_120;
+const WIDEST = 110;
 
 /** What each mark is called; the shape says it as the colour does. */
 export const MARKS = {
@@ -28,15 +28,15 @@ export const MARKS = {
  * a text for a line that tells something of each round, or null.
  */
 export function strip(label, columns, rows) {
-  const width = LEFT + CELL * columns.length + 4;
+  const pitch = Math.max(CELL, Math.min(WIDEST, Math.floor((ROOM - LEFT) / columns.length)));
+  const width = LEFT + pitch * columns.length + 4;
   const height = TOP + CELL * rows.length + 4;
-  const zoom = columns.length <= FEW ? LARGER : 1;
-  const chart = s("svg", { class: "strip", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width: width * zoom, height: height * zoom },
-    ...columns.map((number, place) => columnLabel(number, place, columns.length)),
+  const chart = s("svg", { class: "strip", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height },
+    ...columns.map((number, place) => columnLabel(number, place, columns.length, pitch)),
     ...rows.flatMap((row, place) => [
       s("text", { x: LEFT - 8, y: TOP + CELL * place + 13, class: "label end" }, row.label),
       s("line", { x1: LEFT, x2: width - 4, y1: TOP + CELL * place + 9, y2: TOP + CELL * place + 9, class: "lane" }),
-      ...row.cells.map((cell, column) => cell && drawn(cell, LEFT + CELL * column, TOP + CELL * place)),
+      ...row.cells.map((cell, column) => cell && drawn(cell, LEFT + pitch * column + (pitch - CELL) / 2, TOP + CELL * place)),
     ]));
   chart.addEventListener("click", (event) => {
     const href = event.target.closest("[data-href]")?.dataset.href;
@@ -52,10 +52,10 @@ export function legend(marks) {
     h("li", {}, s("svg", { width: 18, height: 18, viewBox: "0 0 18 18", "aria-hidden": "true" }, ...shape(mark, 0, 0)), MARKS[mark])));
 }
 
-function columnLabel(number, place, columns) {
-  const every = columns > 30 ? 5 : columns > 12 ? 2 : 1;
+function columnLabel(number, place, columns, pitch) {
+  const every = pitch >= 24 ? 1 : columns > 30 ? 5 : 2;
   if (place % every && place !== columns - 1) return null;
-  return s("text", { x: LEFT + CELL * place + CELL / 2, y: 14, class: "label middle" }, String(number));
+  return s("text", { x: LEFT + pitch * place + pitch / 2, y: 14, class: "label middle" }, String(number));
 }
 
 function drawn(cell, x, y) {

@@ -130,7 +130,7 @@ function roundsOf(path, number, rounds) {
     h("span", {}, h("a", { href: runLink(path, `/rounds/${part.round}/clients/${number}`), "aria-label": `Proof for round ${part.round}` }, "proof"), " ",
       part.ended ? download(`${path}/rounds/${part.round}/proof/${number}`, `proof-round-${part.round}-client-${number}.json`, "file", { "aria-label": `Proof for round ${part.round} as a file` }) : null),
   ]);
-  return table("Round by round", [["round", "number", "row"], ["stands"], ["role"], ["what it did", "wide"], ["rank", "number"], ["distance", "number"], ["ended"], ["why and proof"]], rows);
+  return table("Round by round", [["round", "number", "row"], ["state"], ["role"], ["what it did", "wide"], ["rank", "number"], ["distance", "number"], ["ended"], ["why and proof"]], rows);
 }
 
 function what(part) {

@@ -3,7 +3,7 @@
 import { h, told } from "../dom.js";
 import { counted, fromOne, lasting, moment, whole } from "../format.js";
 import { badge, command, facts, figures, say, section, table, term } from "../parts.js";
-import { deploymentPath } from "../places.js";
+import { deploymentPath, runLink } from "../places.js";
 import { Refused, read } from "../rest.js";
 import { renew } from "../renew.js";
 import { clientLink, clientLinks, crumbsOf, roundLink, statusBadge, tabs, viewsText } from "../run.js";
@@ -29,7 +29,7 @@ export async function federation(place, signal) {
     crumbs: crumbsOf(deployment),
     nodes: [
       h("header", { class: "head" }, h("h1", {}, told(deployment.run), ", live"), await tabs(deployment, "federation")),
-      own ? part : section("The open round",
+      own ? part : deployment.state.stage === "finished" ? finished(deployment) : section("The open round",
         h("p", {}, "This service reads no mailbox. With the one that the workers are given it shows who has done what, and who is late:"),
         command("cmfl serve --mailbox PLACE")),
     ],
@@ -82,7 +82,7 @@ class Page {
     const parts = [
       warnings(this.answer, silence, performance.now() - this.blockAt),
       heading(this.answer, this.rounds),
-      ...(this.answer.open ? [course(this.path, this.answer, now), clients(this.path, this.answer.open, now)] : [none(this.answer)]),
+      ...(this.answer.open ? [course(this.path, this.answer, now), clients(this.path, this.answer.open, now)] : [none(this.answer, this.path, this.rounds)]),
       last(this.path, this.answer.rounds),
       origin(),
     ];
@@ -112,7 +112,14 @@ function heading({ open, as_of: asOf }, rounds) {
   ]);
 }
 
-const none = ({ stage }) => section("No round is open", h("p", { id: "course" }, badge(`stage-${stage}`, wordFor(STAGES, stage))));
+const none = ({ stage }, path, rounds) => (stage === "finished"
+  ? finished({ links: { self: path }, contract: { rounds } })
+  : section("No round is open", h("p", { id: "course" }, badge(`stage-${stage}`, wordFor(STAGES, stage)))));
+
+/** Return what a run that has ended shows instead of an open round. */
+const finished = ({ links, contract }) => section("This run is finished",
+  h("p", { id: "course" }, badge("stage-finished", STAGES.finished), ` All ${counted(contract.rounds, "round")} have ended, and no round will open. `,
+    h("a", { href: runLink(links.self) }, "See what the run came to"), "."));
 
 function course(path, { open, view_seconds: seconds }, now) {
   const begins = open.closing ? open.closing.time + seconds : null;
@@ -189,7 +196,7 @@ function votes({ votes: cast, passed, equivocated }) {
 function last(path, rounds) {
   if (!rounds.length) return null;
   return section("Last rounds", table("The last rounds, newest first",
-    [["round", "number"], ["stands"], ["view of the votes", "number"], ["opened", "wide"], ["took", "number"]],
+    [["round", "number"], ["state"], ["view of the votes", "number"], ["opened", "wide"], ["took", "number"]],
     rounds.map((one) => h("tr", {},
       h("th", { scope: "row", class: "number" }, roundLink(path, one.round, String(one.round))),
       h("td", {}, statusBadge(one.status)),

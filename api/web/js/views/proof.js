@@ -7,7 +7,7 @@ import { distance, percent, whole } from "../format.js";
 import { command, digest, facts, section, table, term } from "../parts.js";
 import { deploymentPath } from "../places.js";
 import { asking, has, read } from "../rest.js";
-import { clientLink, crumbsOf, roundLink } from "../run.js";
+import { clientLink, crumbsOf, remoteCommand, roundLink } from "../run.js";
 import { checked } from "../verified.js";
 import { OUTCOMES, REASONS, wordFor } from "../words.js";
 
@@ -38,7 +38,7 @@ export async function proof(place, signal) {
       answer(one, client, update, member),
       made ? way(made) : null,
       update?.rank === null || !update ? null : checked([...own, ...(made ? [made.root] : []), ...linked.filter((check) => check.name !== "updates_root")], "From the update to the head"),
-      await outside(path, number, client),
+      await outside(path, number, client, deployment),
     ],
   };
 }
@@ -83,10 +83,10 @@ function way({ leaf, steps, root }) {
       root.outcome === MATCHES ? "✓ The last hash is the updates root." : "✗ The last hash is not the updates root."));
 }
 
-async function outside(path, number, client) {
+async function outside(path, number, client, deployment) {
   const isThere = await has("/rounds/{number}/proof/{client}");
   return section("Take it with you",
     isThere ? h("p", {}, download(`${path}/rounds/${number}/proof/${client}`, `proof-round-${number}-client-${client}.json`, "Download the proof", { class: "action" })) : null,
-    h("p", {}, "Checked on your side, against a head or a contract that you trust:"),
-    command(`cmfl verify client --round ${number} --client ${client}`));
+    h("p", {}, "This command checks it on your side, against the run's head. If an earlier audit gave you a head, use that one:"),
+    command(remoteCommand(`verify client --round ${number} --client ${client}`, deployment)));
 }

@@ -9,7 +9,7 @@ import { counted, distance, moment, whole } from "../format.js";
 import { command, digest, facts, figures, more, section, table, term } from "../parts.js";
 import { deploymentPath } from "../places.js";
 import { asking, read } from "../rest.js";
-import { clientLink, clientLinks, crumbsOf, roundLink, statusBadge } from "../run.js";
+import { clientLink, clientLinks, crumbsOf, remoteCommand, roundLink, statusBadge } from "../run.js";
 import { checked } from "../verified.js";
 import { votes } from "../votes.js";
 import { FORMS, OUTCOMES, REASONS, wordFor } from "../words.js";
@@ -44,7 +44,7 @@ export async function round(place, signal) {
       votes(path, one),
       section("In words", h("ol", { class: "sentences" }, ...explained.sentences.map((line) => h("li", {}, told(line.trim()))))),
       digests(path, one, start),
-      takeAlong(own, number, one),
+      takeAlong(own, number, one, deployment),
     ],
   };
 }
@@ -123,12 +123,12 @@ function scoresPart(path, one, { claims, left_out: leftOutClaims }) {
 }
 
 /** Return the round as a file, to be checked on the reader's side. */
-function takeAlong(own, number, one) {
+function takeAlong(own, number, one, deployment) {
   if (one.status !== "decided") return null;
   return section("Take it with you",
     h("p", {}, download(`${own}/bundle`, `round-${number}.bundle.tar`, "Download the round", { class: "action" })),
-    h("p", {}, "One file with all that checking this round needs. On your side, against a head or a contract that you trust:"),
-    command(`cmfl verify bundle round-${number}.bundle.tar`));
+    h("p", {}, "One file has all that checking this round needs. This command fetches it and checks it on your side, against the run's head. If an earlier audit gave you a head, use that one:"),
+    command(remoteCommand(`verify round ${number}`, deployment)));
 }
 
 function refusal(claim) {

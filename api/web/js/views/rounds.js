@@ -50,7 +50,7 @@ function listed(path, found) {
     endedText(round.ended),
     digest(round.model, "model"),
   ]);
-  return table("Rounds", [["round", "number", "row"], ["stands"], ["ranked", "number"], ["accepted", "number"], ["view of the votes", "number"], ["ended"], ["new model"]], rows);
+  return table("Rounds", [["round", "number", "row"], ["state"], ["ranked", "number"], ["accepted", "number"], ["view of the votes", "number"], ["ended"], ["new model"]], rows);
 }
 
 function filters(path, asked) {

@@ -7,7 +7,7 @@ import { counted, percent, whole } from "../format.js";
 import { badge, command, digest, facts, figures, more, section, table, term } from "../parts.js";
 import { deploymentPath, runLink, withQuery } from "../places.js";
 import { has, read, readIfThere, readList } from "../rest.js";
-import { clientLink, isNoteworthy, roundLink, settings, statusBadge, tabs, viewsText } from "../run.js";
+import { clientLink, isNoteworthy, remoteCommand, roundLink, settings, statusBadge, tabs, viewsText } from "../run.js";
 import { STAGES, wordFor } from "../words.js";
 
 const WINDOW = 40;
@@ -39,8 +39,8 @@ export async function run(place, signal) {
       noteworthy(path, points),
       section("Settings", h("p", { class: "quiet" }, "Fixed when the run began; the contract holds what it enforces."),
         facts(settings(deployment)), digests(deployment)),
-      section("Check it yourself", h("p", {}, "This command repeats every decision from chain and files, and trusts no service:"),
-        command(auditOf(deployment)), comparing(path)),
+      checking(deployment, points),
+      h("p", {}, comparing(path)),
     ],
   };
 }
@@ -79,7 +79,7 @@ function updatesChart(points) {
   return section("Updates in each round",
     curves("Bars: updates ranked and accepted in each round; the table below says the same", points.round, series),
     more("updates", "The same as a table", table("Updates in each round",
-      [["round", "number", "row"], ["stands"], ["ranked", "number"], ["accepted", "number"], ["view of the votes", "number"]], rows)));
+      [["round", "number", "row"], ["state"], ["ranked", "number"], ["accepted", "number"], ["view of the votes", "number"]], rows)));
 }
 
 function accuracyChart(points) {
@@ -117,7 +117,7 @@ function activity(path, shown, isMore, until) {
   return section("Who did what",
     h("p", { class: "quiet" }, `Rounds ${shown[0].round} to ${shown.at(-1).round}. Squares train, circles serve on the committee; the first line tells in which `, term("view"), ` the votes were decided. `,
       everybody.length > clients.length ? `The first ${MOST_CLIENTS} of ${whole(everybody.length)} clients are shown.` : null),
-    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Who did what, as a picture" },
+    h("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": "Who did what, as a picture" },
       strip(label, shown.map((round) => round.round), [views, ...rows])),
     legend(marks),
     more("activity", "The same as a table", table("Who did what, by client and round", columns, words)),
@@ -146,7 +146,7 @@ function noteworthy(path, points) {
   const shown = found.slice(-50).reverse();
   return section("Rounds that did not go smoothly",
     h("p", { class: "quiet" }, `${counted(found.length, "round")} abandoned, or with a vote that took more than one `, term("view"), "."),
-    table("Rounds that did not go smoothly", [["round", "number", "row"], ["stands"], ["aggregation decided in view", "number"], ["election decided in view", "number"]],
+    table("Rounds that did not go smoothly", [["round", "number", "row"], ["state"], ["aggregation decided in view", "number"], ["election decided in view", "number"]],
       shown.map((one) => [roundLink(path, one.round, String(one.round)), statusBadge(one.status), view(one, 0), view(one, 1)])));
 }
 
@@ -164,7 +164,18 @@ function digests({ config, contract, state, transaction }) {
   ]));
 }
 
-const comparing = (path) => h("p", {}, h("a", { class: "action", href: withQuery("#/compare", { left: path }) }, "Compare with another run"));
+const comparing = (path) => h("a", { class: "action", href: withQuery("#/compare", { left: path }) }, "Compare with another run");
+
+/** Return the command that checks the newest decided round from here, and what a whole audit needs. */
+function checking(deployment, points) {
+  const newest = points.round.findLast((_, place) => points.status[place] === "decided");
+  return section("Check it yourself",
+    newest === undefined ? null : [
+      h("p", {}, `This command checks round ${whole(newest)} on your side, against the run's head:`),
+      command(remoteCommand(`verify round ${newest}`, deployment)),
+    ],
+    h("p", {}, "An audit of the whole run reads the chain itself, in the run's home or at a node: see ", h("code", {}, "cmfl audit --help"), "."));
+}
 
 /** Return a run over its rounds; null where the service has no such answer. */
 async function readSeries(path, signal) {
@@ -182,10 +193,4 @@ function pointsOf(rounds) {
     accepted: rounds.map((round) => (round.status === "decided" ? round.accepted : null)),
     views: rounds.map((round) => round.views),
   };
-}
-
-
-/** Return the audit's command; a run's name is somebody's text and not always one for a shell. */
-function auditOf({ run: name }) {
-  return /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name) ? `cmfl audit --run ${name}` : "cmfl audit";
 }

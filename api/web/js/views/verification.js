@@ -3,7 +3,7 @@
 import { download } from "../downloads.js";
 import { fill, h, told } from "../dom.js";
 import { counted, listed, moment, whole } from "../format.js";
-import { badge, command, digest, facts, say, section, table, unseen } from "../parts.js";
+import { badge, digest, facts, say, section, table, unseen } from "../parts.js";
 import { deploymentPath, runLink } from "../places.js";
 import { Refused, has, read, send } from "../rest.js";
 import { clientLink, clientLinks, crumbsOf, roundLink, tabs } from "../run.js";
@@ -31,8 +31,7 @@ export async function verification(place, signal) {
     nodes: [
       h("header", { class: "head" }, h("h1", {}, "Verification of ", told(deployment.run)), await tabs(deployment, "verification")),
       isThere ? part : section("Ten steps",
-        h("p", { class: "quiet" }, "This service runs no verifications. The same ten steps run on your own machine, which is what you can trust most:"),
-        command("cmfl audit"), stepsTable(null, [])),
+        h("p", { class: "quiet" }, "This service runs no verifications. The same ten steps run on your own machine, beside the chain or a node, by ", h("code", {}, "cmfl audit"), "."), stepsTable(null, [])),
     ],
   };
 }
@@ -95,8 +94,7 @@ class Page {
     const isRunning = this.shown !== null && !OVER.includes(this.shown.state);
     const allowed = this.permission === "granted";
     fill(this.controls, section("Verify this run",
-      h("p", { class: "quiet" }, "The service repeats every decision from the chain and the files, in a process of its own. Whoever does not trust it runs the same ten steps on another machine:"),
-      command("cmfl audit"),
+      h("p", { class: "quiet" }, "The service repeats every decision from the chain and the files, in a process of its own. If you do not trust it, run the same ten steps on another machine, beside the chain or a node, by ", h("code", {}, "cmfl audit"), "."),
       allowed ? null : h("p", { class: "verdict open" }, wordFor(PERMISSIONS, this.permission)),
       this.permission === "token_needed" ? tokenForm(() => this.begin()) : null,
       allowed && isRunning ? this.cancelling() : null,
