@@ -9,19 +9,27 @@ quoted in the text are held to the same.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import runpy
 import shlex
 import shutil
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
 
+from api.settings import Settings
 from cmfl.commands.application import app
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
+from tests.api.conftest import serving
 from tests.cmfl.commands.conftest import cmfl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -139,11 +147,38 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture(scope="module")
+def values(finished: Path) -> Iterator[dict[str, str]]:
+    """Return the values of the pages' placeholders: the finished run, on a node and a service."""
+    manifest = json.loads((finished / "runs" / "run" / "deployment.json").read_text("utf-8"))
+    rows = (finished / "runs" / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
+    with (
+        EmbeddedReader.open(finished / "chain.sqlite") as chain,
+        RpcServer(chain) as node,
+        serving(Settings(home=finished)) as service,
+    ):
+        yield {
+            "HOME": str(finished),
+            "--rpc-url URL": f"--rpc-url {node.url}",
+            "--chain-id N": f"--chain-id {chain.chain_id}",
+            "--address 0x...": f"--address {manifest['address']}",
+            "--head 0x...": f"--head {json.loads(rows[-1])['head']}",
+            "--blobs PLACE": f"--blobs {finished / 'blobs'}",
+            "--api API": f"--api {str(service.base_url).rstrip('/')}",
+            "--round T": "--round 2",
+            "--client I": "--client 3",
+        }
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if executed(page)], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_the_blocks_of_a_page_can_be_executed(
-    page: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    finished: Path,
+    values: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not any(
         "--home first" in line and "cmfl run" in line for line in page.read_text().splitlines()
@@ -156,12 +191,15 @@ def test_the_blocks_of_a_page_can_be_executed(
     (tmp_path / "fed.toml").write_text(federation)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    for language, text in executed(page):
+    for language, shown in executed(page):
+        text = shown
         if language == "python":
             file = tmp_path / "block.py"
             file.write_text(text)
             runpy.run_path(str(file), run_name="__main__")
             continue
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
         for line in lines_of(text):
             words = shlex.split(line, comments=True)
             assert words[0] == "cmfl", f"only cmfl is run here: {line}"
