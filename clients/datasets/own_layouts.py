@@ -8,6 +8,7 @@ Arrays (`.npz`, `.safetensors`) are named `x`, `y`, `client` (or `writer`) and `
 from __future__ import annotations
 
 from array import array as compact_array
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -52,7 +53,7 @@ class FileOptions(SettingsTable):
     """Settings of own data; what is not given follows from the file.
 
     Attributes:
-        features: columns of the inputs; all that have no other role.
+        features: columns of the inputs; all that have no other role, in the file's order.
         label: column of the labels; y or label.
         client: column of the clients; client or writer.
         is_test: column of the split; is_test.
@@ -102,7 +103,8 @@ class ColumnRoles:
                         f"{where}: {name}: must hold numbers, or be the only feature: name the "
                         f"columns with data.options.features"
                     )
-            x = np.stack([values.astype(np.float32) for values in wide], axis=1)
+            with np.errstate(over="ignore"):  # what is too large is refused with its row
+                x = np.stack([values.astype(np.float32) for values in wide], axis=1)
         result = {"x": x, "y": held[self.label]}
         if self.client is not None:
             result["client"] = held[self.client]
@@ -161,7 +163,10 @@ def _from_arrays(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]
 def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
     rules = {}
     for name, (dtype, shape) in stated_forms(path, MAX_OWN_BYTES).items():
-        kind = np.dtype(dtype).kind if not dtype.startswith("|O") else "O"
+        try:
+            kind: str = np.dtype(dtype).kind
+        except TypeError:  # NumPy has no such type
+            kind = "unknown"
         if kind not in "biufU":
             raise ConfigurationError(
                 f"{path}: {name}: must hold numbers or text, holds {dtype} (nothing is unpickled)"
@@ -174,7 +179,7 @@ def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
 
 def _from_lines(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
     (path,) = layout.files
-    roles = column_roles(str(path), sorted(layout.fields), options)
+    roles = column_roles(str(path), layout.names, options)
     width = len(roles.features)
     numbers = compact_array("f")
     lists: dict[str, list[str]] = {name: [] for name in roles.columns[width:]}
@@ -214,7 +219,7 @@ def _from_lines(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]
 
 
 def _from_arrow(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
-    roles = column_roles(str(layout.path), sorted(layout.fields), options)
+    roles = column_roles(str(layout.path), layout.names, options)
     held: dict[str, list[NDArray[Any]]] = {name: [] for name in roles.columns}
     is_test, size, rows = [], 0, 0
     for file in layout.files:
@@ -280,10 +285,12 @@ def column_roles(
     for name in chosen:
         if name not in names:
             _refuse_missing(where, names, f"its inputs, {name}")
-        if name in {label, client, is_test}:
-            raise ConfigurationError(f"{where}: {name}: is a feature and has another role too")
     if not chosen:
         _refuse_missing(where, names, "its inputs")
+    given = (*chosen, *(role for role in (label, client, is_test) if role is not None))
+    twice = next((name for name, count in Counter(given).items() if count > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"{where}: {twice}: is named twice; a column has one role")
     return ColumnRoles(chosen, label, client, is_test)
 
 

@@ -48,11 +48,16 @@ def values_of(where: str, column: Any) -> NDArray[Any]:
         return _texts(where, column)
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         return _lists(where, column)
-    if types.is_struct(type_) and "bytes" in [field.name for field in type_]:
+    if types.is_struct(type_) and any(_is_image(types, field) for field in type_):
         return _images(where, column.field("bytes"))
     raise ConfigurationError(
         f"{where}: must hold numbers, equally long lists of them, images or text; holds {type_}"
     )
+
+
+def _is_image(types: Any, field: Any) -> bool:
+    kinds = (types.is_binary, types.is_large_binary, types.is_null)  # null where none is there
+    return field.name == "bytes" and any(is_kind(field.type) for is_kind in kinds)
 
 
 def _texts(where: str, column: Any) -> NDArray[Any]:

@@ -52,13 +52,19 @@ class Layout:
         path: as given.
         kind: of the files.
         files: in reading order.
-        fields: names of arrays or columns; empty for LEAF, where they never differ.
+        names: of arrays or columns, in the order of the first file; empty for LEAF, where they
+            never differ.
     """
 
     path: Path
     kind: FileKind
     files: tuple[Path, ...]
-    fields: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names, without their order."""
+        return frozenset(self.names)
 
 
 def layout_of(path: Path) -> Layout:
@@ -75,13 +81,13 @@ def layout_of(path: Path) -> Layout:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     match path.suffix:
         case ".npz":
-            return Layout(path, FileKind.ARRAYS, (path,), _array_names(path))
+            return Layout(path, FileKind.ARRAYS, (path,), tuple(sorted(_array_names(path))))
         case ".parquet":
             return Layout(path, FileKind.TABLE, (path,), column_names(path))
         case ".csv":
             return Layout(path, FileKind.LINES, (path,), _header(path))
         case ".safetensors":
-            return Layout(path, FileKind.TENSORS, (path,), tensor_names(path))
+            return Layout(path, FileKind.TENSORS, (path,), tuple(sorted(tensor_names(path))))
         case other:
             raise ConfigurationError(
                 f"{path}: {other or 'no extension'}; a data file is .npz, .safetensors, .parquet "
@@ -100,14 +106,14 @@ def _folder(path: Path) -> Layout:
             return Layout(path, FileKind.LEAF, tuple(leaf))
     tables = [*_listed(path, "*.parquet"), *_listed(path / "data", "*.parquet")]
     if tables:
-        fields = column_names(tables[0])
+        names = column_names(tables[0])
         for table in tables[1:]:
-            if (other := column_names(table)) != fields:
+            if set(other := column_names(table)) != set(names):
                 raise ConfigurationError(
                     f"{table}: has the columns {', '.join(sorted(other))}; "
-                    f"{tables[0].name} has {', '.join(sorted(fields))}"
+                    f"{tables[0].name} has {', '.join(sorted(names))}"
                 )
-        return Layout(path, FileKind.TABLE, tuple(tables), fields)
+        return Layout(path, FileKind.TABLE, tuple(tables), names)
     lines = _listed(path, "*.csv")
     if len(lines) == 1:
         return Layout(path, FileKind.LINES, tuple(lines), _header(lines[0]))
@@ -133,11 +139,11 @@ def _array_names(path: Path) -> frozenset[str]:
         raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
 
 
-def _header(path: Path) -> frozenset[str]:
+def _header(path: Path) -> tuple[str, ...]:
     try:
         with path.open("rb") as file:
             line = file.readline(LONGEST_LINE)
         text = line.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
-        return frozenset(next(csv.reader([text], strict=True), ()))
+        return tuple(next(csv.reader([text], strict=True), ()))
     except (OSError, ValueError, csv.Error) as error:
         raise ConfigurationError(f"{path}: not a readable .csv file ({error})") from error

@@ -41,14 +41,14 @@ class Column(StrEnum):
     IMAGE = "images, each a struct of bytes and path"
 
 
-def column_names(path: Path) -> frozenset[str]:
-    """Return the names of a table's columns.
+def column_names(path: Path) -> tuple[str, ...]:
+    """Return the names of a table's columns, in their order.
 
     Raises:
         ConfigurationError: it is damaged or too large.
     """
     with _opened(path) as table:
-        return frozenset(table.schema_arrow.names)
+        return tuple(table.schema_arrow.names)
 
 
 def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, Any]]:

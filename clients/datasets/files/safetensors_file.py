@@ -87,7 +87,10 @@ def read_any_tensors(path: Path) -> dict[str, NDArray[Any]]:
                 f"{path}: {name}: must be of type {', '.join(_TYPES)}, is "
                 f"{str(stated.get('dtype'))[:20]}"
             )
-        rules[name] = ArrayRule(dtype, tuple(None for _ in _wholes(stated.get("shape"))), rows=name)
+        shape = _wholes(stated.get("shape"))
+        if not shape:
+            raise ConfigurationError(f"{path}: {name}: must have a shape with rows")
+        rules[name] = ArrayRule(dtype, tuple(None for _ in shape), rows=name)
     return read_tensors(path, rules)
 
 

@@ -47,23 +47,23 @@ def saved_files(folder: Path) -> tuple[Path, ...]:
     return tuple(file for split in present for file in _files_of(folder / split))
 
 
-def saved_columns(files: tuple[Path, ...]) -> frozenset[str]:
-    """Return the names of the columns that the Arrow files have.
+def saved_columns(files: tuple[Path, ...]) -> tuple[str, ...]:
+    """Return the names of the columns that the Arrow files have, in the order of the first.
 
     Raises:
         ConfigurationError: one is damaged, or has other columns than the first.
     """
-    columns: frozenset[str] | None = None
+    columns: tuple[str, ...] | None = None
     for file in files:
         with opened(file) as stream:
-            names = frozenset(stream.schema.names)
-        if columns is not None and names != columns:
+            names = tuple(stream.schema.names)
+        if columns is not None and set(names) != set(columns):
             raise ConfigurationError(
                 f"{file}: has the columns {', '.join(sorted(names))}; {files[0].name} has "
                 f"{', '.join(sorted(columns))}"
             )
-        columns = names
-    return columns or frozenset()
+        columns = columns or names
+    return columns or ()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -244,7 +245,9 @@ def test_arrays_that_break_a_rule_are_refused(
         ("a,b\n1,0\n", {}, "has a, b, and lacks its labels"),
         ("a,y\n1,0\n", {"label": "kind"}, "lacks data.options.label = kind"),
         ("a,y\n1,0\n", {"features": ["b"]}, "lacks its inputs, b"),
-        ("a,y\n1,0\n", {"features": ["y"]}, "y: is a feature and has another role"),
+        ("a,y\n1,0\n", {"features": ["y"]}, "y: is named twice"),
+        ("a,y\n1,0\n", {"label": "a", "client": "a"}, "a: is named twice"),
+        ("a,a,y\n1,1,0\n", {}, "a: is named twice"),
         ("y\n1\n", {}, "lacks its inputs"),
         ("a,y\n1,0\nx,1\n", {}, "row 2: a: 'x' is no number"),
         ("a,y\n1,0\n,1\n", {}, "row 2: a: '' is no number"),
@@ -272,6 +275,7 @@ def test_rows_that_break_a_rule_are_refused(
         ([1.0, None] * 6, "6 entries are missing"),
         ([{"a": 1}] * ROWS, "must hold numbers, equally long lists"),
         ([{"bytes": b"no image", "path": ""}] * ROWS, "not a readable image"),
+        ([{"bytes": 5}] * ROWS, "must hold numbers, equally long lists"),
         ([{"bytes": None, "path": "a.png"}] * ROWS, "are missing|not in the file itself"),
         (["text"] * ROWS, "must hold numbers of shape"),
     ],
@@ -280,6 +284,34 @@ def test_columns_that_break_a_rule_are_refused(tmp_path: Path, column: Any, mess
     pq.write_table(pa.table({"x": column, "y": Y}), tmp_path / "mine.parquet")
     with pytest.raises(ConfigurationError, match=message):
         loaded(tmp_path / "mine.parquet")
+
+
+def test_features_are_in_the_order_of_the_file(tmp_path: Path) -> None:
+    names = [f"pixel{at}" for at in range(12)]  # by the alphabet pixel10 would be the third
+    x = np.tile(np.arange(12, dtype=np.float32), (ROWS, 1))
+    rows = "".join(f"{','.join(map(str, row))},{y}\n" for row, y in zip(x, Y, strict=True))
+    lines = csv_file(tmp_path / "mine.csv", f"{','.join(names)},y\n{rows}")
+    pq.write_table(pa.table({"y": Y} | dict(zip(names, x.T, strict=True))), tmp_path / "a.parquet")
+    for path in (lines, tmp_path / "a.parquet"):
+        assert loaded(path, {"shape": [1, 3, 4]}).test.x[0].reshape(-1).tolist() == x[0].tolist()
+
+
+@pytest.mark.parametrize("type_", ["<f3", "<x4", "<U999999999", "<Q9"])
+def test_a_type_that_numpy_does_not_know_is_refused(tmp_path: Path, type_: str) -> None:
+    path = archive(tmp_path / "mine.npz", **OK)
+    with zipfile.ZipFile(path) as whole:
+        members = {name: whole.read(name) for name in whole.namelist()}
+    with zipfile.ZipFile(path, "w") as changed:
+        for name, content in members.items():
+            changed.writestr(name, content.replace(b"'<f4'", f"'{type_}'".encode()))
+    with pytest.raises(ConfigurationError, match=r"mine.npz: x: "):
+        loaded(path)
+
+
+def test_a_tensor_without_rows_is_refused(tmp_path: Path) -> None:
+    save_file({"x": np.array(1.0, np.float32), "y": Y}, tmp_path / "mine.safetensors")
+    with pytest.raises(ConfigurationError, match="x: must have a shape"):
+        loaded(tmp_path / "mine.safetensors")
 
 
 @pytest.mark.parametrize(
