@@ -60,8 +60,8 @@ def own_rule(kind: RuleKind, reference: str) -> str | None:
     name = OwnRuleName(code.label, code.name, code.digest().hex())
     if OwnRuleName.of(str(name)) is None:
         raise ConfigurationError(
-            f"protocol.{kind} = {code.label!r}: a file of a rule has a plain name of up to 100 "
-            f"characters, without blanks and colons"
+            f"protocol.{kind} = {code.label!r}: the name of a rule's file must be up to 100 "
+            f"letters, digits and . _ + -"
         )
     _load(kind, name, code)
     return str(name)

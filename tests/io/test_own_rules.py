@@ -56,7 +56,7 @@ def test_a_rule_is_named_by_file_function_and_digest(tmp_path: Path) -> None:
     assert [name.label for name in own.values()] == ["rule.py:far", "rule.py:most"]
     assert own_rules_of(PLAIN) == {}
     assert own_rule("distance", "nothing") is None
-    with pytest.raises(ConfigurationError, match="has a plain name"):
+    with pytest.raises(ConfigurationError, match="must be up to 100 "):
         own_rule("distance", f"{written(tmp_path, name='my rule.py')}:far")
 
 

@@ -36,7 +36,13 @@ def measure(function: Callable[..., Any]) -> DistanceMeasure:
 def test_a_name_has_a_label_and_the_digest_of_the_code() -> None:
     assert OwnRuleName.of(f"rule.py:mine@sha256:{DIGEST}") == NAME
     assert str(NAME) == f"rule.py:mine@sha256:{DIGEST}"
-    for other in ("squared", "rule.py:mine", f"a/rule.py:mine@sha256:{DIGEST}", f"{NAME}0"):
+    for other in (
+        "squared",
+        "rule.py:mine",
+        f"a/rule.py:mine@sha256:{DIGEST}",
+        f"\x1b{NAME}",
+        f"{NAME}0",
+    ):
         assert OwnRuleName.of(other) is None
 
 
