@@ -84,7 +84,8 @@ def draw_run(run: Run, axes: Axes | None) -> Axes:
         )
     axes.set(xlabel="round", ylim=(0, 1), title=run.name)
     axes.locator_params(axis="x", integer=True)
-    axes.legend()
+    # Below the panel: within it, it would hide rounds.
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, fontsize="small")
     return axes
 
 

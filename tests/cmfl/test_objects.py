@@ -13,7 +13,7 @@ import pytest
 
 import cmfl
 from tests.cmfl.conftest import FACE
-from tests.cmfl.own_parts import Net, city_block, largest, plain_mean, reversed_mean
+from tests.cmfl.own_parts import Net, city_block, largest, plain_mean, reversed_mean, three_classes
 
 pytestmark = FACE
 
@@ -139,6 +139,19 @@ def test_a_path_alone_is_data_of_a_file(tmp_path: Path) -> None:
     given: list[dict[str, Any]] = [{"data": path}, {"data": {"path": path}}, {"data.path": path}]
     heads = {cmfl.run("smoke", rounds=1, ledger="memory", **each).head for each in given}
     assert len(heads) == 1
+
+
+def test_a_function_may_make_the_data(tmp_path: Path) -> None:
+    run = cmfl.run(
+        "smoke",
+        home=tmp_path / "h",
+        rounds=1,
+        data=three_classes,
+        settings={"data.options.samples": 240},
+    )
+    assert run.settings["data.name"].endswith("own_parts.py:three_classes")
+    assert sum(int(client["samples"]) for client in run.clients) < 240  # some are for the test
+    assert cmfl.audit(run).passed
 
 
 def test_data_are_checked_when_they_are_made() -> None:
