@@ -100,7 +100,7 @@ def _audited(environment: Environment) -> float:
     """
     output, seconds = environment.run("cmfl", "audit", "--home", "home", "--json")
     report = json.loads(output[output.index("{") : output.rindex("}") + 1])
-    if report.get("passed") is not True:
+    if report["outcome"] != "passed":
         raise WrongAnswerError(f"the audit says {output:.500}")
     return seconds
 
