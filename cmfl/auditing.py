@@ -129,7 +129,7 @@ def audit(
     strict: bool = False,
     since: str | Path | None = None,
     jobs: int = 1,
-    rules: Sequence[str | Path | Callable[..., Any]] = (),
+    rules: str | Path | Sequence[str | Path | Callable[..., Any]] = (),
     progress: bool | None = None,
 ) -> Audit:
     """Check every round of a run from its chain and its blobs alone.
@@ -161,6 +161,8 @@ def audit(
     """
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
+    if isinstance(rules, str | Path):
+        rules = (rules,)
     if isinstance(run, Run) and not rules:
         rules = run.rules
     target = _audited_target(run, name, rpc_url, address, chain_id, blobs)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from symtable import SymbolTable
 
 MAX_FILE_BYTES = 1 << 20
+MAX_REFERENCE = 4096
+"""Characters of a reference, which is mostly a path."""
 _FILE = ".py"
 _LONGEST = 300
 _ROOT = Path(__file__).parents[2]
@@ -84,7 +86,8 @@ class UserCode:
             ConfigurationError: the code cannot be loaded or has changed, or lacks the name.
         """
         code = _package(self.place) if self.sha256 is None else _file(self.place, self.sha256)
-        value = getattr(code, self.name, None)
+        with as_configuration_error(f"{self.place}: {self.name}"):  # it may have a __getattr__
+            value = getattr(code, self.name, None)
         if value is None:
             raise ConfigurationError(f"{self.place} has no {kind} {self.name!r}")
         return value
@@ -99,14 +102,20 @@ class UserCode:
             ConfigurationError: it cannot be loaded, or is no function that the code defines.
         """
         function = self.load("function")
-        # Not what a file has imported: a document names the function, and only the user the file.
-        if not isinstance(function, FunctionType) or (
-            self.sha256 is not None and function.__code__.co_filename != self.place
-        ):
+        if not isinstance(function, FunctionType) or not self._defines(function):
             raise ConfigurationError(
                 f"{setting} = {self.label!r}: is no function that is defined there"
             )
         return function
+
+    def _defines(self, function: FunctionType) -> bool:
+        """Return whether the code defines a function, and has not imported it.
+
+        A document names the function, and only the user the file or package.
+        """
+        if self.sha256 is not None:
+            return function.__code__.co_filename == self.place
+        return _top(str(function.__module__)) == _top(self.place)
 
 
 def is_reference(name: str) -> bool:
@@ -127,10 +136,11 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
     """
     place, _, name = reference.rpartition(":")
     is_file = place.endswith(_FILE)
-    if not name.isidentifier() or not (is_file or _is_package(place)):
+    is_too_long = len(reference) > MAX_REFERENCE or "\0" in reference
+    if is_too_long or not name.isidentifier() or not (is_file or _is_package(place)):
         raise ConfigurationError(
-            f"{setting} = {reference!r}: must be file.py:{kind} or package:{kind}, and {kind} a "
-            f"name"
+            f"{setting} = {reference[:_LONGEST]!r}: must be file.py:{kind} or package:{kind}, and "
+            f"{kind} a name"
         )
     if not is_file:
         return UserCode(place, name)
@@ -266,7 +276,9 @@ def message_of(error: BaseException) -> str:
     """Return an error's message; empty if its own class fails to make it."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the method is user code too
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - the method is user code too
         return ""
 
 

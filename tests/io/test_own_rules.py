@@ -119,3 +119,17 @@ def test_a_document_cannot_pick_what_a_file_has_imported(tmp_path: Path) -> None
         picked = replace(PLAIN, distance=str(name))
         with pytest.raises(ConfigurationError, match="is no function that is defined there"):
             use_rules(picked, (str(path),))
+
+
+@pytest.mark.parametrize("label", ["a\x1b[2J.py:far", "a\nb.py:far", "<b>.py:far", "é.py:far"])
+def test_a_rule_of_a_document_has_a_printable_name(label: str) -> None:
+    assert OwnRuleName.of(f"rule-1.py:far@sha256:{'0' * 64}") is not None
+    assert OwnRuleName.of(f"{label}@sha256:{'0' * 64}") is None
+
+
+def test_a_score_of_a_subclass_of_float_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "class F(float):\n    pass\ndef most(values):\n    return F(1)\n")
+    name = own_rule("scoring", f"{path}:most")
+    assert name is not None
+    with pytest.raises(ConfigurationError, match="returns F; must return one float"):
+        try_rules(replace(PLAIN, scoring=name))

@@ -138,7 +138,7 @@ def test_a_package_is_bound_by_its_version() -> None:
         user_code("here", "tests.io:x").digest()
 
 
-@pytest.mark.parametrize("reference", ["mine.py:", ":mine", "a b:mine", "mine.py:a.b"])
+@pytest.mark.parametrize("reference", ["mine.py:", ":mine", "a b:mine", "mine.py:a.b", "\0.py:f"])
 def test_a_malformed_reference_is_refused(reference: str) -> None:
     with pytest.raises(ConfigurationError, match=r"must be file\.py:function or"):
         user_code("here", reference)
@@ -151,3 +151,24 @@ def test_installed_packages_offer_code_by_plain_names(monkeypatch: pytest.Monkey
     assert code is not None
     assert code.label == "numpy.linalg:norm"
     assert named_code("here", "cmfl.distances", "other") is None
+
+
+def test_a_module_that_fails_when_it_is_asked_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text("def __getattr__(name):\n    raise SystemExit(1)\n", "utf-8")
+    with pytest.raises(ConfigurationError, match=r"own.py: mine: SystemExit: 1"):
+        user_code("malice.attack", f"{path}:mine").load_function("malice.attack")
+
+
+def test_an_error_that_cannot_be_printed_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    text = "class E(Exception):\n    def __str__(self):\n        raise SystemExit\nraise E()\n"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ConfigurationError, match=r"cannot be loaded: E "):
+        user_code("malice.attack", f"{path}:mine").load("function")
+
+
+def test_a_function_that_a_package_imports_is_refused() -> None:
+    assert callable(user_code("--rules", "_pytest.monkeypatch:resolve").load_function("--rules"))
+    with pytest.raises(ConfigurationError, match="is no function that is defined there"):
+        user_code("--rules", "_pytest.monkeypatch:contextmanager").load_function("--rules")

@@ -142,7 +142,8 @@ def own_scoring(name: OwnRuleName, function: Callable[..., Any]) -> ScoringRule:
 
     def score(column: NDArray[np.float64]) -> float:
         value = function(_handed(column))
-        if not isinstance(value, float):  # np.float64 is one
+        # Another subclass may add up to something else.
+        if not isinstance(value, float) or type(value) not in {float, np.float64}:
             raise OwnRuleViolationError(label, type(value).__name__, "one float")
         if not (isfinite(value) and value >= 0):
             raise OwnRuleViolationError(label, repr(value), "a finite number, at least 0")
