@@ -27,7 +27,8 @@ def home_at(path: str | Path | None) -> Path:
     if path is None:
         return _temporary()
     folder = Path(path)
-    if folder.exists() and not folder.is_dir():
+    # Not Path.exists, which fails for a name that is too long.
+    if os.path.lexists(folder) and not folder.is_dir():
         raise ConfigurationError(f"home {folder}: is there already, and is no folder")
     return folder
 

@@ -87,6 +87,8 @@ def plain_value(value: object) -> object:
 
 def _expanded(name: str, value: object) -> Iterable[tuple[str, object]]:
     """Yield the settings of one keyword: those of a section's table, or itself."""
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{name!r:.80}: the name of a setting must be a text")
     if name in _sections():
         if not isinstance(value, Mapping):
             raise ConfigurationError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from clients.configuration.schema import Configuration
     from clients.datasets.own_data import Data
@@ -86,6 +87,8 @@ def run(
     """
     folder = home_at(home)
     parts = Parts(model, data, attack, distance, scoring)
+    if not isinstance(settings, Mapping | None):
+        raise ConfigurationError(f"settings: must be a dict of settings (given: {settings!r:.80})")
     given = {**(settings or {}), **keywords}
     target = Target(folder, name)
     Home(folder).run(name)  # refuses a wrong name first

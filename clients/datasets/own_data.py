@@ -86,7 +86,9 @@ class Data:
         self._options = {name: value for name, value in given.items() if value is not None}
         columns = {"x": x, "y": y, "client": client, "is_test": is_test}
         held = {
-            name: _plain(name, values) for name, values in columns.items() if values is not None
+            name: _plain(name, values)
+            for name, values in columns.items()
+            if values is not None or name in {"x", "y"}
         }
         records = _records("data", held, parse_settings(FileOptions, self._options, "data"))
         self.records = records
@@ -123,6 +125,9 @@ class Data:
         parts = []
         for name in ("train", TEST):
             if name in splits:
+                if not hasattr(splits[name], "with_format"):
+                    kind = type(splits[name]).__name__
+                    raise ConfigurationError(f"data: {name}: is no dataset, but of type {kind}")
                 rows = splits[name].with_format("numpy")[:]
                 roles = column_roles("data", [*rows], options)
                 held = {column: _channels_first(rows[column]) for column in roles.columns}
@@ -186,7 +191,7 @@ def _plain(name: str, values: Any) -> NDArray[Any]:
     """
     try:
         plain = np.asarray(values)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:  # of a tensor: it is on a GPU
         raise ConfigurationError(f"data: {name}: is no array: {error!s:.200}") from error
     if plain.dtype.kind not in "biufU":
         raise ConfigurationError(f"data: {name}: must hold numbers or text, holds {plain.dtype}")
@@ -211,6 +216,8 @@ def _records(where: str, held: Mapping[str, NDArray[Any]], options: FileOptions)
             f"shape {y.shape}"
         )
     for name, values in held.items():
+        if not values.ndim:
+            raise ConfigurationError(f"{where}: {name}: is one value; must be one for each sample")
         if not len(values) or len(values) != len(y):
             raise ConfigurationError(
                 f"{where}: {name} has {len(values)} rows and y {len(y)}; must be equally many, "

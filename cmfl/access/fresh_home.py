@@ -24,11 +24,13 @@ def made_if_needed(home: Home) -> Iterator[None]:
     Raises:
         ConfigurationError: the folder cannot be made.
     """
-    made = [folder for folder in (home.path, *home.path.parents) if not folder.exists()]
     try:
+        made = [folder for folder in (home.path, *home.path.parents) if not folder.exists()]
         home.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"--home {home.path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"--home {home.path}: {error}") from error
     try:
         yield
     except BaseException:

@@ -100,6 +100,8 @@ def test_a_run_in_memory_has_rows_and_no_explanation(tmp_path: Path) -> None:
         ({"preset": "smok"}, "unknown preset 'smok'; known are digits"),
         ({"resume": True}, "there is no run 'run' in"),
         ({"model": "soft"}, "model.name: unknown model 'soft'"),
+        ({"settings": [1]}, "settings: must be a dict of settings (given: [1])"),
+        ({"settings": {5: 1}}, "5: the name of a setting must be a text"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence_and_writes_nothing(
@@ -116,6 +118,12 @@ def test_a_file_is_no_home(tmp_path: Path) -> None:
     (tmp_path / "h").touch()
     with pytest.raises(cmfl.ConfigurationError, match="is no folder"):
         cmfl.run("smoke", home=tmp_path / "h")
+
+
+@pytest.mark.parametrize("name", ["h" * 300, "h\0"])
+def test_a_home_that_cannot_be_made_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(cmfl.ConfigurationError, match="--home"):
+        cmfl.run("smoke", home=tmp_path / name)
 
 
 def test_a_run_of_the_same_name_is_not_played_twice(run: cmfl.Run) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 from safetensors.numpy import save_file
 
@@ -420,3 +421,25 @@ def test_no_document_makes_a_worker_run_a_data_sets_code(tmp_path: Path) -> None
     loader(tmp_path, LOADER + "# another\n")
     with pytest.raises(ConfigurationError, match="the sha256 of its files was"):
         own_parts(local, document, (ClientId(3),))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": None}, "x: must hold numbers or text"),
+        ({"y": None}, "y: must hold numbers or text"),
+        ({"x": 1.0}, "x: is one value"),
+        ({"client": 3}, "client: is one value"),
+        ({"is_test": True}, "is_test: is one value"),
+        ({"x": torch.zeros(ROWS, 2, requires_grad=True)}, "x: is no array"),
+    ],
+)
+def test_arguments_that_are_no_arrays_are_refused(arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Data(**OK | arrays)
+
+
+@pytest.mark.parametrize("given", [None, [1], {"train": 5}])
+def test_what_is_no_dataset_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="train: is no dataset"):
+        Data.from_dataset(given)
