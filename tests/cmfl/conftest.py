@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
 
 import cmfl
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 FACE = pytest.mark.xdist_group("face")
 """One process plays the shared run; the others need not play it again."""
+
+
+@pytest.fixture(autouse=True)
+def _temporary_homes(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keep temporary homes among the tests' folders: a worker of xdist ends without clearing up."""
+    if request.path.parent == Path(__file__).parent:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
         manager = KernelManager(kernel_name="python3")
         manager.start_kernel()
     try:
