@@ -28,7 +28,7 @@ from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.protocol.encoding import sha256
 from ledger.storage.blobs import FolderBlobs
 from tests.api import verifying
-from tests.api.conftest import deployments, refused, running, serving
+from tests.api.conftest import deployments, make_run, refused, running, serving
 from tests.api.test_events import received
 from tests.cmfl.commands.conftest import cmfl
 from tests.faults import times
@@ -387,8 +387,11 @@ def test_a_chain_reorganised_since_the_earlier_report_fails(
         run_audit(of_another, lambda _: None)
 
 
-def test_a_service_stops_cleanly_during_a_followed_verification(home: Path, tmp_path: Path) -> None:
-    with running(Settings(home=home, reports=tmp_path)) as (client, server):
+def test_a_service_stops_cleanly_during_a_followed_verification(tmp_path: Path) -> None:
+    home, reports = tmp_path / "home", tmp_path / "reports"
+    # The audit of a few rounds would be over before the service is.
+    make_run(home, "long", ("protocol.rounds=60",))
+    with running(Settings(home=home, reports=reports)) as (client, server):
         root = deployments(client)[0]["links"]["self"]
         links = client.post(f"{root}/verifications", json={}).json()["links"]
         with (
@@ -400,7 +403,7 @@ def test_a_service_stops_cleanly_during_a_followed_verification(home: Path, tmp_
             server.should_exit = True
             for stream in (told, other.iter_raw()):
                 assert len(list(stream)) < 9, "both end, and nobody waits for readers that stay"
-    (found,), _ = ReportFolder(tmp_path, 9).read()
+    (found,), _ = ReportFolder(reports, 9).read()
     assert (found.state, found.why, found.verdict) == (
         VerificationState.INTERRUPTED,
         WhyNoVerdict.SERVICE_ENDED,
