@@ -45,7 +45,7 @@ class Proof:
 
     @property
     def statement(self) -> str:
-        """What it claims, in a sentence; `cmfl.verify` checks it."""
+        """The claim in a sentence; `cmfl.verify` checks it."""
         from ledger.audit.proofs.statement import stated
 
         return stated(self.parsed.round, self.parsed.client, self.parsed.statement)

@@ -121,7 +121,7 @@ class Round:
 
     @property
     def updates(self) -> Table:
-        """What became of each sampled trainer's update: client, outcome, rank, distance, reason.
+        """The outcome of each sampled trainer's update: client, outcome, rank, distance, reason.
 
         Raises:
             ConfigurationError: the run was on the memory ledger.

@@ -44,7 +44,7 @@ class Verification:
 
     @property
     def sentence(self) -> str:
-        """What is proven, or not, in a sentence."""
+        """The proven statement, or the refusal, in a sentence."""
         return self.result.sentence
 
     @property

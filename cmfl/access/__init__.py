@@ -1,4 +1,4 @@
-"""Where the chain, the blobs, the files and the service of a run are, and how they are opened.
+"""Targets: chain, blobs, files and service of a run, and how each is opened.
 
 Shared by the Python face and the command line: no command-line library is imported here.
 """

@@ -55,7 +55,7 @@ class ConfigurationOptions:
 
     @property
     def has_source(self) -> bool:
-        """Whether a preset or a file is named."""
+        """True if a preset or a file is named."""
         return self.preset is not None or self.config is not None
 
     @property
