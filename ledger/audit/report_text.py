@@ -33,7 +33,7 @@ def readable(report: AuditReport) -> list[str]:
     lines += _finding_lines(report, "Who was caught at what, or failed to deliver:", remarks=False)
     lines += _finding_lines(report, "What nobody can tell true or false any more:", remarks=True)
     if facts["final_head"]:
-        lines += ["", f"To keep: cmfl audit --head {facts['final_head']}"]
+        lines += ["", f"To keep for a later audit: --head {facts['final_head']}"]
     else:
         lines += ["", "Nothing to keep: no block that was read is known to be final"]
     return [*lines, "", _verdict(report)]

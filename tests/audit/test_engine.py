@@ -140,7 +140,7 @@ def test_a_report_is_plain_data_and_readable(honest: Run) -> None:
     assert text.endswith("PASSED: all ten steps hold for all 5 rounds")
     assert "[" not in text
     assert f"as of block   {honest.chain.head().number}, 0x{honest.chain.head().hash.hex()}" in text
-    assert f"To keep: cmfl audit --head 0x{honest.ledger.state().head.hex()}" in text
+    assert f"To keep for a later audit: --head 0x{honest.ledger.state().head.hex()}" in text
     assert all(digest in text for finding in report.findings for digest in finding.evidence)
 
 

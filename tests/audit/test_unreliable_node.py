@@ -312,7 +312,7 @@ def test_the_line_to_keep_is_the_newest_final_head(branches: Branches) -> None:
     for branch in (0, 1):
         report = branches.audited(replace(branches.node(), branch=branch))
         kept = report.deployment["final_head"]
-        assert f"To keep: cmfl audit --head {kept}" in readable(report)
+        assert f"To keep for a later audit: --head {kept}" in readable(report)
         assert kept != report.deployment["head"]
         again = audit(branches.other.ledger, branches.other.blobs, head=head_of(kept))
         assert again.kept is not None
