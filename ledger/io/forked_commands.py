@@ -104,7 +104,10 @@ class CommandProcess:
         with _LOCK:
             if self._process.exitcode is not None:
                 return False
-            os.kill(self.pid, number)
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:  # the server knows its end before its code is read here
+                return False
             return True
 
     def kill(self) -> None:

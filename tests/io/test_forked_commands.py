@@ -98,6 +98,17 @@ def test_a_frozen_process_can_be_ended(runner: CommandRunner, tmp_path: Path) ->
     assert process.end() == -signal.SIGTERM
 
 
+def test_a_process_that_has_just_ended_gets_no_signal(
+    runner: CommandRunner, tmp_path: Path
+) -> None:
+    for n in range(5):
+        process = runner.start(f"count{n}", ["count", tmp_path / "count"])
+        os.kill(process.pid, signal.SIGKILL)
+        while process.signal(signal.SIGCONT):
+            pass
+        assert not process.signal(signal.SIGTERM)
+
+
 def test_a_command_has_a_session_of_its_own(runner: CommandRunner, tmp_path: Path) -> None:
     process = runner.start("count", ["count", tmp_path / "count"])
     assert os.getsid(process.pid) == process.pid
