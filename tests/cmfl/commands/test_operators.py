@@ -365,13 +365,11 @@ def test_an_audit_of_node_and_blobs_needs_no_home(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_line_to_keep_is_command_that_detects_other_runs(
-    home: Path,
-) -> None:
+def test_the_option_to_keep_detects_other_runs(home: Path) -> None:
     people = succeeds("audit", "--home", home).out
     (kept,) = (line for line in people.splitlines() if "--head" in line)
-    _, _, words = kept.partition("cmfl ")
-    assert "PASSED" in succeeds(*shlex.split(words), "--home", home).out
+    _, _, option = kept.partition("audit: ")
+    assert "PASSED" in succeeds("audit", "--home", home, *shlex.split(option)).out
     first = succeeds("rounds", "show", 1, "--home", home, "--json").json["head"]
     succeeds("audit", "--home", home, "--head", first, "--strict")
     assert cmfl("audit", "--home", home, "--head", "0x" + "12" * 32).code == 1
