@@ -1,0 +1,104 @@
+"""Repeated training: the environment that an update needs, the verdict, and the witness of it.
+
+An update is a function of the chain's model, the round's seed, the recorded settings, the owner's
+data, and of the environment in which floating-point sums are formed (docs/protocol.md, "Bound
+inputs and training replay").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from ledger.protocol import canonical
+from ledger.protocol.documents.fields import unsigned, versioned_fields
+from ledger.protocol.encoding import PROTOCOL_VERSION, keccak256, sha256
+from ledger.protocol.errors import EncodingError
+
+if TYPE_CHECKING:
+    from ledger.protocol.types import Address, Digest
+
+MAX_ENVIRONMENT_BYTES = 1_000
+MAX_ENVIRONMENT_TEXT = 100
+"""Characters of each text of an environment."""
+
+_TEXTS = ("torch", "path", "processor", "isa", "device")
+
+
+class ReplayVerdict(IntEnum):
+    """Result of repeating one update."""
+
+    SAME = 1
+    """Bit for bit the update that the chain has."""
+    OTHER = 2
+    """Another vector, in the environment that was recorded."""
+    NOT_CHECKABLE = 3
+    """Something that the update follows from is missing or differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingEnvironment:
+    """Class of environments in which equal inputs give an update of equal bytes.
+
+    Attributes:
+        torch: version of PyTorch with its build: 2.13.0+cpu.
+        path: plain or lockstep.
+        processor: kind of the machine: x86_64, arm64.
+        isa: the instruction set in force, capped or not: avx512, avx2, default.
+        device: cpu, or the kind of the GPU.
+        threads: in one operation.
+    """
+
+    torch: str
+    path: str
+    processor: str
+    isa: str
+    device: str
+    threads: int
+
+    @property
+    def digest(self) -> Digest:
+        """sha256 of the document; attestations name it."""
+        return sha256(encode_environment(self))
+
+    def __str__(self) -> str:
+        threads = "thread" if self.threads == 1 else "threads"
+        where = f"{self.processor} {self.isa}, {self.device}, {self.threads} {threads}"
+        return f"torch {self.torch}, {self.path} path, {where}"
+
+
+def encode_environment(environment: TrainingEnvironment) -> bytes:
+    """Return the bytes of an environment's document."""
+    texts = {name: getattr(environment, name) for name in _TEXTS}
+    return canonical.encode({"version": PROTOCOL_VERSION, **texts, "threads": environment.threads})
+
+
+def decode_environment(data: bytes) -> TrainingEnvironment:
+    """Return the environment in untrusted bytes.
+
+    Raises:
+        EncodingError: not an environment, or a text that is empty, too long or not printable.
+    """
+    types = dict.fromkeys(_TEXTS, str) | {"threads": int}
+    fields = canonical.decode(data, MAX_ENVIRONMENT_BYTES, containers=1)
+    value = versioned_fields(fields, types)
+    texts = {name: value[name] for name in _TEXTS}
+    for name, text in texts.items():
+        if not (1 <= len(text) <= MAX_ENVIRONMENT_TEXT and text.isascii() and text.isprintable()):
+            raise EncodingError(
+                f"{name} {text!r:.80} of an environment: 1 to {MAX_ENVIRONMENT_TEXT} printable "
+                f"ASCII characters"
+            )
+    return TrainingEnvironment(**texts, threads=unsigned("threads", value["threads"], 32))
+
+
+def replay_witness(auditor: Address, losses: bytes) -> Digest:
+    """Return the witness of a replay, which needs the whole trajectory and is its auditor's own.
+
+    Args:
+        auditor: who signs.
+        losses: the float32 training loss of every local step, in order, little-endian, as the
+            recorded path computes it.
+    """
+    return keccak256(auditor + sha256(losses))
