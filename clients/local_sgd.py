@@ -110,6 +110,13 @@ def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDAr
         remaining = remaining[size:]
 
 
+def step_count(samples: int, settings: LocalTraining) -> int:
+    """Return the number of local steps of a client."""
+    if settings.local_epochs is not None:
+        return settings.local_epochs * math.ceil(samples / settings.batch_size)
+    return settings.local_steps or 0
+
+
 def samples_gone_through(samples: int, settings: LocalTraining) -> int:
     """Return the number of samples that a training processes, as a measure of its cost."""
     if settings.local_epochs is not None:

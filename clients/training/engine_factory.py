@@ -16,7 +16,7 @@ from clients.training.port import Engine, TrainedUpdate
 from clients.training.ray_address import require_reachable
 from clients.training.workers.pool_engine import PoolEngine
 from clients.training.workers.shared_memory import UpdateMatrix, payload_of
-from clients.training.workload import Workload, as_training_error
+from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -57,10 +57,12 @@ class LocalEngine(Engine):
         """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         rows = self._updates.rows(len(jobs))
+        losses = self._workload.empty_losses(jobs)
         with as_training_error():
-            self._trainer.train(start, jobs, list(rows))
+            self._trainer.train(start, jobs, list(rows), losses)
         return [
-            TrainedUpdate(job.client, payload_of(row)) for job, row in zip(jobs, rows, strict=True)
+            TrainedUpdate(job.client, payload_of(row), loss)
+            for job, row, loss in zip(jobs, rows, losses_of(losses, jobs), strict=True)
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
@@ -104,6 +106,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
     sets: Mapping[str, Samples],
     rows: int,
     cluster: str | None = None,
+    records_losses: bool = False,
 ) -> Engine:
     """Return an engine; the updates are the same for any number of workers.
 
@@ -118,6 +121,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         sets: sample sets for evaluation, by name.
         rows: expected number of jobs per call.
         cluster: address of a Ray cluster; None for this machine without Ray.
+        records_losses: whether updates come with the loss of every local step; not on a cluster.
 
     Raises:
         ConfigurationError: unknown or missing device, too many workers, more than one worker on
@@ -133,6 +137,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         training=training,
         device=device_named(device).type,
         path=path,
+        records_losses=records_losses,
     )
     distances = engine_distances(workload.device, workers)
     if cluster is not None:

@@ -153,21 +153,30 @@ class PlainTrainer:
         start: ParameterVector,
         jobs: Sequence[TrainingJob],
         rows: Sequence[NDArray[np.float32]],
+        losses: Sequence[NDArray[np.float32]] | None = None,
     ) -> None:
         """Write the update of every job into its row; see `UpdateTrainer.train`."""
         with reproducible(self._device):
             # torch warns about read-only arrays.
             writable = start if start.flags.writeable else start.copy()
             w_start = torch.from_numpy(writable).to(self._device)
-            for job, row in zip(jobs, rows, strict=True):
+            for place, (job, row) in enumerate(zip(jobs, rows, strict=True)):
                 load_vector(self._module, w_start)
-                self._descend(job, w_start)
+                # Read once, at the end: reading one waits for a GPU.
+                taken: list[torch.Tensor] | None = None if losses is None else []
+                self._descend(job, w_start, taken)
                 self._write_difference(w_start, row)
+                if losses is not None and taken:
+                    losses[place][:] = torch.stack(taken).float().cpu().numpy()
 
-    def _descend(self, job: TrainingJob, w_start: torch.Tensor) -> None:
+    def _descend(
+        self, job: TrainingJob, w_start: torch.Tensor, losses: list[torch.Tensor] | None
+    ) -> None:
         for inputs, labels in self._batches.of(job):
             with torch.enable_grad():
                 loss = cross_entropy(self._module(inputs), labels)
+            if losses is not None:
+                losses.append(loss.detach())
             loss.backward()
             with torch.no_grad():
                 for tensor, slice_ in zip(self._parameters, self._slices, strict=True):

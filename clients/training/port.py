@@ -54,10 +54,12 @@ class TrainedUpdate:
     Attributes:
         client: index of its client.
         payload: its bytes and their digest.
+        losses: float32, little-endian, of every local step, in order; None if nobody asked.
     """
 
     client: int
     payload: Payload
+    losses: bytes | None = None
 
     @property
     def vector(self) -> NDArray[np.float32]:
@@ -94,6 +96,7 @@ class UpdateTrainer(Protocol):
         start: ParameterVector,
         jobs: Sequence[TrainingJob],
         rows: Sequence[NDArray[np.float32]],
+        losses: Sequence[NDArray[np.float32]] | None = None,
     ) -> None:
         """Write the update of every job into its row.
 
@@ -101,6 +104,8 @@ class UpdateTrainer(Protocol):
             start: the global model w_t, shape (d,).
             jobs: the jobs.
             rows: destination of each update, each of shape (d,).
+            losses: destination of the training loss of every local step of each job, each of shape
+                (steps,); None to compute none. The updates are the same either way.
         """
 
 

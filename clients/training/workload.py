@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.local_sgd import samples_gone_through
+from clients.local_sgd import samples_gone_through, step_count
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingError
 from ledger.io.user_code import message_of
@@ -22,6 +22,8 @@ from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from clients.datasets.federated_data import Collate, Samples
     from clients.local_sgd import LocalTraining
@@ -47,6 +49,7 @@ class Workload:
         training: settings of the local training.
         device: "cpu" or "cuda".
         path: the kind of trainer.
+        records_losses: whether updates come with the loss of every local step.
     """
 
     model: Model
@@ -56,6 +59,7 @@ class Workload:
     training: LocalTraining
     device: str
     path: TrainingPath
+    records_losses: bool = False
 
     def trainer(self) -> UpdateTrainer:
         """Return a new trainer for this process."""
@@ -71,6 +75,13 @@ class Workload:
         """Return the number of samples that each job processes."""
         sizes = [len(self.train[job.client].y) for job in jobs]
         return [samples_gone_through(size, self.training) for size in sizes]
+
+    def empty_losses(self, jobs: Sequence[TrainingJob]) -> list[NDArray[np.float32]] | None:
+        """Return the destination of each job's losses; None if none are recorded."""
+        if not self.records_losses:
+            return None
+        sizes = (len(self.train[job.client].y) for job in jobs)
+        return [np.empty(step_count(size, self.training), np.float32) for size in sizes]
 
     def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
         """Validate the arguments of a training.
@@ -140,6 +151,15 @@ class JobQueue:
             cost += chunk_cost
         self._remaining_cost -= cost
         return jobs
+
+
+def losses_of(
+    losses: Sequence[NDArray[np.float32]] | None, jobs: Sequence[TrainingJob]
+) -> list[bytes | None]:
+    """Return the losses of each job as bytes; None of each if none are recorded."""
+    if losses is None:
+        return [None] * len(jobs)
+    return [part.astype("<f4", copy=False).tobytes() for part in losses]
 
 
 @contextmanager

@@ -147,6 +147,7 @@ class LockstepTrainer:
         choice = execution_plan(chain, sizes, settings, on_cpu=self._device.type == "cpu")
         self.chunk = choice.chunk
         self._batch = choice.batch
+        self._most_steps = choice.steps
         with torch.inference_mode():
             places = TensorViews(model.layout)
             self._start = torch.empty(model.dimension, device=self._device)
@@ -159,11 +160,16 @@ class LockstepTrainer:
         start: ParameterVector,
         jobs: Sequence[TrainingJob],
         rows: Sequence[NDArray[np.float32]],
+        losses: Sequence[NDArray[np.float32]] | None = None,
     ) -> None:
         """Write the update of every job into its row; see `UpdateTrainer.train`."""
+        # From the first call that asks for them on: their computation is recorded with a step.
+        if losses is not None and self._network.losses is None:
+            self._record_losses()
+        destinations: Sequence[NDArray[np.float32] | None] = losses or [None] * len(jobs)
         work = [
-            (schedule_of(job, self._train[job.client], self._settings, self._batch), row)
-            for job, row in zip(jobs, rows, strict=True)
+            (schedule_of(job, self._train[job.client], self._settings, self._batch), row, loss)
+            for job, row, loss in zip(jobs, rows, destinations, strict=True)
         ]
         # Clients that end together share a chunk; within it the first to end are last.
         work.sort(key=lambda entry: -entry[0].steps)
@@ -171,8 +177,10 @@ class LockstepTrainer:
             # torch warns about read-only arrays.
             self._start.copy_(torch.from_numpy(start if start.flags.writeable else start.copy()))
             for first in range(0, len(work), self.chunk):
-                schedules, targets = zip(*work[first : first + self.chunk], strict=True)
+                chunk = work[first : first + self.chunk]
+                schedules, targets, losses_of_chunk = zip(*chunk, strict=True)
                 self._train_chunk(schedules, targets)
+                self._write_losses(schedules, losses_of_chunk)
 
     def _train_chunk(
         self, schedules: Sequence[Schedule], rows: Sequence[NDArray[np.float32]]
@@ -188,6 +196,25 @@ class LockstepTrainer:
             for place, schedule in enumerate(schedules):
                 if schedule.steps == step + 1:
                     self._write(place, schedule.steps, rows[place])
+
+    def _record_losses(self) -> None:
+        with torch.inference_mode():
+            shape = (self._most_steps, self.chunk)
+            self._network.losses = torch.zeros(shape, device=self._device)
+        self._steps = RecordedSteps(self._network, recorder_for(self._device))
+
+    def _write_losses(
+        self,
+        schedules: Sequence[Schedule],
+        destinations: Sequence[NDArray[np.float32] | None],
+    ) -> None:
+        """Write the losses of a chunk's steps, where they are asked for."""
+        if self._network.losses is None:
+            return
+        losses = self._network.losses.cpu().numpy()
+        for place, (schedule, target) in enumerate(zip(schedules, destinations, strict=True)):
+            if target is not None:
+                target[:] = losses[: schedule.steps, place]
 
     def _write(self, place: int, steps: int, row: NDArray[np.float32]) -> None:
         target = torch.from_numpy(row)

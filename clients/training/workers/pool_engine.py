@@ -90,10 +90,10 @@ class PoolEngine(Engine):
         with self._closing_on_failure():
             rows = self._shared.updates.rows(len(jobs))
             self._shared.vector(START)[...] = start
-            digests = self._digests(jobs)
+            results = self._results(jobs)
         return [
-            TrainedUpdate(job.client, payload_of(row, digest))
-            for job, row, digest in zip(jobs, rows, digests, strict=True)
+            TrainedUpdate(job.client, payload_of(row, digest), losses)
+            for job, row, (digest, losses) in zip(jobs, rows, results, strict=True)
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> RunningEvaluation:
@@ -139,23 +139,24 @@ class PoolEngine(Engine):
             self.close()
             raise
 
-    def _digests(self, jobs: Sequence[TrainingJob]) -> list[Digest]:
-        """Let the workers train; return the digest of each update."""
+    def _results(self, jobs: Sequence[TrainingJob]) -> list[tuple[Digest, bytes | None]]:
+        """Let the workers train; return the digest and the losses of each update."""
         while self._chunk is None:
             self._answers()
         queue = JobQueue(self._workload.costs(jobs), len(self._group.workers), self._chunk)
-        digests: dict[int, Digest] = {}
+        results: dict[int, tuple[Digest, bytes | None]] = {}
         free = self._group.workers
-        while len(digests) < len(jobs):
+        while len(results) < len(jobs):
             for worker in free:
                 if taken := queue.take():
                     chosen = tuple(jobs[index] for index in taken)
                     worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
             free = []
             for worker, task, trained in self._answers():
-                digests.update(zip(task.places, trained.digests, strict=True))
+                pairs = zip(trained.digests, trained.losses, strict=True)
+                results.update(zip(task.places, pairs, strict=True))
                 free.append(worker)
-        return [digests[index] for index in range(len(jobs))]
+        return [results[index] for index in range(len(jobs))]
 
     def _finish(self, evaluation: RunningEvaluation | None) -> None:
         while evaluation is not None and not evaluation.finished:

@@ -14,7 +14,7 @@ import torch
 from clients.datasets.federated_data import Samples
 from clients.training.evaluation import Evaluator
 from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, payload_of, share
-from clients.training.workload import as_training_error
+from clients.training.workload import as_training_error, losses_of
 from ledger.io.processes import follow_parent
 from ledger.protocol.errors import CmflError
 
@@ -86,9 +86,11 @@ class TrainReply:
 
     Attributes:
         digests: of the written rows, in the order of the task's jobs.
+        losses: of the same jobs, None each if nobody asked.
     """
 
     digests: tuple[Digest, ...]
+    losses: tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +230,10 @@ class TaskRunner:
     def _trained(self, task: TrainTask) -> TrainReply:
         matrix = self._shared.updates.rows(task.rows)
         rows = [matrix[index] for index in task.places]
-        self._trainer.train(self._shared.vector(START), task.jobs, rows)
-        return TrainReply(tuple(payload_of(row).digest for row in rows))
+        losses = self._workload.empty_losses(task.jobs)
+        self._trainer.train(self._shared.vector(START), task.jobs, rows, losses)
+        digests = tuple(payload_of(row).digest for row in rows)
+        return TrainReply(digests, tuple(losses_of(losses, task.jobs)))
 
     def _evaluated(self, task: EvaluateTask) -> EvaluateReply:
         if self._evaluator is None:

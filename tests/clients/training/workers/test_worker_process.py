@@ -67,7 +67,8 @@ def test_a_worker_writes_updates_in_place_and_returns_digests() -> None:
     task = TrainTask(rows=5, places=(4, 1), jobs=tuple(jobs(2, 0)))
     reply = bench.reply(task)
     rows = memory.updates.rows(5)
-    assert reply == TrainReply((sha256(rows[4].tobytes()), sha256(rows[1].tobytes())))
+    digests = sha256(rows[4].tobytes()), sha256(rows[1].tobytes())
+    assert reply == TrainReply(digests, (None, None))
     assert not rows[[0, 2, 3]].any()
     assert len(pickle.dumps(task)) < 1000
     assert len(pickle.dumps(reply)) < 500
