@@ -11,6 +11,7 @@ Runs:           `run`, `open`, `connect`, `runs`, `audit`; the types `Run`, `Rou
 Own parts:      `Data`, and any model class or function given to `run` or `compare`.
 Comparisons:    `compare`, `sweep`; the type `Comparison`.
 Proofs:         `Round.prove` and `verify`; the types `Proof`, `Verification`.
+Training:       `verify_training` repeats updates bit for bit; the type `TrainingVerification`.
 Plain arrays:   the modules `cmfl.rules` and `cmfl.aggregators`.
 Errors:         `CmflError`; `ConfigurationError`, its subclass, is about the arguments.
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
     from cmfl.proofs import Proof
     from cmfl.recorded import Explanation, Round, Rounds, Run
+    from cmfl.replaying import TrainingVerification, verify_training
     from cmfl.running import run
     from cmfl.tables import Table
     from cmfl.verifying import Verification, verify
@@ -49,6 +51,7 @@ __all__ = [
     "Rounds",
     "Run",
     "Table",
+    "TrainingVerification",
     "Verification",
     "aggregators",
     "audit",
@@ -60,6 +63,7 @@ __all__ = [
     "runs",
     "sweep",
     "verify",
+    "verify_training",
 ]
 
 _PLACES = {
@@ -74,6 +78,7 @@ _PLACES = {
     "Rounds": "cmfl.recorded",
     "Run": "cmfl.recorded",
     "Table": "cmfl.tables",
+    "TrainingVerification": "cmfl.replaying",
     "Verification": "cmfl.verifying",
     "audit": "cmfl.auditing",
     "compare": "cmfl.comparison",
@@ -83,6 +88,7 @@ _PLACES = {
     "runs": "cmfl.opening",
     "sweep": "cmfl.comparison",
     "verify": "cmfl.verifying",
+    "verify_training": "cmfl.replaying",
 }
 """The module of each public name that is no module itself."""
 

@@ -165,7 +165,7 @@ def audit(
         rules = (rules,)
     if isinstance(run, Run) and not rules:
         rules = run.rules
-    target = _audited_target(run, name, rpc_url, address, chain_id, blobs)
+    target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     earlier = None if since is None else read_earlier(Path(since), "since")
     with tracking("audit", shown=progress) as show:
         report = audit_target(
@@ -272,7 +272,7 @@ def digest_of_head(head: str) -> Digest:
     return Digest(value)
 
 
-def _audited_target(
+def audited_target(
     run: Run | str | Path | None,
     name: str | None,
     rpc_url: str | None,

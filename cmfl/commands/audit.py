@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +12,8 @@ from cmfl.commands.console import AsJson, complain, print_json, print_line, prog
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head
+from cmfl.commands.report_file import require_writable
 from cmfl.commands.source_options import EvidenceOptions
-from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cmfl.access.target import Target
@@ -78,7 +77,7 @@ def audit(
     from ledger.audit.report_text import readable
 
     if report is not None:
-        _require_writable(report)
+        require_writable(report)
     where = source.target()
     where.require_chain_of_its_own()
     earlier = None if since is None else read_earlier(since, "--since")
@@ -132,20 +131,6 @@ def _audited(where: Target, request: _AuditRequest) -> AuditReport:
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
             rules=request.rules,
         )
-
-
-def _require_writable(path: Path) -> None:
-    """Refuse a report's file that cannot be written, before the audit has taken its time.
-
-    Raises:
-        ConfigurationError: names the file and what is wrong with it.
-    """
-    if path.is_dir():
-        raise ConfigurationError(f"--report {path}: is a folder, must be a file")
-    if not path.parent.is_dir():
-        raise ConfigurationError(f"--report {path}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigurationError(f"--report {path}: may not be written")
 
 
 def _written(path: Path, result: AuditReport) -> bool:

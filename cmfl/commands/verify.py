@@ -1,4 +1,4 @@
-"""`cmfl verify`: proofs of single clients, rounds and round bundles, checked on this side."""
+"""`cmfl verify`: proofs, rounds, bundles and training, checked on this side."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head
 from cmfl.commands.source_options import ContractOptions, EvidenceOptions
 from cmfl.commands.verbosity import Verbosity
+from cmfl.commands.verify_training import verify_training
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.trust import Trusted
     from ledger.protocol.types import ClientId
 
-app = typer.Typer(help="Check a client's part, a round or a bundle.", no_args_is_help=True)
+app = typer.Typer(
+    help="Check a client's part, a round, a bundle or the training.", no_args_is_help=True
+)
 
 RoundNumber = Annotated[
     int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
@@ -142,6 +145,9 @@ def bundle(
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}") from error
     _show_round(result, json=json)
+
+
+app.command("training")(verify_training)
 
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:

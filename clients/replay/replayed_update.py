@@ -1,0 +1,148 @@
+"""Results of repeated training: a verdict for each update, and their report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.training_replay import ReplayVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.protocol.training_replay import TrainingEnvironment
+    from ledger.protocol.types import ClientId, Domain
+
+VERDICT_NAMES = {
+    ReplayVerdict.SAME: "same",
+    ReplayVerdict.OTHER: "other",
+    ReplayVerdict.NOT_CHECKABLE: "not checkable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDifference:
+    """Distance of a repeated update from the recorded one.
+
+    Attributes:
+        relative: of the length of the recorded update; None if that is zero.
+        spread: in units of the median distance of the round's accepted updates from their mean;
+            None where fewer than two are to be had, or where all of them are equal.
+    """
+
+    relative: float | None
+    spread: float | None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.relative is not None:
+            parts.append(f"{self.relative:.2g} of the recorded update's length")
+        if self.spread is not None:
+            parts.append(f"{self.spread:.2g} times the spread of the accepted updates")
+        return ", ".join(parts) or "not in proportion to anything"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedUpdate:
+    """Result of repeating one update.
+
+    Attributes:
+        round: t.
+        client: whose update it is.
+        verdict: same, other, or not checkable.
+        reason: sentence without a full stop; empty for "same".
+        environment: of this machine.
+        recorded: environment that the update's trainer recorded; None if it did not.
+        losses: float32, little-endian, of every local step that was repeated; None where nothing
+            was trained. They are a secret of who repeats: the witness of an attestation.
+        difference: distance from the recorded update; None if the bits are equal, or there is no
+            recorded update of the model's length.
+    """
+
+    round: int
+    client: ClientId
+    verdict: ReplayVerdict
+    reason: str
+    environment: TrainingEnvironment
+    recorded: TrainingEnvironment | None = None
+    losses: bytes | None = None
+    difference: UpdateDifference | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON, without the losses."""
+        difference = self.difference
+        return {
+            "round": self.round,
+            "client": int(self.client),
+            "verdict": VERDICT_NAMES[self.verdict],
+            "reason": self.reason,
+            "recorded_environment": None if self.recorded is None else str(self.recorded),
+            "relative_distance": None if difference is None else difference.relative,
+            "spread_distance": None if difference is None else difference.spread,
+        }
+
+    def __str__(self) -> str:
+        subject = f"round {self.round}, client {self.client}: {VERDICT_NAMES[self.verdict]}"
+        return f"{subject}: {self.reason}" if self.reason else subject
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingReplay:
+    """Results of all updates that were chosen.
+
+    Attributes:
+        domain: of the run's contract.
+        environment: of this machine.
+        data: which samples the updates were repeated with, for people.
+        updates: ascending by round and client.
+    """
+
+    domain: Domain
+    environment: TrainingEnvironment
+    data: str
+    updates: tuple[ReplayedUpdate, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of updates by verdict, all three of them."""
+        counted = Counter(update.verdict for update in self.updates)
+        return {name: counted[verdict] for verdict, name in VERDICT_NAMES.items()}
+
+    @property
+    def verdict(self) -> ReplayVerdict:
+        """Other if any is, else not checkable if any is, else same."""
+        verdicts = {update.verdict for update in self.updates}
+        for worst in (ReplayVerdict.OTHER, ReplayVerdict.NOT_CHECKABLE):
+            if worst in verdicts:
+                return worst
+        return ReplayVerdict.SAME
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in a sentence."""
+        same, other, not_checkable = self.counts.values()
+        total = len(self.updates)
+        return f"{same} of {total} updates same, {other} other, {not_checkable} not checkable"
+
+    def lines(self, *, is_verbose: bool = False) -> Iterator[str]:
+        """Yield the report for people: the numbers, where, and each update that is not the same."""
+        yield self.sentence
+        yield f"repeated with {self.environment}; {self.data}"
+        for update in self.updates:
+            if is_verbose or update.verdict is not ReplayVerdict.SAME:
+                yield str(update)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON, without the losses."""
+        environment = self.environment
+        return {
+            "contract": to_hex(self.domain.contract),
+            "chain_id": self.domain.chain_id,
+            "verdict": VERDICT_NAMES[self.verdict],
+            "counts": self.counts,
+            "environment": {"class": str(environment), "digest": to_hex(environment.digest)},
+            "data": self.data,
+            "updates": [update.as_dict() for update in self.updates],
+        }

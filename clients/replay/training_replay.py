@@ -1,0 +1,364 @@
+"""Repeated training of a run's updates, round by round, through the engines that trained them.
+
+The chosen clients of a round are trained together: a lockstep chunk takes as long for one client as
+for all of its places, and the bytes of an update do not depend on the other clients of its chunk.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.datasets.data_binding import samples_digest_of
+from clients.devices import device_named
+from clients.replay.environment import environment_here
+from clients.replay.replay_inputs import (
+    InputsMissingError,
+    ReplaySource,
+    replay_configuration,
+    replay_inputs,
+)
+from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay, UpdateDifference
+from clients.training.engine_factory import open_engine
+from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
+from ledger.protocol import canonical
+from ledger.protocol.encoding import commitment_of, sha256
+from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.payload import Payload
+from ledger.protocol.sampling import training_seed
+from ledger.protocol.training_replay import ReplayVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from clients.configuration.schema import Configuration
+    from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
+    from clients.replay.replay_inputs import ReplayInputs
+    from clients.replay.result_file import ResultFile
+    from clients.training.port import Engine, TrainingPath
+    from ledger.protocol.training_replay import TrainingEnvironment
+    from ledger.protocol.types import ClientId, Digest
+    from ledger.storage.blobs import BlobReader
+
+    EnvironmentOf = Callable[[int, ClientId], TrainingEnvironment | None]
+
+_ITEM_BYTES = 4
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTask:
+    """A repetition of some updates.
+
+    Attributes:
+        configuration: of the run's training.
+        inputs: of the updates, compared with the run document.
+        blobs: published models and payloads.
+        environment: of this machine.
+        recorded: environment that the trainer of a round's update recorded, if it did.
+        workers: processes that train.
+        log: results so far, which are not computed again; None for none.
+    """
+
+    configuration: Configuration
+    inputs: ReplayInputs
+    blobs: BlobReader
+    environment: TrainingEnvironment
+    recorded: EnvironmentOf
+    workers: int = 1
+    log: ResultFile | None = None
+
+    def origin(self, round_: RecordedRound, update: RecordedUpdate) -> Digest:
+        """Return a digest of everything that the result of an update follows from."""
+        model, recorded = self.inputs.model, self.recorded(round_.round, update.client)
+        samples = samples_digest_of(self.inputs.data.train[update.client], bytes(_DIGEST_BYTES))
+        parts = {
+            "update": [round_.round, round_.seed, round_.model, update.client, update.commitment],
+            "model": [model.source, model.frozen_state, str(sorted(model.recorded().items()))],
+            "training": self.configuration.training.model_dump_json(),
+            "samples": [samples, self.inputs.unbound.get(update.client, "")],
+            "environments": [
+                self.environment.digest,
+                b"" if recorded is None else recorded.digest,
+            ],
+        }
+        return sha256(canonical.encode(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How a run's updates are repeated.
+
+    Attributes:
+        recorded: environment that the trainer of a round's update recorded, if it did.
+        workers: processes that train.
+        log: results so far, which are not computed again; None for none.
+        on_progress: called with the updates that are done, and their number.
+    """
+
+    recorded: EnvironmentOf
+    workers: int = 1
+    log: ResultFile | None = None
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None
+
+
+def replay_run(
+    run: RecordedRun, blobs: BlobReader, source: ReplaySource, options: ReplayOptions
+) -> TrainingReplay:
+    """Repeat the chosen updates of a run.
+
+    Args:
+        run: with the updates.
+        blobs: published models and payloads.
+        source: of the samples.
+        options: how.
+
+    Raises:
+        ConfigurationError: a setting is not this machine's, or code or a path is missing.
+    """
+    configuration = replay_configuration(run.document, source)
+    device = device_named(configuration.machine.device)
+    environment = environment_here(settled_path(configuration), device)
+    options.on_progress(0, run.updates)
+    try:
+        inputs = replay_inputs(run.document, configuration, run.clients, source)
+    except InputsMissingError as error:
+        missing = not_repeated(environment, run.rounds, str(error))
+        return TrainingReplay(run.domain, environment, "nothing was trained", missing)
+    task = ReplayTask(
+        configuration, inputs, blobs, environment, options.recorded, options.workers, options.log
+    )
+    updates = []
+    for update in replay(task, run.rounds):
+        updates.append(update)
+        options.on_progress(len(updates), run.updates)
+    return TrainingReplay(run.domain, environment, inputs.described, tuple(updates))
+
+
+def settled_path(configuration: Configuration) -> TrainingPath:
+    """Return the training path of a run document.
+
+    Raises:
+        ConfigurationError: it is left open.
+    """
+    path = configuration.training.path
+    if path == "auto":
+        raise ConfigurationError("the run document leaves training.path open: nothing says how")
+    return path
+
+
+def replay(task: ReplayTask, rounds: Sequence[RecordedRound]) -> Iterator[ReplayedUpdate]:
+    """Repeat updates, and yield each with its verdict, ascending by round and client.
+
+    Args:
+        task: what they are repeated from.
+        rounds: the updates.
+
+    Yields:
+        The updates of a round once all of them are compared.
+    """
+    with ExitStack() as stack:
+        trainer = _Trainer(task, max(len(round_.updates) for round_ in rounds))
+        stack.callback(trainer.close)
+        for round_ in rounds:
+            yield from _of_round(task, trainer, round_)
+
+
+def not_repeated(
+    environment: TrainingEnvironment, rounds: Sequence[RecordedRound], reason: str
+) -> tuple[ReplayedUpdate, ...]:
+    """Return updates that nobody can repeat here, for one reason."""
+    return tuple(
+        ReplayedUpdate(
+            round_.round, update.client, ReplayVerdict.NOT_CHECKABLE, reason, environment
+        )
+        for round_ in rounds
+        for update in round_.updates
+    )
+
+
+def _of_round(
+    task: ReplayTask, trainer: _Trainer, round_: RecordedRound
+) -> Iterator[ReplayedUpdate]:
+    missing = dict(task.inputs.missing)
+    earlier = _earlier(task, round_)
+    start = _vector(task, round_.model)
+    if start is None:
+        reason = f"the model of round {round_.round}, 0x{round_.model.hex()}, is not to be had"
+        missing = {update.client: reason for update in round_.updates} | missing
+    else:
+        clients = [update.client for update in round_.updates]
+        able = [c for c in clients if c not in missing and c not in earlier]
+        missing |= trainer.train(start, round_.seed, able)
+    for update in round_.updates:
+        if update.client in earlier:
+            yield earlier[update.client]
+            continue
+        verdict = ReplayVerdict.NOT_CHECKABLE, missing.get(update.client, "")
+        losses: bytes | None = None
+        difference: UpdateDifference | None = None
+        if update.client not in missing:
+            trained = trainer.updates[update.client]
+            losses = trained.losses
+            if commitment_of(update.client, trained.payload.digest) == update.commitment:
+                verdict = ReplayVerdict.SAME, ""
+            else:
+                difference = _difference(task, round_, update, trained.vector)
+                verdict = _verdict(task, round_.round, update, difference)
+        replayed = ReplayedUpdate(
+            round=round_.round,
+            client=update.client,
+            verdict=verdict[0],
+            reason=verdict[1],
+            environment=task.environment,
+            recorded=task.recorded(round_.round, update.client),
+            losses=losses,
+            difference=difference,
+        )
+        if task.log is not None and losses is not None:
+            task.log.add(task.origin(round_, update), replayed)
+        yield replayed
+
+
+def _earlier(task: ReplayTask, round_: RecordedRound) -> dict[ClientId, ReplayedUpdate]:
+    """Return the results of a round that an earlier replay has left."""
+    if task.log is None:
+        return {}
+    results = {
+        update.client: task.log.find(task.origin(round_, update), task.environment)
+        for update in round_.updates
+        if update.client not in task.inputs.missing
+    }
+    return {client: result for client, result in results.items() if result is not None}
+
+
+def _verdict(
+    task: ReplayTask, number: int, update: RecordedUpdate, difference: UpdateDifference | None
+) -> tuple[ReplayVerdict, str]:
+    """Return the verdict on an update of other bits, and its reason."""
+    recorded = task.recorded(number, update.client)
+    far = "" if difference is None else f" ({difference})"
+    unbound = task.inputs.unbound.get(update.client)
+    if unbound is not None:
+        return ReplayVerdict.NOT_CHECKABLE, f"the samples given make another update, and {unbound}"
+    if recorded is None:
+        reason = f"the bits differ{far}, and nothing says in which environment it was trained"
+        return ReplayVerdict.NOT_CHECKABLE, reason
+    if recorded != task.environment:
+        reason = f"the bits differ{far}, and so does the environment: it was {recorded}"
+        return ReplayVerdict.NOT_CHECKABLE, reason
+    return ReplayVerdict.OTHER, f"{task.inputs.described} make another update{far}"
+
+
+def _difference(
+    task: ReplayTask,
+    round_: RecordedRound,
+    update: RecordedUpdate,
+    repeated: NDArray[np.float32],
+) -> UpdateDifference | None:
+    """Return the distance of a repeated update from the recorded one, if that is to be had."""
+    recorded = _vector(task, update.payload)
+    if recorded is None or not (np.isfinite(recorded).all() and np.isfinite(repeated).all()):
+        return None
+    distance = _norm(repeated, recorded)
+    length = _norm(recorded, np.zeros(1, np.float32))
+    spread = _spread(task, round_)
+    return UpdateDifference(
+        relative=distance / length if length else None,
+        spread=distance / spread if spread else None,
+    )
+
+
+def _spread(task: ReplayTask, round_: RecordedRound) -> float | None:
+    """Return the median distance of a round's accepted updates from their mean."""
+    vectors = [_vector(task, digest) for digest in round_.accepted]
+    updates = [vector for vector in vectors if vector is not None]
+    if len(updates) < 2:
+        return None
+    mean: NDArray[np.float64] = np.mean(updates, axis=0, dtype=np.float64)
+    return float(np.median([_norm(update, mean) for update in updates]))
+
+
+def _norm(one: NDArray[np.float32], other: NDArray[np.float32] | NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(one.astype(np.float64) - other))
+
+
+def _vector(task: ReplayTask, digest: Digest | None) -> NDArray[np.float32] | None:
+    """Return a published vector of the model's length; None if it is not to be had."""
+    size = _ITEM_BYTES * task.inputs.model.dimension
+    if digest is None:
+        return None
+    try:
+        data = task.blobs.get(digest, size)
+    except BlobError:
+        return None
+    if len(data) != size or Payload.of(data).digest != digest:
+        return None
+    return np.frombuffer(data, dtype="<f4")
+
+
+class _Trainer:
+    """An engine that goes on after the failure of a user's model.
+
+    Attributes:
+        updates: of the last call, by client.
+    """
+
+    def __init__(self, task: ReplayTask, rows: int) -> None:
+        self.updates: dict[ClientId, TrainedUpdate] = {}
+        self._task = task
+        self._rows = rows
+        self._engine: Engine | None = None
+
+    def train(
+        self, start: NDArray[np.float32], seed: Digest, clients: Sequence[ClientId]
+    ) -> dict[ClientId, str]:
+        """Train clients together, one by one after a failure; return why some have no update."""
+        jobs = [TrainingJob(int(client), training_seed(seed, client)) for client in clients]
+        try:
+            self.updates = dict(zip(clients, self._trained(start, jobs), strict=True))
+        except TrainingError:
+            self.updates, failed = {}, {}
+            for client, job in zip(clients, jobs, strict=True):
+                try:
+                    (update,) = self._trained(start, [job])
+                except TrainingError as error:
+                    failed[client] = str(error)
+                else:
+                    payload = Payload(bytes(update.payload.data), update.payload.digest)
+                    self.updates[client] = TrainedUpdate(job.client, payload, update.losses)
+            return failed
+        return {}
+
+    def close(self) -> None:
+        """End the engine's workers."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def _trained(
+        self, start: NDArray[np.float32], jobs: Sequence[TrainingJob]
+    ) -> list[TrainedUpdate]:
+        if self._engine is None:
+            task = self._task
+            self._engine = open_engine(
+                task.inputs.model,
+                task.inputs.data,
+                task.configuration.local_training(),
+                device=device_named(task.configuration.machine.device).type,
+                workers=task.workers,
+                path=settled_path(task.configuration),
+                sets={},
+                rows=self._rows,
+                records_losses=True,
+            )
+        try:
+            return self._engine.train(start, jobs) if jobs else []
+        except TrainingError:
+            self.close()  # a worker that has failed has ended
+            raise

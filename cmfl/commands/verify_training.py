@@ -1,0 +1,190 @@
+"""`cmfl verify training`: updates repeated bit for bit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cmfl.commands import verbosity
+from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.report_file import require_writable
+from cmfl.commands.source_options import EvidenceOptions
+from cmfl.commands.verbosity import Verbosity
+from cmfl.replaying import MOST_JOBS
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.replay.replayed_update import TrainingReplay
+
+_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
+
+Clients = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--client", min=0, max=2**32 - 1, help="Index of a client; may be repeated; else all."
+    ),
+]
+
+
+@expand_groups
+def verify_training(
+    source: EvidenceOptions,
+    round_number: Annotated[
+        int | None,
+        typer.Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
+    ] = None,
+    rounds: Annotated[
+        str | None, typer.Option("--rounds", metavar="A..B", help="First and last round.")
+    ] = None,
+    client: Clients = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Draw so many of these updates.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw.")] = 0,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            help="The data set's files; with owners' own samples, the file of the one client, or a "
+            "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it.",
+        ),
+    ] = None,
+    salt: Annotated[
+        str | None,
+        typer.Option(
+            "--salt",
+            help="32 bytes in hex, of the one client's samples: compare these with their digest.",
+        ),
+    ] = None,
+    poisoned: Annotated[
+        bool,
+        typer.Option(
+            "--poisoned",
+            help="Repeat a simulation's attackers on their poisoned samples, as they trained; else "
+            "on the samples of its data_root.",
+        ),
+    ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Of this machine: model.name=FILE.py:CLASS, your copy of the run's own model, "
+            "which is run, and others.",
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "cpu",
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, max=MOST_JOBS, help="Processes that train.")
+    ] = 1,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--log",
+            help="Add each result to this file, and do not repeat what it has: to go on after an "
+            "interruption. It holds the losses: keep it as you keep a key.",
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write the JSON report to this file.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Repeat updates bit for bit, from the chain, the blobs and the owners' data.
+
+    Each update is trained again from the model and the seed that the chain names. "same": these are
+    its bits. "other": the same inputs in the same environment give another update. "not checkable":
+    the environment differs and so do the bits, or an input is missing or not the one that the run
+    document binds, and the reason says which. Exit code 0: all are the same. 1: at least one is
+    another. 3: none is another, but something could not be checked.
+    """
+    from cmfl.replaying import ReplayRequest, replay_target
+
+    if report is not None:
+        require_writable(report)
+    where = source.target()
+    where.require_chain_of_its_own()
+    request = ReplayRequest(
+        rounds=_bounds(round_number, rounds),
+        clients=tuple(client or ()),
+        sample=sample,
+        seed=seed,
+        data=data,
+        salts=_salts(salt, tuple(client or ())),
+        poisoned=poisoned,
+        settings=tuple(setting or ()),
+        device=device,
+        jobs=jobs,
+        log=log,
+    )
+    with progress() as bar:
+        task = bar.add_task("training", total=None)
+        result = replay_target(
+            where, request, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    _end(result, report, json=json)
+
+
+def _end(result: TrainingReplay, report: Path | None, *, json: bool) -> None:
+    """Print the result, write its report, and end with the verdict's exit code."""
+    from json import dumps
+
+    from ledger.protocol.training_replay import ReplayVerdict
+
+    if json:
+        print_json(result.as_dict())
+    else:
+        is_verbose = verbosity.chosen() is Verbosity.VERBOSE
+        for line in result.lines(is_verbose=is_verbose):
+            print_line(line)
+    codes = {
+        ReplayVerdict.SAME: 0,
+        ReplayVerdict.OTHER: FAILED,
+        ReplayVerdict.NOT_CHECKABLE: INCOMPLETE,
+    }
+    written = True
+    if report is not None:
+        try:
+            report.write_text(f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n")
+        except OSError as error:
+            complain(f"--report {report}: {error.strerror}: the report is not there, or not whole")
+            written = False
+    raise typer.Exit(codes[result.verdict] or (0 if written else WRONG))
+
+
+def _bounds(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:
+    """Return the first and the last round that are asked for; None for all.
+
+    Raises:
+        ConfigurationError: both options, or no range.
+    """
+    if rounds is None:
+        return None if round_number is None else (round_number, round_number)
+    if round_number is not None:
+        raise ConfigurationError("--round and --rounds: give one of them")
+    match = _RANGE.fullmatch(rounds)
+    if match is None:
+        raise ConfigurationError(f"--rounds {rounds[:80]}: must be first and last round, as 3..7")
+    return int(match[1]), int(match[2])
+
+
+def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
+    """Return the salt of the one client's samples.
+
+    Raises:
+        ConfigurationError: several clients, or no 32 bytes.
+    """
+    from clients.replay.replay_inputs import salt_of
+
+    if salt is None:
+        return {}
+    if len(clients) != 1:
+        raise ConfigurationError(
+            "--salt: is one client's: name it with --client, or give a folder with 0xADDRESS.salt"
+        )
+    return {clients[0]: salt_of(salt, "--salt")}

@@ -1,0 +1,268 @@
+"""Repeated training: updates of a run, trained again from chain, blobs and the owners' data."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmfl.auditing import audited_target
+from cmfl.extras import naming_extras
+from cmfl.progress import tracking
+from cmfl.tables import Table
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from clients.replay.recorded_updates import RecordedRun
+    from clients.replay.replayed_update import TrainingReplay
+    from cmfl.access.target import Target
+    from cmfl.recorded import Run
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.types import ClientId
+
+MOST_JOBS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """What is repeated, and from which samples.
+
+    Attributes:
+        rounds: first and last round; None for all that have ended.
+        clients: whose updates; empty for all.
+        sample: number of updates that are drawn among these; None for all of them.
+        seed: of the draw.
+        data: file or folder of the samples; None for bundled ones, or those of the home's run.
+        salts: hex digits of the salts of owners' samples, by client.
+        poisoned: whether a simulation's attackers poison their samples, as they did.
+        settings: `section.key=value` of this machine.
+        device: cpu, cuda or auto.
+        jobs: processes that train.
+        log: file of results, which an interrupted replay goes on from; None for none.
+    """
+
+    rounds: tuple[int, int] | None = None
+    clients: tuple[int, ...] = ()
+    sample: int | None = None
+    seed: int = 0
+    data: Path | None = None
+    salts: Mapping[int, bytes] = field(default_factory=dict)
+    poisoned: bool = False
+    settings: tuple[str, ...] = ()
+    device: str = "cpu"
+    jobs: int = 1
+    log: Path | None = None
+
+
+class TrainingVerification:
+    """The result of repeating updates.
+
+    Attributes:
+        result: all verdicts, with the environment in which they were found.
+    """
+
+    def __init__(self, result: TrainingReplay) -> None:
+        self.result = result
+
+    @property
+    def verdict(self) -> str:
+        """Return "other" if any update is, else "not checkable" if any is, else "same"."""
+        verdict: str = self.as_dict()["verdict"]
+        return verdict
+
+    @property
+    def passed(self) -> bool:
+        """True if every chosen update is the same, bit for bit."""
+        return self.verdict == "same"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of updates by verdict: same, other, not checkable."""
+        return self.result.counts
+
+    @property
+    def updates(self) -> Table:
+        """The updates: round, client, verdict, reason, distances."""
+        return Table(update.as_dict() for update in self.result.updates)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain data, as `cmfl verify training --json` prints it."""
+        return self.result.as_dict()
+
+    def __repr__(self) -> str:
+        return f"<cmfl.TrainingVerification {self.result.sentence}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.result.sentence)}</p>{self.updates._repr_html_()}"
+
+
+@naming_extras()
+def verify_training(
+    run: Run | str | Path | None = None,
+    *,
+    name: str | None = None,
+    round: int | None = None,  # noqa: A002 - read as verify_training(..., round=3)
+    rounds: tuple[int, int] | None = None,
+    client: int | Sequence[int] = (),
+    sample: int | None = None,
+    seed: int = 0,
+    data: str | Path | None = None,
+    salts: Mapping[int, bytes] | None = None,
+    poisoned: bool = False,
+    settings: Sequence[str] = (),
+    rpc_url: str | None = None,
+    address: str | None = None,
+    chain_id: int | None = None,
+    blobs: str | Path | None = None,
+    device: str = "cpu",
+    jobs: int = 1,
+    log: str | Path | None = None,
+    progress: bool | None = None,
+) -> TrainingVerification:
+    """Repeat updates of a run bit for bit, from chain, blobs and the owners' data.
+
+    Args:
+        run: what `cmfl.run`, `cmfl.open` or `cmfl.connect` gave, or the path of a home. Of a
+            service only the blobs are used: chain and contract are named beside it.
+        name: of the run in a home with several.
+        round: the one round; None for all that have ended.
+        rounds: first and last round, instead of `round`.
+        client: an index, or several; none for all.
+        sample: number of updates that are drawn among these; None for all of them.
+        seed: of the draw.
+        data: file or folder of the samples; None for bundled ones, or those of the home's run.
+        salts: 32 bytes each by client, to compare owners' samples with their digests.
+        poisoned: whether a simulation's attackers poison their samples, as they did.
+        settings: `section.key=value` of this machine, such as `model.name=net.py:Net` for a model
+            of the owner's own, whose code is run.
+        rpc_url: a node whose chain is read, in place of the home's own chain.
+        address: of the contract on that chain, 0x-hex.
+        chain_id: that the node must have; None accepts the node's own.
+        blobs: URL or folder of the blobs.
+        device: cpu, cuda or auto.
+        jobs: processes that train; over 1 a script needs the usual `if __name__ == "__main__":`.
+        log: file of results, which an interrupted replay goes on from.
+        progress: whether to show progress; None where somebody looks.
+
+    Returns:
+        The verdicts; `passed` is True only if every update is the same.
+
+    Raises:
+        ConfigurationError: it is not clear what to repeat, or an argument is wrong.
+        ChainError: the chain cannot be read.
+    """
+    if round is not None and rounds is not None:
+        raise ConfigurationError("round= and rounds=: give one of them")
+    target = audited_target(run, name, rpc_url, address, chain_id, blobs)
+    request = ReplayRequest(
+        rounds=rounds if round is None else (round, round),
+        clients=(client,) if isinstance(client, int) else tuple(client),
+        sample=sample,
+        seed=seed,
+        data=None if data is None else Path(data),
+        salts=salts or {},
+        poisoned=poisoned,
+        settings=tuple(settings),
+        device=device,
+        jobs=jobs,
+        log=None if log is None else Path(log),
+    )
+    with tracking("training", shown=progress) as show:
+        return TrainingVerification(replay_target(target, request, show))
+
+
+def replay_target(
+    target: Target, request: ReplayRequest, on_progress: Callable[[int, int], None]
+) -> TrainingReplay:
+    """Repeat updates of the run that a target names; the command and `verify_training` share it.
+
+    Args:
+        target: chain, contract and blobs.
+        request: the updates.
+        on_progress: called with the updates that are done, and their number.
+
+    Raises:
+        ConfigurationError: an option is wrong, or it is not clear what to repeat.
+        ChainError: the chain cannot be read.
+        BlobError: the run document is not to be had.
+    """
+    from clients.replay.replay_inputs import ReplaySource
+    from clients.replay.result_file import ResultFile
+    from clients.replay.training_replay import ReplayOptions, replay_run
+    from ledger.protocol.types import ClientId
+
+    _require_request(request)
+    log = None if request.log is None else ResultFile(request.log)
+    run = _recorded(target, request)
+    source = ReplaySource(
+        request.data or _data_of_home(target, run.document),
+        {ClientId(client): salt for client, salt in request.salts.items()},
+        request.poisoned,
+        (*request.settings, f"machine.device={request.device}"),
+    )
+    options = ReplayOptions(_no_environment, request.jobs, log, on_progress)
+    return replay_run(run, target.published(), source, options)
+
+
+def _recorded(target: Target, request: ReplayRequest) -> RecordedRun:
+    """Return the chosen updates of the run, as the chain has them."""
+    from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_rounds
+    from ledger.chain.contract.deployment import deployed_document, deployed_domain
+    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+    from ledger.protocol.types import ClientId
+
+    clients = tuple(map(ClientId, request.clients))
+    choice = UpdateChoice(request.rounds, clients, request.sample, request.seed)
+    with target.reader() as chain, chain.snapshot() as view:
+        history = target.history(view)
+        domain, deployment = deployed_domain(history.ledger), history.fixed
+        data = target.published().get(deployment.config, MAX_DOCUMENT_BYTES)
+        document = deployed_document(data, deployment)
+        rounds = recorded_rounds(history, document.initial_model, choice)
+    return RecordedRun(domain, document, rounds)
+
+
+def _no_environment(round_number: int, client: ClientId) -> None:
+    """Return the environment that an update's trainer recorded: unknown."""
+    del round_number, client
+
+
+def _require_request(request: ReplayRequest) -> None:
+    """Refuse numbers out of range.
+
+    Raises:
+        ConfigurationError: names the number and the rule.
+    """
+    if not 1 <= request.jobs <= MOST_JOBS:
+        raise ConfigurationError(f"jobs = {request.jobs}: must be 1 .. {MOST_JOBS}")
+    if request.sample is not None and request.sample < 1:
+        raise ConfigurationError(f"sample = {request.sample}: must be at least 1")
+    if request.seed < 0:
+        raise ConfigurationError(f"seed = {request.seed}: must not be negative")
+    for client, salt in request.salts.items():
+        if len(salt) != 32:
+            raise ConfigurationError(f"salt of client {client}: {len(salt)} bytes, must be 32")
+
+
+def _data_of_home(target: Target, document: RunDocument) -> Path | None:
+    """Return where a home's run has its shared samples; None if it names no place that exists.
+
+    The code that its configuration names is not run: a home may be somebody else's.
+    """
+    from clients.configuration.loading import load
+    from ledger.protocol.errors import CmflError
+
+    recorded = document.experiment.get("data")
+    if target.rpc_url is not None or target.remote is not None or not isinstance(recorded, dict):
+        return None
+    if "sha256" not in recorded:
+        return None
+    try:
+        configured = load(path=target.run_paths().configuration).data.path
+    except (CmflError, OSError):
+        return None
+    path = None if configured is None else Path(configured)
+    return path if path is not None and path.exists() else None

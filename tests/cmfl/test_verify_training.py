@@ -1,0 +1,78 @@
+"""`cmfl.verify_training` on the shared run: honest updates repeated, choices, and refusals."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import cmfl
+from clients.adversaries.attackers import malicious_clients
+from clients.random_streams import named_stream
+from tests.cmfl.conftest import FACE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = FACE
+
+
+def test_honest_updates_are_the_same_and_forged_ones_are_not(run: cmfl.Run) -> None:
+    result = cmfl.verify_training(run)
+    assert not result.passed
+    attackers = malicious_clients(12, 0.3, named_stream(7, "malicious"))
+    assert len(result.updates) == 30
+    for update in result.updates:
+        assert (update["verdict"] == "same") == (update["client"] not in attackers)
+    assert "losses" not in json.dumps(result.as_dict())
+
+
+def test_a_draw_is_repeated_by_its_seed(run: cmfl.Run) -> None:
+    drawn = [
+        [(u["round"], u["client"]) for u in cmfl.verify_training(run, sample=4, seed=s).updates]
+        for s in (1, 1, 2)
+    ]
+    assert len(drawn[0]) == 4
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_an_interrupted_replay_goes_on_from_its_log(run: cmfl.Run, tmp_path: Path) -> None:
+    log = tmp_path / "results"
+    first = cmfl.verify_training(run, round=1, log=log)
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:-2]) + lines[-2][:50])
+    again = cmfl.verify_training(run, round=1, log=log)
+    assert again.result.updates == first.result.updates
+    assert sorted(log.read_bytes().splitlines(keepends=True)) == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"round": 9},
+        {"round": 1, "rounds": (1, 2)},
+        {"rounds": (3, 2)},
+        {"client": 12},
+        {"sample": 0},
+        {"seed": -1},
+        {"jobs": 0},
+        {"poisoned": False, "data": "nowhere"},
+        {"salts": {1: b"short"}},
+        {"settings": ["training.local_steps=3"]},
+    ],
+)
+def test_what_cannot_be_repeated_is_refused(run: cmfl.Run, wrong: dict[str, object]) -> None:
+    with pytest.raises(cmfl.ConfigurationError):
+        cmfl.verify_training(run, **wrong)  # type: ignore[arg-type]
+
+
+def test_poisoned_samples_need_an_attack_on_samples(run: cmfl.Run) -> None:
+    with pytest.raises(cmfl.ConfigurationError, match="--poisoned"):
+        cmfl.verify_training(run, poisoned=True)
+
+
+def test_a_file_that_is_no_log_is_refused(run: cmfl.Run, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("{}\n")
+    with pytest.raises(cmfl.ConfigurationError, match="line 1"):
+        cmfl.verify_training(run, log=tmp_path / "log")
