@@ -44,9 +44,11 @@ class TrainingEnvironment:
     Attributes:
         torch: version of PyTorch with its build: 2.13.0+cpu.
         path: plain or lockstep.
-        processor: kind of the machine: x86_64, arm64.
-        isa: the instruction set in force, capped or not: avx512, avx2, default.
-        device: cpu, or the kind of the GPU.
+        processor: kind of the machine: its architecture, with maker and model where kernels are
+            chosen by them: "x86_64 AuthenticAMD family 26 model 2", "arm64".
+        isa: the instruction set in force: a cap ("avx512", "avx2", "default"), or what was chosen
+            without one ("avx512 uncapped").
+        device: cpu, or the kind of the GPU, with the versions of what computes on it.
         threads: in one operation.
     """
 

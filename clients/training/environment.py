@@ -1,0 +1,45 @@
+"""The environment class of this process: what the bytes of an update follow from, beside inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from clients.devices import device_named
+from clients.instruction_sets import instruction_set, processor_kind
+from ledger.protocol.training_replay import MAX_ENVIRONMENT_TEXT, TrainingEnvironment
+
+if TYPE_CHECKING:
+    from clients.training.port import TrainingPath
+
+
+def environment_here(path: TrainingPath, device: str) -> TrainingEnvironment:
+    """Return the class of updates that this process trains.
+
+    Args:
+        path: of the training.
+        device: "cpu", "cuda" or "auto".
+
+    Raises:
+        ConfigurationError: unknown device, or CUDA is not available.
+    """
+    return TrainingEnvironment(
+        torch=str(torch.__version__),
+        path=path,
+        processor=processor_kind(),
+        isa=instruction_set(torch.backends.cpu.get_cpu_capability()),
+        device=_device_kind(device_named(device)),
+        threads=1,  # devices.reproducible: whatever the machine has
+    )
+
+
+def _device_kind(device: torch.device) -> str:
+    """Return the kind of a device: the processor, or a GPU with what computes on it."""
+    if device.type == "cpu":
+        return "cpu"
+    major, minor = torch.cuda.get_device_capability()
+    versions = f"sm_{major}{minor}, CUDA {torch.version.cuda}"
+    versions += f", cuDNN {torch.backends.cudnn.version()}"
+    name = torch.cuda.get_device_name()[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
+    return f"{name}, {versions}"
