@@ -15,11 +15,12 @@ from clients.experiments.definition import DATA
 from clients.experiments.kinds.cmfl import RUN, play_run
 from clients.experiments.rows import ChainEvidence
 from clients.runs.open_run import open_run
-from ledger.audit.engine import audit
+from ledger.audit.engine import AuditOptions, audit
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
 from ledger.io.home import DISK, Disk, Home
+from ledger.io.own_rules import rule_sources
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ def play_on_chain(cell: Cell, task: MethodTask, home: Path) -> ChainRun:
             played = play_run(run, task)
             assert run.manifest is not None, "a run on a chain has a manifest"
             manifest, played_with = run.manifest, run.configuration
-        report = audit(connect(chain, manifest), blobs)
+        options = AuditOptions(rules=rule_sources(configuration.protocol.rules()))
+        report = audit(connect(chain, manifest), blobs, options)
     return ChainRun(played_with, played, manifest.address, report)
 
 
