@@ -39,13 +39,26 @@ def apply_keywords(values: dict[str, Any], keywords: Mapping[str, object]) -> se
     Raises:
         ConfigurationError: a name is unknown or of several settings; the nearest names are listed.
     """
-    names: set[str] = set()
-    for keyword, value in keywords.items():
-        for key, single in _expanded(keyword, value):
-            name = full_name(key)
-            _put(values, name, single)
-            names.add(name)
-    return names
+    settings = full_names(keywords)
+    for name, value in settings.items():
+        _put(values, name, value)
+    return set(settings)
+
+
+def full_names(keywords: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of keyword arguments by their full names, tables key by key.
+
+    Args:
+        keywords: as `apply_keywords` takes them.
+
+    Raises:
+        ConfigurationError: a name is unknown or of several settings.
+    """
+    return {
+        full_name(key): single
+        for keyword, value in keywords.items()
+        for key, single in _expanded(keyword, value)
+    }
 
 
 def full_name(name: str) -> str:
@@ -54,6 +67,8 @@ def full_name(name: str) -> str:
     Raises:
         ConfigurationError: there is no such setting, or there are several.
     """
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{name!r:.80}: the name of a setting must be a text")
     if "." in name:
         if name in setting_names() or any(name.startswith(f"{t}.") for t in _tables()):
             return name
@@ -87,8 +102,6 @@ def plain_value(value: object) -> object:
 
 def _expanded(name: str, value: object) -> Iterable[tuple[str, object]]:
     """Yield the settings of one keyword: those of a section's table, or itself."""
-    if not isinstance(name, str):
-        raise ConfigurationError(f"{name!r:.80}: the name of a setting must be a text")
     if name in _sections():
         if not isinstance(value, Mapping):
             raise ConfigurationError(

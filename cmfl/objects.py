@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmfl.keywords import apply_keywords
+from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 USUAL_RATE = 0.3
 """Share of the clients that attack, where an attack is given without a share."""
 
+PRESET_RULE = "a preset's name, the path of a TOML file, or a dict of settings"
 CODE = "code"
 DATA = "data"
 """Folders of a home with the code and the data that were given as objects."""
@@ -54,6 +57,36 @@ def put_parts(values: dict[str, Any], parts: Parts, folder: Path) -> None:
         _put_model(values, parts.model, folder)
     if parts.data is not None:
         _put_data(values, parts.data, folder)
+
+
+def preset_text(name: str, preset: object, folder: Path) -> str:
+    """Return the text that an experiment has for a preset: a name, or the path of a TOML file.
+
+    Args:
+        name: of the argument, for the message.
+        preset: a name, a path that ends in .toml, or a dict of all settings.
+        folder: in which a dict is written as a TOML file.
+
+    Raises:
+        ConfigurationError: it is none of them, or names an unknown setting.
+    """
+    from clients.configuration.parsing import TOML
+
+    if isinstance(preset, Path) and preset.suffix != TOML:
+        raise ConfigurationError(f"{name} = {str(preset)!r:.80}: must end in {TOML}")
+    if isinstance(preset, str | Path):
+        return str(preset)
+    if not isinstance(preset, Mapping):
+        raise ConfigurationError(f"{name} = {preset!r:.80}: must be {PRESET_RULE}")
+
+    from clients.configuration.loading import checked
+
+    values: dict[str, Any] = {}
+    apply_keywords(values, preset)
+    data = checked(values).to_toml().encode()
+    path = folder.absolute() / CODE / f"preset-{sha256(data).hexdigest()[:12]}{TOML}"
+    DISK.write_whole(path, data)
+    return str(path)
 
 
 def reference(name: str, part: object, folder: Path) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmfl.access.fresh_home import made_if_needed
 from cmfl.access.target import Target
+from cmfl.arguments import FLAG, PATH, TABLE, TEXT, require, require_or_none
 from cmfl.extras import naming_extras
-from cmfl.homes import home_at
+from cmfl.homes import opened_home
 from cmfl.keywords import apply_keywords
-from cmfl.objects import USUAL_RATE, Parts, put_parts
+from cmfl.objects import PRESET_RULE, USUAL_RATE, Parts, put_parts
 from cmfl.playing import play_in_memory, play_on_chain
 from cmfl.progress import tracking
 from cmfl.recorded import Run
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 @naming_extras()
 def run(
-    preset: str | Path | None = None,
+    preset: str | Path | Mapping[str, object] | None = None,
     *,
     home: str | Path | None = None,
     name: str = "run",
@@ -51,8 +52,8 @@ def run(
     on a chain in the home, so that `cmfl.audit` can recompute it.
 
     Args:
-        preset: the settings to start from: a name (`cmfl settings presets`), or the path of a TOML
-            file; "digits" if not given.
+        preset: the settings to start from: a name (`cmfl settings presets`), the path of a TOML
+            file, or a dict of what such a file would have; "digits" if not given.
         home: folder of chain, blobs and files, made if need be. Without it the run is in a
             temporary folder, which is removed when this Python process ends (`Run.save` copies it).
         name: of the run in its home.
@@ -85,41 +86,46 @@ def run(
     script or notebook defines is written to the folder `code` of the home, data to `data`, so that
     run and audit can be repeated.
     """
-    folder = home_at(home)
+    require_or_none(PATH, home=home)
+    require(TEXT, name=name)
+    require(FLAG, resume=resume)
+    require_or_none(FLAG, progress=progress)
+    require_or_none(TABLE, settings=settings)
     parts = Parts(model, data, attack, distance, scoring)
-    if not isinstance(settings, Mapping | None):
-        raise ConfigurationError(f"settings: must be a dict of settings (given: {settings!r:.80})")
     given = {**(settings or {}), **keywords}
-    target = Target(folder, name)
-    Home(folder).run(name)  # refuses a wrong name first
-    if resume:
-        configuration = _recorded(target, name, parts, preset, given)
-        _play(target, name, configuration, create=False, progress=progress)
+    with opened_home(home) as folder:
+        target = Target(folder, name)
+        Home(folder).run(name)  # refuses a wrong name first
+        if resume:
+            configuration = _recorded(target, name, parts, preset, given)
+            _play(target, name, configuration, create=False, progress=progress)
+            return Run(target, name, _rules_of(configuration))
+        values = base_values(preset)
+        apply_keywords({}, given)  # refuses a wrong name before anything is written
+        with made_if_needed(Home(folder)), _inputs_removed(folder, name):
+            configuration = _checked(values, parts, folder, given)
+            _require_new(folder, name)
+            _play(target, name, configuration, create=True, progress=progress)
         return Run(target, name, _rules_of(configuration))
-    values = base_values(preset)
-    apply_keywords({}, given)  # refuses a wrong name before anything is written
-    with ExitStack() as stack:
-        stack.enter_context(made_if_needed(Home(folder)))
-        stack.enter_context(_inputs_removed(folder, name))
-        configuration = _checked(values, parts, folder, given)
-        _require_new(folder, name)
-        _play(target, name, configuration, create=True, progress=progress)
-    return Run(target, name, _rules_of(configuration))
 
 
-def base_values(preset: str | Path | None) -> dict[str, Any]:
-    """Return the plain values of a preset, or of a TOML file.
+def base_values(preset: str | Path | Mapping[str, object] | None) -> dict[str, Any]:
+    """Return the plain values of a preset, of a TOML file or of a dict of settings.
 
     Raises:
-        ConfigurationError: there is neither.
+        ConfigurationError: there is none of them.
     """
-    from clients.configuration.parsing import PRESETS, plain_values
+    from clients.configuration.parsing import plain_values
 
-    if preset is None or preset in PRESETS:
-        return plain_values(None if preset is None else str(preset))
-    if isinstance(preset, Path) or str(preset).endswith(".toml"):
-        return plain_values(path=Path(preset))
-    return plain_values(str(preset))  # refused with the names of all
+    if isinstance(preset, Mapping):
+        values: dict[str, Any] = {}
+        apply_keywords(values, preset)
+        return values
+    if isinstance(preset, Path):
+        return plain_values(path=preset)
+    if not isinstance(preset, str | None):
+        raise ConfigurationError(f"preset = {preset!r:.80}: must be {PRESET_RULE}")
+    return plain_values(preset)
 
 
 def _checked(
@@ -142,7 +148,7 @@ def _recorded(
     target: Target,
     name: str,
     parts: Parts,
-    preset: str | Path | None,
+    preset: str | Path | Mapping[str, object] | None,
     given: Mapping[str, object],
 ) -> Configuration:
     """Return the configuration of a run that is resumed.
@@ -159,12 +165,9 @@ def _recorded(
 
 def _rules_of(configuration: Configuration) -> tuple[str, ...]:
     """Return the files or packages of a run's own distance and scoring."""
-    from ledger.io.own_rules import GROUPS
-    from ledger.io.user_code import named_code
+    from ledger.io.own_rules import rule_sources
 
-    rules = {"distance": configuration.protocol.distance, "scoring": configuration.protocol.scoring}
-    codes = [named_code(f"protocol.{kind}", GROUPS[kind], name) for kind, name in rules.items()]
-    return tuple(dict.fromkeys(code.place for code in codes if code is not None))
+    return rule_sources(configuration.protocol.rules())
 
 
 def _require_new(folder: Path, name: str) -> None:

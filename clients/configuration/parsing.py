@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -28,7 +29,6 @@ from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from pathlib import Path
 
 PRESETS = (
     "digits",
@@ -41,6 +41,9 @@ PRESETS = (
     "authors-sent140",
     "authors-shakespeare",
 )
+TOML = ".toml"
+"""Ending of the path of a user's own preset."""
+
 ALLOW_PREDICTABLE = "--allow-predictable-seeds"
 
 
@@ -50,7 +53,8 @@ def plain_values(
     """Return the values that `load` checks, by section and key.
 
     Args:
-        preset: one of `PRESETS`; the default is "digits" without a file.
+        preset: one of `PRESETS`, or a path that ends in .toml; the default is "digits" without a
+            file.
         path: a TOML file.
         settings: `section.key=value` of each.
 
@@ -123,8 +127,13 @@ def _require_names(configuration: Configuration) -> None:
 
 
 def _preset(name: str) -> str:
+    if name.endswith(TOML):
+        return read_text(Path(name), MAX_TOML_BYTES)
     if name not in PRESETS:
-        raise ConfigurationError(f"unknown preset {name!r}; known are {', '.join(PRESETS)}")
+        raise ConfigurationError(
+            f"unknown preset {name!r}; known are {', '.join(PRESETS)}, and any path that ends in "
+            f"{TOML}"
+        )
     return (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
 
 

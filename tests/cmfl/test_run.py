@@ -100,7 +100,7 @@ def test_a_run_in_memory_has_rows_and_no_explanation(tmp_path: Path) -> None:
         ({"preset": "smok"}, "unknown preset 'smok'; known are digits"),
         ({"resume": True}, "there is no run 'run' in"),
         ({"model": "soft"}, "model.name: unknown model 'soft'"),
-        ({"settings": [1]}, "settings: must be a dict of settings (given: [1])"),
+        ({"settings": [1]}, "settings = [1]: must be a dict"),
         ({"settings": {5: 1}}, "5: the name of a setting must be a text"),
     ],
 )
