@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cmfl.arguments import (
+    FLAG,
+    LIST,
+    NUMBER,
+    PATH,
+    TABLE,
+    WHOLE,
+    require,
+    require_each,
+    require_or_none,
+)
 from cmfl.extras import naming_extras
-from cmfl.keywords import full_name
+from cmfl.homes import temporary_folder
+from cmfl.keywords import full_name, full_names
 from cmfl.methods import (
     USUAL_SHARE,
     condition_table,
     label_of,
     method_table,
     setting_lines,
+    text_settings,
 )
-from cmfl.objects import USUAL_RATE, Parts, put_parts, reference
+from cmfl.objects import USUAL_RATE, Parts, preset_text, put_parts
 from cmfl.progress import tracking
 from cmfl.tables import Table
 from ledger.protocol.errors import ConfigurationError
@@ -35,6 +48,8 @@ if TYPE_CHECKING:
 
 NAME = "comparison"
 TUNING_SEEDS = 4
+_OF_AN_ATTACK = ("attack", "malicious_rate", "factor", "on", "only")
+"""Settings of `malice` that are about its attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +198,7 @@ def compare(
     *,
     attacks: Sequence[Part | None] = (None,),
     seeds: Iterable[int] = range(3),
-    preset: str = "digits",
+    preset: str | Path | Mapping[str, object] = "digits",
     model: str | type | Callable[..., object] | None = None,
     data: Data | str | Path | Callable[..., object] | None = None,
     over: Mapping[str, Sequence[object]] | None = None,
@@ -201,13 +216,16 @@ def compare(
 
     Args:
         methods: names (`cmfl.methods.METHODS`: "fedavg", "krum", "cmfl-1", "robust" and others);
-            aggregators of your own, functions from updates of shape (n, d) to a vector of shape
-            (d,); or tables: `{"name": "mine", "strategy": 3, "distance": my_rule}`,
+            presets and paths of their TOML files, of which CMFL's rules are taken; aggregators of
+            your own, functions from updates of shape (n, d) to a vector of shape (d,), or
+            `file.py:function`; or tables: `{"name": "mine", "strategy": 3, "distance": my_rule}`,
             `{"name": "krum-5", "aggregator": "Krum", "options": {"f": 5}}`.
-        attacks: None for no attack, names, functions, or tables: `{"attack": "alie", "factor": 2.0,
-            "name": "alie-2"}`. By 30 % of the clients, unless `malicious_rate` says otherwise.
+        attacks: None for no attack, names, functions, `file.py:function`, or tables: `{"attack":
+            "alie", "factor": 2.0, "name": "alie-2"}`. By 30 % of the clients, unless
+            `malicious_rate` says otherwise.
         seeds: of the runs; those that tune are others.
-        preset: the settings that all start from.
+        preset: the settings that all start from, as for `run`; of an attack that it has, nothing is
+            taken.
         model: as for `run`.
         data: as for `run`.
         over: values of settings by name, each combination of which is played:
@@ -229,36 +247,52 @@ def compare(
     Raises:
         ConfigurationError: an argument is wrong, or no run could be played.
     """
-    given = {full_name(key): value for key, value in {**(settings or {}), **keywords}.items()}
+    require(LIST, methods=methods, attacks=attacks, seeds=seeds)
+    require(WHOLE, jobs=jobs)
+    require(FLAG, recorded=recorded)
+    require_or_none(FLAG, progress=progress)
+    require_or_none(LIST, tune=tune)
+    require_or_none(PATH, out=out)
+    require_or_none(TABLE, over=over, settings=settings)
+    if jobs < 1:
+        raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
+    given = full_names({**(settings or {}), **keywords})
+    if "malice.attack" in given:
+        raise ConfigurationError("attack: a comparison takes a list of them, attacks=[...]")
     malice = {name: value for name, value in given.items() if name.startswith("malice.")}
     malice.setdefault("malice.malicious_rate", USUAL_RATE)
     common = {name: value for name, value in given.items() if name not in malice}
+    conditions, values = [*attacks], [*seeds]
+    require_each(WHOLE, "seeds", values)
+    factors = [] if tune is None else [*tune]
+    require_each(NUMBER, "tune", factors)
     rate = malice["malice.malicious_rate"]
-    is_attacked = any(attack not in {None, "none"} for attack in map(_hashable, attacks))
+    is_attacked = any(attack not in {None, "none"} for attack in map(_hashable, conditions))
     share = max(rate, USUAL_SHARE) if isinstance(rate, float) and is_attacked else None
     with ExitStack() as stack:
         folder = _folder(out, stack)
-        values = [*seeds]
+        base = preset_text("preset", preset, folder)
         axes, labels = _axes(over or {}, folder)
         document = {
             "title": "A comparison",
-            "preset": preset,
-            "seeds": values,
+            "preset": base,
+            "seeds": [index(seed) for seed in values],
             "methods": [method_table(method, folder, share) for method in methods],
-            "conditions": [condition_table(attack, folder, malice) for attack in attacks],
+            "conditions": [condition_table(attack, folder, malice) for attack in conditions],
             "axes": axes,
             "settings": [
-                *_part_lines(preset, Parts(model=model, data=data), folder),
-                *setting_lines(common),
+                *_attack_left_out(base),
+                *_part_lines(base, Parts(model=model, data=data), folder),
+                *setting_lines(text_settings(common, folder)),
             ],
-            "tuning": None if tune is None else _tuning(tune, values),
+            "tuning": None if tune is None else _tuning(factors, values),
         }
         plan = _plan(document, recorded=recorded)
         return _played(plan, folder, jobs, labels, progress)
 
 
 def sweep(
-    preset: str = "digits",
+    preset: str | Path | Mapping[str, object] = "digits",
     *,
     over: Mapping[str, Sequence[object]],
     seeds: Iterable[int] = range(3),
@@ -268,7 +302,7 @@ def sweep(
     """Play one configuration with every combination of some settings' values, and every seed.
 
     Args:
-        preset: the settings to start from, the rules among them.
+        preset: the settings to start from, as for `run`, the rules among them.
         over: values by the name of the setting: `{"strategy": [1, 2, 3]}`.
         seeds: of the runs.
         attack: as one of `compare`.
@@ -289,7 +323,7 @@ def _hashable(attack: object) -> object:
 def _folder(out: str | Path | None, stack: ExitStack) -> Path:
     if out is not None:
         return Path(out)
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cmfl-")))
+    return stack.enter_context(temporary_folder())
 
 
 def _axes(
@@ -301,15 +335,28 @@ def _axes(
         name = full_name(key)
         if name == "seed":
             raise ConfigurationError("over: seed is not a setting to compare; give seeds=")
-        if isinstance(values, str) or not hasattr(values, "__iter__"):
-            raise ConfigurationError(f"over: {key} needs a list of values (given: {values!r:.80})")
+        try:
+            require(LIST, **{key: values})
+        except ConfigurationError as error:
+            raise ConfigurationError(f"over: {error}") from error
         points = []
-        labels[key] = {label_of(value): value for value in values}
-        for label, value in labels[key].items():
-            plain = reference(name, value, folder) if callable(value) else value
-            points.append({"label": label, "settings": list(setting_lines({name: plain}))})
+        by_label = {label_of(value): value for value in values}
+        labels[key] = {
+            label: label if callable(value) else value for label, value in by_label.items()
+        }
+        for label, value in by_label.items():
+            setting = text_settings({name: value}, folder)
+            points.append({"label": label, "settings": list(setting_lines(setting))})
         axes.append({"name": key, "values": points})
     return axes, labels
+
+
+def _attack_left_out(preset: str) -> list[str]:
+    """Return the settings that take a preset's own attack back, which `attacks` replaces."""
+    from clients.configuration.parsing import plain_values
+
+    malice = plain_values(preset).get("malice", {})
+    return [f"malice.{key}=" for key in _OF_AN_ATTACK if key in malice]
 
 
 def _part_lines(preset: str, parts: Parts, folder: Path) -> list[str]:
@@ -331,10 +378,10 @@ def _part_lines(preset: str, parts: Parts, folder: Path) -> list[str]:
 
 
 def _tuning(factors: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:
-    first = max(seeds, default=0) + 1
+    first = index(max(seeds, default=0)) + 1
     return {
         "rates": [float(factor) for factor in factors],
-        "seeds": list(range(first, first + TUNING_SEEDS)),
+        "seeds": [*range(first, first + TUNING_SEEDS)],
     }
 
 
@@ -376,8 +423,6 @@ def _played(
     from clients.experiments.execution.runner import require_data, run_experiment
     from ledger.io.processes import task_pool
 
-    if jobs < 1:
-        raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
     store = RowStore(folder, NAME)
     require_data(plan, store.rows_of(plan))
     with task_pool(jobs) as processes, tracking(NAME, shown=progress) as show:

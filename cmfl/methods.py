@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from cmfl.keywords import full_name, plain_value
-from cmfl.objects import reference
+from cmfl.arguments import TABLE, TEXT, require, require_or_none
+from cmfl.keywords import full_names, plain_value
+from cmfl.objects import preset_text, reference
 from ledger.protocol.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-Part = str | Mapping[str, object] | Callable[..., object]
-"""A method or an attack: a name, a table, or a function."""
+Part = str | Path | Mapping[str, object] | Callable[..., object]
+"""A method or an attack: a name, a table, or a function; a method also the path of a preset."""
 
 NO_ATTACK = "no attack"
 USUAL_SHARE = 0.2
@@ -47,25 +46,45 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
     """Return a method as a table of an experiment.
 
     Args:
-        method: a name of `METHODS`; a table with a `name`, keys of an experiment's method and
-            settings by name; or an aggregator of your own, `(updates) -> vector`.
+        method: a name of `METHODS`; a preset, or the path of one's TOML, for CMFL by its rules; a
+            table with a `name`, keys of an experiment's method and settings by name; or an
+            aggregator of your own: `(updates) -> vector`, `file.py:name`, or one of a package.
         folder: of the comparison, for the code of objects.
         share: of the updates that a robust aggregator tolerates, where its options leave it open.
 
     Raises:
         ConfigurationError: an unknown name, or a table without one.
     """
-    if isinstance(method, str):
-        if method not in METHODS:
-            raise ConfigurationError(
-                f"unknown method {method!r}; known are {', '.join(METHODS)}, tables with a name "
-                f"and settings, and aggregators of your own"
-            )
-        return {"name": method, **_tolerating(METHODS[method], share)}
     if isinstance(method, Mapping):
         return _own_method(method, folder)
-    text = reference("aggregator", method, folder)
+    if isinstance(method, str | Path):
+        return _method_named(str(method), share)
+    text = reference("methods", method, folder)
     return {"name": _name_of(method), "kind": "federated", "aggregator": text}
+
+
+def _method_named(name: str, share: float | None) -> dict[str, Any]:
+    """Return the table of a method that a text names.
+
+    Raises:
+        ConfigurationError: there is no such method.
+    """
+    from clients.aggregators.registry import GROUP
+    from clients.configuration.parsing import PRESETS, TOML
+    from ledger.io.user_code import named_code
+
+    if name in METHODS:
+        return {"name": name, **_tolerating(METHODS[name], share)}
+    if name in PRESETS:
+        return {"name": name, "rules": name}
+    if name.endswith(TOML):
+        return {"name": Path(name).stem, "rules": name}
+    if named_code("methods", GROUP, name) is None:
+        raise ConfigurationError(
+            f"unknown method {name!r}; known are {', '.join(METHODS)}, presets and paths that end "
+            f"in {TOML}, tables with a name and settings, and aggregators of your own"
+        )
+    return {"name": _name_of(name), "kind": "federated", "aggregator": name}
 
 
 def condition_table(
@@ -85,13 +104,30 @@ def condition_table(
     if attack is None or attack == "none":
         return {"name": NO_ATTACK}
     own: Mapping[str, object] = attack if isinstance(attack, Mapping) else {"attack": attack}
-    if "attack" not in own:
+    if own.get("attack") is None:
         raise ConfigurationError(f"attacks: {dict(own)!r:.80} names no attack")
+    text = reference("attacks", own["attack"], folder)
+    require_or_none(TEXT, name=own.get("name"))
     name = own.get("name") or _name_of(own["attack"])
-    named = {full_name(key): value for key, value in own.items() if key != "name"}
-    settings = {**malice, **named}
-    settings["malice.attack"] = reference("malice.attack", own["attack"], folder)
-    return {"name": str(name), "settings": list(setting_lines(settings))}
+    named = full_names({key: value for key, value in own.items() if key != "name"})
+    settings = {**malice, **named, "malice.attack": text}
+    return {"name": name, "settings": list(setting_lines(settings))}
+
+
+def text_settings(settings: Mapping[str, object], folder: Path) -> dict[str, object]:
+    """Return settings with text in place of functions and classes.
+
+    Args:
+        settings: by full name.
+        folder: of the comparison, for the code of objects.
+
+    Raises:
+        ConfigurationError: the code of an object cannot be bound.
+    """
+    return {
+        name: reference(name, value, folder) if callable(value) else value
+        for name, value in settings.items()
+    }
 
 
 def setting_lines(settings: Mapping[str, object]) -> Iterator[str]:
@@ -100,7 +136,7 @@ def setting_lines(settings: Mapping[str, object]) -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from setting_lines({f"{name}.{key}": each for key, each in value.items()})
         else:
-            yield f"{name}={'' if value is None else _toml(plain_value(value))}"
+            yield f"{name}={'' if value is None else _toml(name, plain_value(value))}"
 
 
 def label_of(value: object) -> str:
@@ -117,17 +153,19 @@ def _own_method(method: Mapping[str, object], folder: Path) -> dict[str, Any]:
     for key, value in method.items():
         if key == "name":
             continue
-        if key == "settings" and isinstance(value, Mapping):
-            settings |= {full_name(name): single for name, single in value.items()}
+        if key == "settings":
+            require(TABLE, settings=value)
+            settings |= full_names(dict(value))  # type: ignore[call-overload]
+        elif key == "rules":
+            base[key] = preset_text("rules", value, folder)
         elif key in _OF_A_METHOD:
             base[key] = reference(key, value, folder) if callable(value) else plain_value(value)
         else:
-            name = full_name(key)
-            settings[name] = reference(name, value, folder) if callable(value) else value
+            settings |= full_names({key: value})
     if "aggregator" in base:
         base.setdefault("kind", "federated")
     if settings:
-        base["settings"] = list(setting_lines(settings))
+        base["settings"] = list(setting_lines(text_settings(settings, folder)))
     return base
 
 
@@ -145,6 +183,16 @@ def _name_of(part: object) -> str:
     return str(getattr(part, "__name__", type(part).__name__))
 
 
-def _toml(value: object) -> str:
-    """Return a value in TOML's notation, of which JSON's numbers, texts and lists are a part."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def _toml(name: str, value: object) -> str:
+    """Return a value in TOML's notation, of which JSON's numbers, texts and lists are a part.
+
+    Raises:
+        ConfigurationError: TOML has no such value.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{name} = {value!r:.80}: must be a finite number, a text, True, False, or a list of "
+            f"them"
+        ) from error

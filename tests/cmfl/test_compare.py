@@ -18,6 +18,18 @@ pytestmark = FACE
 SMALL: dict[str, Any] = {"preset": "smoke", "rounds": 2, "malicious_rate": 0.1}
 
 
+SMALLEST = """
+[protocol]
+clients = 12
+active_rate = 0.833333
+rounds = 1
+strategy = 3
+
+[training]
+local_steps = 2
+"""
+
+
 @pytest.fixture(scope="module")
 def compared() -> cmfl.Comparison:
     """Return the comparison of the project's first example, as small as it can be."""
@@ -106,6 +118,39 @@ def test_learning_rates_are_tuned_on_other_seeds() -> None:
     assert compared.rows[0]["learning_rate"] == 0.5
 
 
+def test_own_presets_stand_beside_names(tmp_path: Path) -> None:
+    small = {"protocol": {"clients": 12, "active_rate": 0.833333, "rounds": 1}, "local_steps": 2}
+    path = tmp_path / "mine.toml"
+    path.write_text(SMALLEST, encoding="utf-8")
+    rules = {"name": "by-rules", "rules": path, "strategy": 2}
+    compared = cmfl.compare(
+        ["cmfl-1", "digits", path, rules], seeds=[1], preset=small, recorded=False
+    )
+    assert [row["method"] for row in compared.rows] == ["cmfl-1", "digits", "mine", "by-rules"]
+    finals = compared.rows.column("final")
+    assert finals[1] == finals[0] != finals[2]  # both are strategy 1, and mine is 3
+    same: dict[str, Any] = {"seeds": [1], "recorded": False}
+    by_path = cmfl.compare(["cmfl-1"], preset=path, **same)
+    by_dict = cmfl.compare(["cmfl-1"], preset={**small, "strategy": 3}, **same)
+    assert by_path.rows.column("final") == by_dict.rows.column("final") == finals[:1]
+
+
+def test_of_a_presets_own_attack_nothing_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "attacked.toml"
+    attack = '[malice]\nattack = "same-value"\nfactor = 9.0\nmalicious_rate = 0.2\n'
+    path.write_text(SMALLEST + attack, encoding="utf-8")
+    compared = cmfl.compare(
+        ["fedavg"],
+        attacks=[None, "back-gradient"],
+        seeds=[1],
+        preset=path,
+        malicious_rate=0.1,
+        recorded=False,
+    )
+    assert [cell.attack for cell in compared.cells] == [None, "back-gradient"]
+    assert [len(cell.malicious) for cell in compared.cells] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -116,9 +161,13 @@ def test_learning_rates_are_tuned_on_other_seeds() -> None:
         ({"attacks": ["ali"]}, "unknown attack 'ali'; known are"),
         ({"attacks": [{"factor": 1.0}]}, "names no attack"),
         ({"over": {"stratgy": [1]}}, "stratgy: there is no such setting; near it: strategy"),
-        ({"over": {"strategy": 3}}, "over: strategy needs a list of values"),
+        ({"over": {"strategy": 3}}, "over: strategy = 3: must be a list"),
         ({"over": {"seed": [3]}}, "over: seed"),
         ({"preset": "x"}, "unknown preset 'x'"),
+        ({"preset": "x.toml"}, r"x\.toml cannot be read"),
+        ({"preset": {"strategy": 3}}, "protocol.clients: Field required"),
+        ({"methods": ["x.toml"]}, r"x\.toml cannot be read"),
+        ({"methods": ["x.py:f"]}, r"x\.py cannot be read"),
         ({"seeds": []}, "seeds: List should have at least 1 item"),
         ({"jobs": 0}, "jobs = 0: must be at least 1"),
         ({"methods": ["krum"], "attacks": ["alie"], "malicious_rate": 0.3}, "2f \\+ 2 < n must"),

@@ -17,6 +17,7 @@ from tests.cmfl.own_parts import Net, city_block, largest, plain_mean, reversed_
 
 pytestmark = FACE
 
+_OWN_PARTS = Path(__file__).with_name("own_parts.py")
 LABELS = np.arange(240) % 3
 INPUTS = (np.eye(4)[LABELS] + np.random.default_rng(1).normal(0, 0.2, (240, 4))).astype("f4")
 OWNERS = np.arange(240) % 12
@@ -159,22 +160,42 @@ def test_data_are_checked_when_they_are_made() -> None:
         cmfl.Data(INPUTS, LABELS[:-1])
 
 
-def test_a_comparison_takes_objects_too(data: cmfl.Data) -> None:
+def test_a_comparison_takes_objects_and_references(data: cmfl.Data) -> None:
+    here = _OWN_PARTS
+    mine = {"name": "mine", "strategy": 3, "distance": city_block, "scoring": f"{here}:largest"}
     compared = cmfl.compare(
-        ["fedavg", plain_mean, {"name": "mine", "strategy": 3, "distance": city_block}],
-        attacks=[reversed_mean],
+        ["fedavg", plain_mean, f"{here}:plain_mean", mine],
+        attacks=[reversed_mean, f"{here}:reversed_mean"],
         seeds=[1],
         preset="smoke",
         model=Net,
         data=data,
         rounds=1,
         malicious_rate=0.2,
+    )
+    methods = ["fedavg", "plain_mean", "own_parts.py:plain_mean", "mine"]
+    attacks = ["reversed_mean", "own_parts.py:reversed_mean"]
+    rows = {(row["method"], row["attack"]): row for row in compared.rows}
+    assert [*rows] == [(method, attack) for attack in attacks for method in methods]
+    # All clients have as many samples, and both attacks are the same.
+    for method in methods[:3]:
+        for attack in attacks:
+            final = rows[method, attack]["final"]
+            assert final == pytest.approx(rows["fedavg", attacks[0]]["final"])
+    # The file of its rules is known to the audit, as everything else of this process.
+    assert {rows["mine", attack]["audit"] for attack in attacks} == {"passed"}
+
+
+def test_a_sweep_takes_objects_as_values_and_attack() -> None:
+    swept = cmfl.sweep(
+        "smoke",
+        over={"distance": [city_block, "squared"]},
+        attack=reversed_mean,
+        scoring=largest,
+        malicious_rate=0.2,
+        seeds=[1],
+        rounds=1,
         recorded=False,
     )
-    assert [(row["method"], row["attack"]) for row in compared.rows] == [
-        ("fedavg", "reversed_mean"),
-        ("plain_mean", "reversed_mean"),
-        ("mine", "reversed_mean"),
-    ]
-    fedavg, plain, _ = compared.rows
-    assert fedavg["final"] == pytest.approx(plain["final"])  # all clients have as many samples
+    assert swept.rows.column("distance") == ["city_block", "squared"]
+    assert {cell.attack for cell in swept.cells} == {f"{_OWN_PARTS}:reversed_mean"}
