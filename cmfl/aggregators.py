@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from clients.aggregators.aggregation import Aggregation
 from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
 from clients.aggregators.registry import aggregator_named
+from cmfl.arguments import NUMBER, TABLE, TEXT, require, require_or_none
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def geometric_median(
         ConfigurationError: an option is wrong.
         ValueError: the shapes do not fit.
     """
+    require(NUMBER, nu=nu)
     options = {"nu": float(nu), "T": steps, "weighted": weights is not None}
     return aggregate("GeometricMedian", updates, options, weights=weights, pre=pre)
 
@@ -130,6 +132,7 @@ def centered_clipping(
         ConfigurationError: an option is wrong.
         ValueError: the shapes do not fit.
     """
+    require(NUMBER, tau=tau)
     options = {"tau": float(tau), "L": steps}
     return aggregate("CenteredClipping", updates, options, last=last, pre=pre)
 
@@ -160,7 +163,14 @@ def aggregate(
         ValueError: the shapes do not fit, or a number is not finite.
     """
     rows = _matrix(updates)
-    stages = tuple(pre_aggregator_named(stage, dict(given)) for stage, given in pre)
+    require(TEXT, name=name)
+    require_or_none(TABLE, options=options)
+    try:
+        stages = tuple(pre_aggregator_named(stage, dict(given)) for stage, given in pre)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"pre = {pre!r:.80}: must be pairs of a name and a dict of options"
+        ) from error
     aggregation = Aggregation(aggregator_named(name, dict(options or {})), stages)
     aggregation.require(len(rows))
     if rng is None and any(stage.name == "Bucketing" for stage in stages):
@@ -189,15 +199,22 @@ def _matrix(updates: ArrayLike) -> NDArray[Any]:
     return rows
 
 
+def _floats(name: str, values: ArrayLike) -> Vector:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} = {values!r:.80}: must be numbers") from error
+
+
 def _weights(weights: ArrayLike | None, count: int) -> Any:
-    values = np.ones(count) if weights is None else np.asarray(weights, dtype=np.float64)
+    values = np.ones(count) if weights is None else _floats("weights", weights)
     if values.shape != (count,) or not (np.isfinite(values).all() and (values > 0).all()):
         raise ValueError(f"weights: must be {count} finite numbers above 0")
     return values
 
 
 def _last(last: ArrayLike | None, dimension: int) -> Vector:
-    values = np.zeros(dimension) if last is None else np.asarray(last, dtype=np.float64)
+    values = np.zeros(dimension) if last is None else _floats("last", last)
     if values.shape != (dimension,):
         raise ValueError(f"last: must have {dimension} numbers, not {values.shape}")
     return values

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target
+from cmfl.arguments import FLAG, LIST, PATH, TEXT, WHOLE, require, require_or_none
 from cmfl.extras import naming_extras
 from cmfl.objects import reference
 from cmfl.opening import target_of
@@ -105,6 +106,7 @@ class Audit:
         """
         from ledger.audit.earlier_report import report_bytes
 
+        require(PATH, path=path)
         file = Path(path)
         file.write_bytes(report_bytes(self.report))
         return file
@@ -129,7 +131,7 @@ def audit(
     strict: bool = False,
     since: str | Path | None = None,
     jobs: int = 1,
-    rules: str | Path | Sequence[str | Path | Callable[..., Any]] = (),
+    rules: str | Path | Callable[..., Any] | Sequence[str | Path | Callable[..., Any]] = (),
     progress: bool | None = None,
 ) -> Audit:
     """Check every round of a run from its chain and its blobs alone.
@@ -159,10 +161,19 @@ def audit(
         ConfigurationError: it is not clear what to audit, or an argument is wrong.
         ChainError: the chain cannot be read.
     """
+    if not isinstance(run, Run):
+        require_or_none(PATH, run=run)
+    require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address, head=head)
+    require_or_none(WHOLE, chain_id=chain_id)
+    require_or_none(PATH, blobs=blobs, since=since)
+    require(FLAG, strict=strict)
+    require_or_none(FLAG, progress=progress)
+    require(WHOLE, jobs=jobs)
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
-    if isinstance(rules, str | Path):
+    if isinstance(rules, str | Path) or callable(rules):
         rules = (rules,)
+    require(LIST, rules=rules)
     if isinstance(run, Run) and not rules:
         rules = run.rules
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
@@ -182,7 +193,7 @@ def audit(
 
 def _rule_source(rule: str | Path | Callable[..., Any], target: Target) -> str:
     """Return the file, or the package, of an own rule."""
-    if not callable(rule):
+    if isinstance(rule, str | Path):
         return str(rule)
     return reference("rules", rule, target.home).rpartition(":")[0]
 

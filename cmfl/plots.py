@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cmfl.arguments import PATH, require_or_none
 from cmfl.extras import naming_extras
 from ledger.protocol.errors import ConfigurationError
 
@@ -48,6 +49,7 @@ def write(axes: Axes, to: str | Path | None) -> None:
     Raises:
         ConfigurationError: the file cannot be written, or its ending names no format.
     """
+    require_or_none(PATH, to=to)
     if to is None:
         return
     figure = axes.get_figure(root=True)
@@ -67,6 +69,8 @@ def draw_run(run: Run, axes: Axes | None) -> Axes:
     rounds = [each for each in run.rounds if each.accuracy is not None]
     if not rounds:
         raise ConfigurationError(f"{run.name or run.address}: no accuracy is known to draw")
+    if axes is not None and not hasattr(axes, "plot"):
+        raise ConfigurationError(f"axes = {axes!r:.80}: must be axes of matplotlib")
     axes = new_axes()[0] if axes is None else axes
     axes.plot([r.round for r in rounds], [r.accuracy or 0.0 for r in rounds], label="accuracy")
     if run.floor is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cmfl.access.downloads import download_proof
 from cmfl.access.target import Target, opened_ledger
+from cmfl.arguments import PATH, WHOLE, require
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
@@ -27,9 +28,12 @@ class Proof:
 
         Raises:
             EncodingError: it is no proof.
+            ConfigurationError: it is no bytes.
         """
         from ledger.audit.proofs.proof_document import read_proof
 
+        if not isinstance(data, bytes):
+            raise ConfigurationError(f"data = {data!r:.80}: must be bytes")
         self.data = data
         self.parsed: ClientProof = read_proof(data)
 
@@ -56,6 +60,7 @@ class Proof:
         Raises:
             OSError: it cannot be written.
         """
+        require(PATH, path=path)
         file = Path(path)
         DISK.write_whole(file.absolute(), self.data)
         return file
@@ -74,6 +79,7 @@ def make(target: Target, number: int, client: int) -> Proof:
     from ledger.audit.proofs.proof_document import proof_bytes
     from ledger.audit.proofs.proof_maker import make_proof
 
+    require(WHOLE, client=client)
     if client < 0:
         raise ConfigurationError(f"client {client}: clients are counted from 0")
     who = ClientId(client)

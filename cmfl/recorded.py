@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, overload
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from cmfl.access.history import open_deployment, open_history
 from cmfl.tables import Table, html_table, text_table
@@ -176,13 +177,16 @@ class Rounds:
         return iter(self._rounds)
 
     @overload
-    def __getitem__(self, number: int) -> Round: ...
+    def __getitem__(self, number: SupportsIndex) -> Round: ...
     @overload
     def __getitem__(self, number: slice) -> Rounds: ...
-    def __getitem__(self, number: int | slice) -> Round | Rounds:
+    def __getitem__(self, number: SupportsIndex | slice) -> Round | Rounds:
         if isinstance(number, slice):
             meant = range(self._newest + 1)[number]
             return Rounds([self._rounds[self._places[n]] for n in meant if n in self._places])
+        if not isinstance(number, SupportsIndex):
+            raise TypeError(f"rounds are looked up by their numbers (given: {number!r:.80})")
+        number = index(number)
         asked = number if number >= 0 else self._newest + 1 + number
         if asked not in self._places:
             there = f"1 to {self._newest}" if self._rounds else "none"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cmfl.arguments import NUMBER, WHOLE
 from ledger.protocol.encoding import float_bits
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.distance import DistanceContext, plain_distances
@@ -25,7 +26,7 @@ from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRE
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "accept",
@@ -80,8 +81,11 @@ def per_tensor(
         ValueError: the shapes do not fit, or a number is not finite.
     """
     rows, members = _rows(updates, references)
-    layout = tuple((f"tensor {place}", tuple(shape)) for place, shape in enumerate(shapes))
-    size = sum(int(np.prod(shape, dtype=np.int64)) for _, shape in layout)
+    try:
+        layout = tuple((f"tensor {place}", tuple(shape)) for place, shape in enumerate(shapes))
+        size = sum(int(np.prod(shape, dtype=np.int64)) for _, shape in layout)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"shapes = {shapes!r:.80}: must be a shape for each tensor") from error
     if size != rows.shape[1]:
         raise ValueError(f"the tensors have {size} numbers, and an update {rows.shape[1]}")
     return _distances("per_tensor", rows, members, DistanceContext(layout=layout))
@@ -110,8 +114,7 @@ def distances(name: str, updates: ArrayLike, references: ArrayLike) -> Matrix:
         ValueError: there is no such rule, the shapes do not fit, or a number is not finite.
     """
     rows, members = _rows(updates, references)
-    if name not in DISTANCES:
-        raise ValueError(f"unknown distance {name!r}; known are {', '.join(DISTANCES)}")
+    _require_known("distance", name, DISTANCES)
     layout = (("update", (rows.shape[1],)),)
     return _distances(name, rows, members, DistanceContext(layout=layout))
 
@@ -135,7 +138,7 @@ def mean(distances: ArrayLike) -> Vector:
     Raises:
         ValueError: there is no member.
     """
-    return SCORINGS["mean"].combine(np.asarray(distances, dtype=np.float64))
+    return SCORINGS["mean"].combine(_numbers("distances", distances))
 
 
 def median(distances: ArrayLike) -> Vector:
@@ -144,7 +147,7 @@ def median(distances: ArrayLike) -> Vector:
     Raises:
         ValueError: there is no member.
     """
-    return SCORINGS["median"].combine(np.asarray(distances, dtype=np.float64))
+    return SCORINGS["median"].combine(_numbers("distances", distances))
 
 
 def nearest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
@@ -222,14 +225,18 @@ def accept(
         ValueError: a name is unknown, the shapes do not fit, or a number is out of range.
     """
     scores = _scoring(scoring).combine(distances(distance, updates, references))
-    if strategy not in SELECTIONS:
-        known = ", ".join(map(str, SELECTIONS))
-        raise ValueError(f"unknown strategy {strategy!r}; known are {known}")
+    _require_known("strategy", strategy, SELECTIONS)
     if not SELECTIONS[strategy].needs_threshold:
         return _selected(strategy, scores, accepted, 0.0)
     name = threshold or ("direction" if distance == "direction" else "spread")
     members = [] if name == "direction" else between_members(distance, references)
     return within(scores, _threshold(name, members, scoring), accepted)
+
+
+def _require_known(kind: str, name: object, known: Iterable[object]) -> None:
+    names = [*known]
+    if name not in names:
+        raise ValueError(f"unknown {kind} {name!r:.80}; known are {', '.join(map(str, names))}")
 
 
 def _rows(updates: ArrayLike, references: ArrayLike) -> tuple[Any, Any]:
@@ -243,13 +250,23 @@ def _rows(updates: ArrayLike, references: ArrayLike) -> tuple[Any, Any]:
 def _matrix(name: str, vectors: ArrayLike) -> NDArray[np.float32]:
     try:
         matrix = np.asarray(vectors, dtype=np.float32)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: the vectors differ in length, or are no numbers") from error
     if matrix.ndim != 2 or not matrix.size:
         raise ValueError(f"{name}: must be a matrix with a vector in each row, not {matrix.shape}")
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name}: a number is not finite as float32")
     return matrix
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} = {values!r:.80}: must be numbers") from error
+    if not array.ndim:
+        raise ValueError(f"{name} = {values!r:.80}: must be an array, and is one number")
+    return array
 
 
 def _distances(
@@ -268,31 +285,32 @@ def _distances(
 def _selected(
     strategy: int, scores: ArrayLike, accepted: int, threshold: float
 ) -> NDArray[np.intp]:
-    values = np.asarray(scores, dtype=np.float64)
+    values = _numbers("scores", scores)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"scores: must be one number for each update, not {values.shape}")
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("scores: each must be finite and at least 0")
-    if not 1 <= accepted <= len(values):
-        raise ValueError(f"accepted = {accepted}: must be 1 to {len(values)}, the updates")
-    if not (np.isfinite(threshold) and threshold >= 0):
-        raise ValueError(f"threshold = {threshold}: must be finite and at least 0")
+    if not (WHOLE.holds(accepted) and 1 <= accepted <= len(values)):
+        raise ValueError(f"accepted = {accepted!r}: must be 1 to {len(values)}, the updates")
+    if not (NUMBER.holds(threshold) and 0 <= threshold < np.inf):
+        raise ValueError(f"threshold = {threshold!r}: must be finite and at least 0")
     words = rank((ClientId(place), score) for place, score in enumerate(values.tolist()))
     chosen = SELECTIONS[strategy].select(words, accepted, float_bits(threshold))
     return np.array(chosen, dtype=np.intp)
 
 
 def _scoring(name: str) -> Any:
-    if name not in SCORINGS:
-        raise ValueError(f"unknown scoring {name!r}; known are {', '.join(SCORINGS)}")
+    _require_known("scoring", name, SCORINGS)
     return SCORINGS[name]
 
 
 def _threshold(name: str, member_distances: Sequence[ArrayLike], scoring: str) -> float:
     known = {key: rule.find for key, rule in THRESHOLDS.items() if rule.find is not None}
-    if name not in known:
-        raise ValueError(f"unknown threshold {name!r}; known are {', '.join(known)}")
-    rows = [np.asarray(row, dtype=np.float64) for row in member_distances]
+    _require_known("threshold", name, known)
+    try:
+        rows = [_numbers("member_distances", row) for row in member_distances]
+    except TypeError as error:
+        raise ValueError("member_distances: must be a list of arrays") from error
     if name == "spread" and (not rows or any(not len(row) for row in rows)):
         raise ValueError("member_distances: each member needs another one")
     return known[name](rows, _scoring(scoring))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target, opened_ledger
+from cmfl.arguments import PATH, TEXT, WHOLE, require, require_or_none
 from cmfl.auditing import digest_of_head
 from cmfl.extras import naming_extras
 from cmfl.opening import target_of
@@ -110,6 +111,12 @@ def verify(
     """
     from ledger.audit.proofs.proof_verification import verify_proof
 
+    if not isinstance(proof, Proof):
+        require(PATH, proof=proof)
+    if not isinstance(run, Run):
+        require_or_none(PATH, run=run)
+    require_or_none(WHOLE, round=round, client=client, chain_id=chain_id)
+    require_or_none(TEXT, head=head, rpc_url=rpc_url, address=address)
     sent = proof if isinstance(proof, Proof) else read(Path(proof))
     number = sent.round if round is None else round
     who = ClientId(sent.client if client is None else client)
