@@ -60,6 +60,8 @@ class FederatedData:
         test: the global test set for accuracy and loss.
         client_tests: test samples of client i at index i, if the data have natural clients.
         collate: makes a model's inputs of stored rows.
+        registered: number of each client's training samples by the registry, where the samples of
+            some clients are not here; None where all are.
     """
 
     name: str
@@ -68,6 +70,7 @@ class FederatedData:
     test: Samples
     client_tests: tuple[Samples, ...] | None = None
     collate: Collate = as_stored
+    registered: tuple[int, ...] | None = None
 
     @property
     def clients(self) -> int:
@@ -77,6 +80,8 @@ class FederatedData:
     @property
     def sample_counts(self) -> tuple[int, ...]:
         """Number of training samples n_i of each client: the weights of aggregation."""
+        if self.registered is not None:
+            return self.registered
         return tuple(len(samples.y) for samples in self.train)
 
 

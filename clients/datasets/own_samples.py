@@ -117,6 +117,8 @@ def _own(
         ),
         test=_joined([part.test for part in samples.values() if part.test is not None], nothing),
         collate=options.collate(),
+        # How clients are trained together depends on the sizes of all: on no one's host.
+        registered=tuple(client.samples for client in document.registry),
     )
 
 

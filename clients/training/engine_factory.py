@@ -137,6 +137,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         training=training,
         device=device_named(device).type,
         path=path,
+        sizes=data.sample_counts,
         records_losses=records_losses,
     )
     distances = engine_distances(workload.device, workers)

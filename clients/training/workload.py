@@ -49,6 +49,8 @@ class Workload:
         training: settings of the local training.
         device: "cpu" or "cuda".
         path: the kind of trainer.
+        sizes: number of training samples of each client of the run, also of those whose samples
+            are not here; None where all are.
         records_losses: whether updates come with the loss of every local step.
     """
 
@@ -59,6 +61,7 @@ class Workload:
     training: LocalTraining
     device: str
     path: TrainingPath
+    sizes: tuple[int, ...] | None = None
     records_losses: bool = False
 
     def trainer(self) -> UpdateTrainer:
@@ -69,7 +72,7 @@ class Workload:
         # The imports for tracing are only needed on this path.
         from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
 
-        return LockstepTrainer(*arguments)
+        return LockstepTrainer(*arguments, self.sizes)
 
     def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
         """Return the number of samples that each job processes."""

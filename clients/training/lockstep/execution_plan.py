@@ -163,8 +163,7 @@ def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str
         chain = pooled_first(chain_of(model.module(), model.form))
     except UnknownLayerError as error:
         return PathPlan("plain", str(error))
-    sizes = [len(samples.y) for samples in data.train]
-    choice = execution_plan(chain, sizes, settings, on_cpu=on_cpu)
+    choice = execution_plan(chain, data.sample_counts, settings, on_cpu=on_cpu)
     layers = tuple(
         f"{_described(link.layer)}: {kind.value}"
         for link, kind in zip(chain, choice.kinds, strict=True)

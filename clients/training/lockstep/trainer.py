@@ -120,6 +120,8 @@ class LockstepTrainer:
         collate: makes a model's inputs of stored rows.
         settings: of the local training.
         device: "cpu", "cuda" or "auto".
+        sizes: number of training samples of each client of the run; None for those of `train`. The
+            plan follows from all of them, and with it the bytes of every update.
 
     Raises:
         ConfigurationError: the device is not available, there is a proximal term, or the module has
@@ -133,6 +135,7 @@ class LockstepTrainer:
         collate: Collate,
         settings: LocalTraining,
         device: str,
+        sizes: Sequence[int] | None = None,
     ) -> None:
         if settings.proximal is not None:
             raise ConfigurationError(f"training.path = 'lockstep': {NO_PROXIMAL}")
@@ -143,7 +146,8 @@ class LockstepTrainer:
             chain = pooled_first(chain_of(model.module(), model.form))
         except UnknownLayerError as error:
             raise ConfigurationError(f"training.path = 'lockstep': {error}") from error
-        sizes = [len(samples.y) for samples in train]
+        if sizes is None:
+            sizes = [len(samples.y) for samples in train]
         choice = execution_plan(chain, sizes, settings, on_cpu=self._device.type == "cpu")
         self.chunk = choice.chunk
         self._batch = choice.batch

@@ -82,7 +82,9 @@ def test_one_client_reads_one_file_and_several_a_folder(
     told = configuration_from_document(document)
     mine = samples_file(tmp_path / "mine.npz", rows(document, 2))
     found = own_parts(told, document, (ClientId(2),), mine)
-    assert found.sample_counts == (0, 0, rows(document, 2), 0, 0, 0)
+    assert [len(part.y) for part in found.train] == [0, 0, rows(document, 2), 0, 0, 0]
+    # What all clients have decides how they are trained together.
+    assert found.sample_counts == tuple(client.samples for client in document.registry)
     assert len(found.test.y) == 2
     with pytest.raises(ConfigurationError, match="2 clients have a file each: give their folder"):
         own_parts(told, document, (ClientId(1), ClientId(2)), mine)
@@ -92,7 +94,8 @@ def test_one_client_reads_one_file_and_several_a_folder(
         name = f"0x{document.registry[client].address.hex()}.npz"
         samples_file(folder / name, rows(document, client))
     found = own_parts(told, document, (ClientId(1), ClientId(2)), folder)
-    assert found.sample_counts == (0, rows(document, 1), rows(document, 2), 0, 0, 0)
+    sizes = [len(part.y) for part in found.train]
+    assert sizes == [0, rows(document, 1), rows(document, 2), 0, 0, 0]
     assert len(found.test.y) == 4
     with pytest.raises(ConfigurationError, match=r"has no 0x\w+\.npz or \.safetensors of client 0"):
         own_parts(told, document, (ClientId(0),), folder)
