@@ -28,8 +28,9 @@ class UpdateDifference:
 
     Attributes:
         relative: of the length of the recorded update; None if that is zero.
-        spread: in units of the median distance of the round's accepted updates from their mean;
-            None where fewer than two are to be had, or where all of them are equal.
+        spread: in units of the median distance of the round's honest updates from their mean: of
+            those that were repeated here, or if that is one alone, of the accepted ones; None where
+            fewer than two are to be had, or where all of them are equal.
     """
 
     relative: float | None
@@ -40,7 +41,7 @@ class UpdateDifference:
         if self.relative is not None:
             parts.append(f"{self.relative:.2g} of the recorded update's length")
         if self.spread is not None:
-            parts.append(f"{self.spread:.2g} times the spread of the accepted updates")
+            parts.append(f"{self.spread:.2g} times the spread of honest updates")
         return ", ".join(parts) or "not in proportion to anything"
 
 

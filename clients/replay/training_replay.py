@@ -32,7 +32,7 @@ from ledger.protocol.sampling import training_seed
 from ledger.protocol.training_replay import ReplayVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -208,7 +208,7 @@ def _of_round(
             if commitment_of(update.client, trained.payload.digest) == update.commitment:
                 verdict = ReplayVerdict.SAME, ""
             else:
-                difference = _difference(task, round_, update, trained.vector)
+                difference = _difference(task, round_, update, trainer.updates)
                 verdict = _verdict(task, round_.round, update, difference)
         replayed = ReplayedUpdate(
             round=round_.round,
@@ -259,29 +259,42 @@ def _difference(
     task: ReplayTask,
     round_: RecordedRound,
     update: RecordedUpdate,
-    repeated: NDArray[np.float32],
+    trained: Mapping[ClientId, TrainedUpdate],
 ) -> UpdateDifference | None:
     """Return the distance of a repeated update from the recorded one, if that is to be had."""
+    repeated = trained[update.client].vector
     recorded = _vector(task, update.payload)
     if recorded is None or not (np.isfinite(recorded).all() and np.isfinite(repeated).all()):
         return None
     distance = _norm(repeated, recorded)
     length = _norm(recorded, np.zeros(1, np.float32))
-    spread = _spread(task, round_)
+    spread = _spread(_comparable(task, round_, trained))
     return UpdateDifference(
         relative=distance / length if length else None,
         spread=distance / spread if spread else None,
     )
 
 
-def _spread(task: ReplayTask, round_: RecordedRound) -> float | None:
-    """Return the median distance of a round's accepted updates from their mean."""
+def _comparable(
+    task: ReplayTask, round_: RecordedRound, trained: Mapping[ClientId, TrainedUpdate]
+) -> list[NDArray[np.float32]]:
+    """Return updates of a round that differ as honest ones do.
+
+    Those that were repeated here are honest; where they are fewer than two, the accepted ones.
+    """
+    if len(trained) > 1:
+        return [update.vector for update in trained.values()]
     vectors = [_vector(task, digest) for digest in round_.accepted]
-    updates = [vector for vector in vectors if vector is not None]
-    if len(updates) < 2:
+    return [vector for vector in vectors if vector is not None]
+
+
+def _spread(updates: Sequence[NDArray[np.float32]]) -> float | None:
+    """Return the median distance of finite updates from their mean; None of fewer than two."""
+    finite = [update for update in updates if np.isfinite(update).all()]
+    if len(finite) < 2:
         return None
-    mean: NDArray[np.float64] = np.mean(updates, axis=0, dtype=np.float64)
-    return float(np.median([_norm(update, mean) for update in updates]))
+    mean: NDArray[np.float64] = np.mean(finite, axis=0, dtype=np.float64)
+    return float(np.median([_norm(update, mean) for update in finite]))
 
 
 def _norm(one: NDArray[np.float32], other: NDArray[np.float32] | NDArray[np.float64]) -> float:

@@ -1,0 +1,63 @@
+"""Runs played in this process, and their updates repeated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from clients.replay.environment import environment_here
+from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_rounds
+from clients.replay.replay_inputs import ReplaySource
+from clients.replay.training_replay import ReplayOptions, replay_run
+from ledger.history.chain_history import ChainHistory
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.training_replay import ReplayVerdict
+
+if TYPE_CHECKING:
+    from clients.replay.replayed_update import TrainingReplay
+    from clients.training.port import TrainingPath
+    from ledger.protocol.training_replay import TrainingEnvironment
+    from ledger.protocol.types import ClientId
+    from tests.clients.played import Played
+
+ALL = UpdateChoice()
+CLEAN = ReplaySource()
+SAME, OTHER, NOT_CHECKABLE = ReplayVerdict
+
+
+def here(path: TrainingPath = "plain") -> TrainingEnvironment:
+    """Return the environment of this process."""
+    return environment_here(path, torch.device("cpu"))
+
+
+def recorded_run(played: Played, choice: UpdateChoice = ALL) -> RecordedRun:
+    """Return the chosen updates of a run."""
+    history = ChainHistory.of(played.ledger, played.blobs)
+    document = decode_run(played.blobs.get(history.fixed.config))
+    rounds = recorded_rounds(history, document.initial_model, choice)
+    return RecordedRun(played.domain, document, rounds)
+
+
+def repeated(
+    played: Played,
+    source: ReplaySource = CLEAN,
+    choice: UpdateChoice = ALL,
+    *,
+    recorded: TrainingEnvironment | None = None,
+    workers: int = 1,
+) -> TrainingReplay:
+    """Repeat updates of a run that was trained in some environment, by default in this one."""
+    path = played.run.configuration.training.path
+    assert path != "auto"
+    was = here(path) if recorded is None else recorded
+    options = ReplayOptions(lambda _round, _client: was, workers)
+    return replay_run(recorded_run(played, choice), played.blobs, source, options)
+
+
+def verdicts(result: TrainingReplay) -> dict[ClientId, set[ReplayVerdict]]:
+    """Return all verdicts on each client's updates."""
+    by_client: dict[ClientId, set[ReplayVerdict]] = {}
+    for update in result.updates:
+        by_client.setdefault(update.client, set()).add(update.verdict)
+    return by_client
