@@ -7,9 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cmfl.arguments import (
+    FLAG,
+    LIST,
+    PATH,
+    TABLE,
+    TEXT,
+    WHOLE,
+    require,
+    require_each,
+    require_or_none,
+)
 from cmfl.auditing import audited_target
 from cmfl.extras import naming_extras
 from cmfl.progress import tracking
+from cmfl.recorded import Run
 from cmfl.tables import Table
 from ledger.protocol.errors import ConfigurationError
 
@@ -19,7 +31,6 @@ if TYPE_CHECKING:
     from clients.replay.recorded_updates import RecordedRun
     from clients.replay.replayed_update import TrainingReplay
     from cmfl.access.target import Target
-    from cmfl.recorded import Run
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import ClientId
 
@@ -36,7 +47,9 @@ class ReplayRequest:
         sample: number of updates that are drawn among these; None for all of them.
         seed: of the draw.
         data: file or folder of the samples; None for bundled ones, or those of the home's run.
-        salts: hex digits of the salts of owners' samples, by client.
+        salts: of owners' samples, 32 bytes by client.
+        keys: private keys of owners, from which the salts of their samples follow; their clients
+            are the chosen ones if none are named.
         poisoned: whether a simulation's attackers poison their samples, as they did.
         settings: `section.key=value` of this machine.
         device: cpu, cuda or auto.
@@ -50,6 +63,7 @@ class ReplayRequest:
     seed: int = 0
     data: Path | None = None
     salts: Mapping[int, bytes] = field(default_factory=dict)
+    keys: tuple[bytes, ...] = ()
     poisoned: bool = False
     settings: tuple[str, ...] = ()
     device: str = "cpu"
@@ -105,7 +119,7 @@ def verify_training(
     *,
     name: str | None = None,
     round: int | None = None,  # noqa: A002 - read as verify_training(..., round=3)
-    rounds: tuple[int, int] | None = None,
+    rounds: Sequence[int] | None = None,
     client: int | Sequence[int] = (),
     sample: int | None = None,
     seed: int = 0,
@@ -154,12 +168,22 @@ def verify_training(
         ConfigurationError: it is not clear what to repeat, or an argument is wrong.
         ChainError: the chain cannot be read.
     """
-    if round is not None and rounds is not None:
-        raise ConfigurationError("round= and rounds=: give one of them")
+    if not isinstance(run, Run):
+        require_or_none(PATH, run=run)
+    require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address)
+    require_or_none(WHOLE, chain_id=chain_id, round=round, sample=sample)
+    require_or_none(PATH, blobs=blobs, data=data, log=log)
+    require_or_none(FLAG, progress=progress)
+    require(FLAG, poisoned=poisoned)
+    require(TEXT, device=device)
+    require(LIST, settings=settings)
+    require_each(TEXT, "settings", settings)
+    require(WHOLE, seed=seed, jobs=jobs)
+    require(TABLE, salts=salts or {})
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     request = ReplayRequest(
-        rounds=rounds if round is None else (round, round),
-        clients=(client,) if isinstance(client, int) else tuple(client),
+        rounds=_bounds(round, rounds),
+        clients=_clients(client),
         sample=sample,
         seed=seed,
         data=None if data is None else Path(data),
@@ -172,6 +196,37 @@ def verify_training(
     )
     with tracking("training", shown=progress) as show:
         return TrainingVerification(replay_target(target, request, show))
+
+
+def _bounds(round_: int | None, rounds: Sequence[int] | None) -> tuple[int, int] | None:
+    """Return the first and the last round; None for all.
+
+    Raises:
+        ConfigurationError: both arguments, or no two numbers.
+    """
+    if rounds is None:
+        return None if round_ is None else (round_, round_)
+    if round_ is not None:
+        raise ConfigurationError("round= and rounds=: give one of them")
+    require(LIST, rounds=rounds)
+    require_each(WHOLE, "rounds", rounds)
+    if len(rounds) != 2:
+        raise ConfigurationError(f"rounds = {rounds!r:.80}: must be the first and the last")
+    return rounds[0], rounds[1]
+
+
+def _clients(client: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the named clients.
+
+    Raises:
+        ConfigurationError: neither a number nor a list of them.
+    """
+    if isinstance(client, int):
+        require(WHOLE, client=client)
+        return (client,)
+    require(LIST, client=client)
+    require_each(WHOLE, "client", client)
+    return tuple(map(int, client))
 
 
 def replay_target(
@@ -192,14 +247,13 @@ def replay_target(
     from clients.replay.replay_inputs import ReplaySource
     from clients.replay.result_file import ResultFile
     from clients.replay.training_replay import ReplayOptions, replay_run
-    from ledger.protocol.types import ClientId
 
     _require_request(request)
     log = None if request.log is None else ResultFile(request.log)
-    run = _recorded(target, request)
+    run, salts = _recorded(target, request)
     source = ReplaySource(
         request.data or _data_of_home(target, run.document),
-        {ClientId(client): salt for client, salt in request.salts.items()},
+        salts,
         request.poisoned,
         (*request.settings, f"machine.device={request.device}"),
     )
@@ -207,22 +261,46 @@ def replay_target(
     return replay_run(run, target.published(), source, options)
 
 
-def _recorded(target: Target, request: ReplayRequest) -> RecordedRun:
-    """Return the chosen updates of the run, as the chain has them."""
+def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[ClientId, bytes]]:
+    """Return the chosen updates of the run, as the chain has them, and the salts that are known."""
     from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_rounds
     from ledger.chain.contract.deployment import deployed_document, deployed_domain
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.types import ClientId
 
-    clients = tuple(map(ClientId, request.clients))
-    choice = UpdateChoice(request.rounds, clients, request.sample, request.seed)
     with target.reader() as chain, chain.snapshot() as view:
         history = target.history(view)
         domain, deployment = deployed_domain(history.ledger), history.fixed
         data = target.published().get(deployment.config, MAX_DOCUMENT_BYTES)
         document = deployed_document(data, deployment)
+        own = _own_salts(document, request.keys)
+        clients = tuple(map(ClientId, request.clients)) or tuple(sorted(own))
+        choice = UpdateChoice(request.rounds, clients, request.sample, request.seed)
         rounds = recorded_rounds(history, document.initial_model, choice)
-    return RecordedRun(domain, document, rounds)
+    given = {ClientId(client): salt for client, salt in request.salts.items()}
+    return RecordedRun(domain, document, rounds), own | given
+
+
+def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[ClientId, bytes]:
+    """Return the salts of owners' samples, by client.
+
+    Raises:
+        ConfigurationError: a key is none of a client's.
+    """
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.registration import data_salt
+    from ledger.protocol.signing import KeySigner
+    from ledger.protocol.types import ClientId
+
+    clients = {registered.address: i for i, registered in enumerate(document.registry)}
+    salts: dict[ClientId, bytes] = {}
+    for signer in map(KeySigner, keys):
+        if signer.address not in clients:
+            raise ConfigurationError(
+                f"account {checksum(signer.address)} is none of the run's {len(clients)} clients"
+            )
+        salts[ClientId(clients[signer.address])] = data_salt(signer)
+    return salts
 
 
 def _no_environment(round_number: int, client: ClientId) -> None:
@@ -243,8 +321,8 @@ def _require_request(request: ReplayRequest) -> None:
     if request.seed < 0:
         raise ConfigurationError(f"seed = {request.seed}: must not be negative")
     for client, salt in request.salts.items():
-        if len(salt) != 32:
-            raise ConfigurationError(f"salt of client {client}: {len(salt)} bytes, must be 32")
+        if type(salt) is not bytes or len(salt) != 32:
+            raise ConfigurationError(f"salts[{client}]: must be 32 bytes")
 
 
 def _data_of_home(target: Target, document: RunDocument) -> Path | None:

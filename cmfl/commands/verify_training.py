@@ -13,6 +13,7 @@ from cmfl.commands.console import AsJson, complain, print_json, print_line, prog
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.report_file import require_writable
+from cmfl.commands.sender import private_keys
 from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.verbosity import Verbosity
 from cmfl.replaying import MOST_JOBS
@@ -60,6 +61,17 @@ def verify_training(
             "--salt",
             help="32 bytes in hex, of the one client's samples: compare these with their digest.",
         ),
+    ] = None,
+    keystore: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--keystore",
+            help="Encrypted key of a client of yours: the salt of its samples follows from it, and "
+            "its updates are repeated if no --client is named; may be repeated.",
+        ),
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="Of the keystores; else asked for.")
     ] = None,
     poisoned: Annotated[
         bool,
@@ -116,6 +128,7 @@ def verify_training(
         seed=seed,
         data=data,
         salts=_salts(salt, tuple(client or ())),
+        keys=tuple(private_keys(keystore, password_file)) if keystore else (),
         poisoned=poisoned,
         settings=tuple(setting or ()),
         device=device,

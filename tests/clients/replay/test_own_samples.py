@@ -1,0 +1,207 @@
+"""Samples of owners' own, repeated: tied to a client by their salted digest, or not tied at all."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.configuration.run_configuration import configuration_from_document
+from clients.datasets.data_binding import samples_digest_of
+from clients.datasets.own import OwnOptions, read_own
+from clients.datasets.own_samples import own_parts
+from clients.datasets.settings_table import parse_settings
+from clients.models.registry import model_named
+from clients.onboarding.registration import combined_registry, proposal_digest, signed_entry
+from clients.random_streams import named_stream
+from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
+from clients.replay.replay_inputs import ReplaySource
+from clients.replay.training_replay import ReplayOptions, replay_run
+from clients.training.engine_factory import open_engine
+from clients.training.port import TrainingJob
+from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.registration import data_salt
+from ledger.protocol.sampling import training_seed
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, Domain
+from ledger.storage.blobs import MemoryBlobs
+from tests.clients.onboarding.owners import (
+    RUN,
+    agreed,
+    document_of,
+    owner,
+    owner_of,
+    samples_file,
+)
+from tests.clients.replay.support import NOT_CHECKABLE, OTHER, SAME, here
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.replay.replayed_update import ReplayedUpdate
+    from ledger.protocol.documents.run import RunDocument
+
+UNDISCLOSED = 2
+SEED = Digest(sha256(b"a round"))
+
+
+@dataclass(frozen=True)
+class Federation:
+    """One round of six owners, each trained where its samples are.
+
+    Attributes:
+        folder: a file of each, and its salt beside it.
+        run: as the chain has it.
+        blobs: the model.
+    """
+
+    folder: Path
+    run: RecordedRun
+    blobs: MemoryBlobs
+
+    def file(self, client: ClientId, suffix: str = ".npz") -> Path:
+        return self.folder / f"0x{self.run.document.registry[client].address.hex()}{suffix}"
+
+    def repeated(
+        self, path: Path | None, *clients: ClientId, salts: dict[ClientId, bytes] | None = None
+    ) -> tuple[ReplayedUpdate, ...]:
+        (round_,) = self.run.rounds
+        chosen = tuple(u for u in round_.updates if not clients or u.client in clients)
+        rounds = (RecordedRound(1, SEED, round_.model, chosen, ()),)
+        run = RecordedRun(self.run.domain, self.run.document, rounds)
+        options = ReplayOptions(lambda *_: here("lockstep"))
+        return replay_run(run, self.blobs, ReplaySource(path, salts or {}), options).updates
+
+
+def entries(folder: Path) -> RunDocument:
+    """Return the run document of owners of whom all but one disclose a digest."""
+    options = parse_settings(OwnOptions, agreed().data.options, "data.options")
+    signed = []
+    for number in range(6):
+        signer = owner(number)
+        file = samples_file(folder / f"0x{signer.address.hex()}.npz", 10 + number)
+        salt = data_salt(signer)
+        file.with_suffix(".salt").write_text(f"0x{salt.hex()}\n")
+        data = samples_digest_of(read_own(file, options).train, salt)
+        data = NO_DIGEST if number == UNDISCLOSED else data
+        configured = proposal_digest(agreed())
+        signed.append((str(number), signed_entry(signer, RUN, configured, 10 + number, data)))
+    return document_of(combined_registry(signed))
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    folder = tmp_path_factory.mktemp("owners")
+    document = entries(folder)
+    configuration = configuration_from_document(document)
+    path = configuration.training.path
+    assert path == "lockstep"
+    updates = []
+    blobs = MemoryBlobs()
+    for client in map(ClientId, range(6)):
+        # Each on a machine of its own, with nobody else's samples.
+        data = own_parts(configuration, document, (client,), folder)
+        model = model_named(configuration.model.name, data.form)
+        start = model.initial(named_stream(configuration.seed, "model"))
+        digest = blobs.put(vector_bytes(start))
+        with open_engine(
+            model, data, configuration.local_training(),
+            device="cpu", workers=1, path=path, sets={}, rows=1,
+        ) as engine:  # fmt: skip
+            (update,) = engine.train(start, [TrainingJob(client, training_seed(SEED, client))])
+            commitment = commitment_of(client, update.payload.digest)
+        updates.append(RecordedUpdate(client, commitment, None))
+    rounds = (RecordedRound(1, SEED, document.initial_model, tuple(updates), ()),)
+    assert digest == document.initial_model
+    domain = Domain(1, Address(bytes(20)), NO_DIGEST)
+    return Federation(folder, RecordedRun(domain, document, rounds), blobs)
+
+
+def client_of(federation: Federation, number: int) -> ClientId:
+    registry = federation.run.document.registry
+    return next(
+        ClientId(i) for i, client in enumerate(registry) if owner_of(client.address) == number
+    )
+
+
+def test_an_auditor_repeats_all_owners_together(federation: Federation) -> None:
+    assert {update.verdict for update in federation.repeated(federation.folder)} == {SAME}
+
+
+def test_an_owner_repeats_its_own_update(federation: Federation) -> None:
+    client = client_of(federation, 0)
+    salts = {client: data_salt(owner(0))}
+    (update,) = federation.repeated(federation.file(client), client, salts=salts)
+    assert update.verdict is SAME
+
+
+def test_another_clients_samples_are_named_and_the_others_repeated(
+    federation: Federation, tmp_path: Path
+) -> None:
+    for file in federation.folder.iterdir():
+        os.link(file, tmp_path / file.name)
+    wrong, truncated = (client_of(federation, number) for number in (1, 3))
+    replaced = tmp_path / federation.file(wrong).name
+    replaced.unlink()
+    samples_file(replaced, 11, seed=99)
+    cut = tmp_path / federation.file(truncated).name
+    content = cut.read_bytes()
+    cut.unlink()
+    cut.write_bytes(content[:-40])
+    updates = federation.repeated(tmp_path)
+    bad = {u.client: u for u in updates if u.verdict is not SAME}
+    assert bad.keys() == {wrong, truncated}
+    assert {update.verdict for update in bad.values()} == {NOT_CHECKABLE}
+    assert "digest" in bad[wrong].reason
+    assert bad[wrong].losses is None
+
+
+def test_another_number_of_samples_is_named_first(federation: Federation, tmp_path: Path) -> None:
+    client = client_of(federation, 0)
+    more = samples_file(tmp_path / "more.npz", 25)
+    salts = {client: data_salt(owner(0))}
+    (update,) = federation.repeated(more, client, salts=salts)
+    assert update.verdict is NOT_CHECKABLE
+    assert "25 training samples" in update.reason
+    assert "registered with 10" in update.reason
+
+
+@pytest.mark.parametrize("number", [0, UNDISCLOSED])
+def test_samples_that_nothing_ties_to_a_client_prove_nothing_against_it(
+    federation: Federation, tmp_path: Path, number: int
+) -> None:
+    client = client_of(federation, number)
+    assert federation.repeated(federation.file(client), client)[0].verdict is SAME
+    strange = samples_file(tmp_path / "strange.npz", 10 + number, seed=99)
+    (update,) = federation.repeated(strange, client)
+    assert update.verdict is NOT_CHECKABLE
+    assert "digest" in update.reason
+
+
+def test_a_forged_update_is_other_by_the_owners_true_samples(federation: Federation) -> None:
+    client = client_of(federation, 0)
+    (round_,) = federation.run.rounds
+    forged = (RecordedUpdate(client, NO_DIGEST, None),)
+    rounds = (RecordedRound(1, SEED, round_.model, forged, ()),)
+    run = RecordedRun(federation.run.domain, federation.run.document, rounds)
+    lying = Federation(federation.folder, run, federation.blobs)
+    assert lying.repeated(federation.folder)[0].verdict is OTHER
+
+
+def test_missing_files_and_salts_that_are_none_are_named(
+    federation: Federation, tmp_path: Path
+) -> None:
+    client = client_of(federation, 0)
+    assert federation.repeated(None)[0].reason.startswith("data not given")
+    assert f"has no 0x{owner(0).address.hex()}" in federation.repeated(tmp_path, client)[0].reason
+    with pytest.raises(ConfigurationError, match="one file, for 6 clients"):
+        federation.repeated(federation.file(client))
+    with pytest.raises(ConfigurationError, match="no such file"):
+        federation.repeated(tmp_path / "nowhere", client)
+    os.link(federation.file(client), tmp_path / federation.file(client).name)
+    (tmp_path / federation.file(client, ".salt").name).write_text("too short")
+    (update,) = federation.repeated(tmp_path, client)
+    assert update.verdict is NOT_CHECKABLE
+    assert "64 hex digits" in update.reason
