@@ -86,6 +86,8 @@ def run(
     script or notebook defines is written to the folder `code` of the home, data to `data`, so that
     run and audit can be repeated.
     """
+    from clients.configuration.run_configuration import rule_sources
+
     require_or_none(PATH, home=home)
     require(TEXT, name=name)
     require(FLAG, resume=resume)
@@ -99,14 +101,14 @@ def run(
         if resume:
             configuration = _recorded(target, name, parts, preset, given)
             _play(target, name, configuration, create=False, progress=progress)
-            return Run(target, name, _rules_of(configuration))
+            return Run(target, name, rule_sources(configuration))
         values = base_values(preset)
         apply_keywords({}, given)  # refuses a wrong name before anything is written
         with made_if_needed(Home(folder)), _inputs_removed(folder, name):
             configuration = _checked(values, parts, folder, given)
             _require_new(folder, name)
             _play(target, name, configuration, create=True, progress=progress)
-        return Run(target, name, _rules_of(configuration))
+        return Run(target, name, rule_sources(configuration))
 
 
 def base_values(preset: str | Path | Mapping[str, object] | None) -> dict[str, Any]:
@@ -161,13 +163,6 @@ def _recorded(
     if preset is not None or parts != Parts() or given:
         raise ConfigurationError("resume=True takes the run's own settings, and no others")
     return recorded_configuration(target.home, name)
-
-
-def _rules_of(configuration: Configuration) -> tuple[str, ...]:
-    """Return the files or packages of a run's own distance and scoring."""
-    from ledger.io.own_rules import rule_sources
-
-    return rule_sources(configuration.protocol.rules())
 
 
 def _require_new(folder: Path, name: str) -> None:

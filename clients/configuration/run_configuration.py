@@ -12,8 +12,8 @@ from clients.configuration.parsing import parse, with_settings
 from clients.datasets.registry import DATASETS, PATH_OPTIONS
 from clients.models.model_binding import RECORDED_FILE, option_files
 from clients.models.registry import MODELS
-from ledger.io.own_rules import KINDS, own_rules_of, use_rule
-from ledger.io.user_code import is_reference
+from ledger.io.own_rules import GROUPS, KINDS, own_rules_of, use_rule
+from ledger.io.user_code import is_reference, named_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
 
@@ -87,9 +87,16 @@ def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
 
 
 def rule_sources(configuration: Configuration) -> tuple[str, ...]:
-    """Return the files or packages of a configuration's own distance and scoring, for an audit."""
-    names = [str(getattr(configuration.protocol, kind)) for kind in KINDS]
-    return tuple(dict.fromkeys(name.rpartition(":")[0] for name in names if is_reference(name)))
+    """Return the files or packages of a configuration's own distance and scoring, for an audit.
+
+    Raises:
+        ConfigurationError: a file cannot be read.
+    """
+    named = [
+        named_code(f"protocol.{kind}", GROUPS[kind], getattr(configuration.protocol, kind))
+        for kind in KINDS
+    ]
+    return tuple(dict.fromkeys(code.place for code in named if code is not None))
 
 
 def _protocol(parameters: Parameters) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from clients.datasets.registry import DataChoice
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
-from ledger.io.own_rules import KINDS, RuleKind, own_rule
+from ledger.io.own_rules import KINDS, own_rule
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
     COMMIT_BLOCKS,
@@ -116,10 +116,6 @@ class ProtocolSection(Section):
     """Blocks after which an undecided round may be abandoned, commit_blocks + 2 at least."""
     view_seconds: int = VIEW_SECONDS
     """How long view 0 lasts; every later one lasts twice as long."""
-
-    def rules(self) -> dict[RuleKind, str]:
-        """Return the settings that may name a function of the user's own, by kind."""
-        return {"distance": self.distance, "scoring": self.scoring}
 
     def parameters(self, dimension: int) -> Parameters:
         """Return the protocol's parameters.

@@ -11,7 +11,7 @@ import typer
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import Head
+from cmfl.commands.options import Head, Rules
 from cmfl.commands.report_file import require_writable
 from cmfl.commands.source_options import EvidenceOptions
 
@@ -49,15 +49,7 @@ def audit(
             f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
         ),
     ] = None,
-    rules: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rules",
-            metavar="FILE",
-            help="Your copy of the file with the run's own distance or scoring; may be repeated. "
-            "It is run, if its sha256 is the run document's.",
-        ),
-    ] = None,
+    rules: Rules = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write the JSON report to this file.")
     ] = None,

@@ -276,6 +276,16 @@ Head = Annotated[
     ),
 ]
 
+Rules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rules",
+        metavar="FILE",
+        help="Your copy of the file with the run's own distance or scoring; may be repeated. "
+        "It is run, if its sha256 is the run document's.",
+    ),
+]
+
 IndexAt = Annotated[
     str | None,
     typer.Option(

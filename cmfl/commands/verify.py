@@ -13,7 +13,7 @@ from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.options import Head
+from cmfl.commands.options import Head, Rules
 from cmfl.commands.source_options import ContractOptions, EvidenceOptions
 from cmfl.commands.verbosity import Verbosity
 from cmfl.commands.verify_training import verify_training
@@ -94,6 +94,7 @@ def round_(
     source: EvidenceOptions,
     round_number: Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Of the round.")],
     head: Head = None,
+    rules: Rules = None,
     json: AsJson = False,
 ) -> None:
     """Check one round by the ten steps of an audit, from chain and blobs.
@@ -110,12 +111,13 @@ def round_(
     if where.remote is not None:
         trusted_there = _trusted(where, round_number, head)
         with download_bundle(where, round_number, None, whole=head is not None) as (_, sent, parts):
-            result = verify_bundle(sent, parts, trusted_there)
+            result = verify_bundle(sent, parts, trusted_there, rules=tuple(rules or ()))
         _show_round(result, json=json)
     with opened_ledger(where) as ledger:
         bundle = make_bundle(ledger, where.published(), round_number, whole=head is not None)
         trusted = _kept(head) if head is not None else read_trusted_contract(ledger, round_number)
-    _show_round(verify_bundle(bundle, where.published(), trusted), json=json)
+    result = verify_bundle(bundle, where.published(), trusted, rules=tuple(rules or ()))
+    _show_round(result, json=json)
 
 
 @app.command("bundle")
@@ -124,6 +126,7 @@ def bundle(
     source: ContractOptions,
     file: Annotated[Path, typer.Argument(help="A bundle, as cmfl export bundle writes it.")],
     head: Head = None,
+    rules: Rules = None,
     json: AsJson = False,
 ) -> None:
     """Check the round in a bundle by the ten steps of an audit, with nothing but the file.
@@ -141,7 +144,7 @@ def bundle(
         with open_bundle(file) as parts:
             manifest = read_manifest(parts.manifest, parts)
             trusted = _trusted(where, manifest.basis.round, head)
-            result = verify_bundle(manifest, parts, trusted)
+            result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}") from error
     _show_round(result, json=json)

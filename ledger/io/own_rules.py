@@ -22,7 +22,7 @@ from ledger.protocol.rules.registry import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ledger.io.user_code import UserCode
     from ledger.protocol.parameters import Parameters
@@ -65,22 +65,6 @@ def own_rule(kind: RuleKind, reference: str) -> str | None:
         )
     _load(kind, name, code)
     return str(name)
-
-
-def rule_sources(references: Mapping[RuleKind, str]) -> tuple[str, ...]:
-    """Return the files and packages of own rules, as `use_rules` takes them.
-
-    Args:
-        references: what the settings name, by kind of rule.
-
-    Raises:
-        ConfigurationError: a file cannot be read.
-    """
-    codes = [
-        named_code(f"protocol.{kind}", GROUPS[kind], reference)
-        for kind, reference in references.items()
-    ]
-    return tuple(dict.fromkeys(code.place for code in codes if code is not None))
 
 
 def use_rule(kind: RuleKind, name: OwnRuleName, reference: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from api.verifications.audit_worker import AuditTask, run_audit
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.worker_pool import AuditWorkers
@@ -112,6 +114,64 @@ def test_the_command_says_so_by_its_exit_code(own: OwnRun, tmp_path: Path) -> No
     other.write_text("", "utf-8")
     assert "--rules" in refusal("audit", "--home", own.home, "--rules", other)
     assert "gone.py cannot be read" in refusal("audit", "--home", own.home, "--rules", "gone.py")
+
+
+def test_a_round_is_checked_with_the_file(own: OwnRun, tmp_path: Path) -> None:
+    bundle = tmp_path / "round.tar"
+    written = succeeds("export", "bundle", "--home", own.home, "--round", 1, "--out", bundle)
+    assert "INCOMPLETE" in written.out
+    for check in (("round", 1, "--home", own.home), ("bundle", bundle, "--home", own.home)):
+        without = cmfl("verify", *check)
+        assert (without.code, "name your own copy with --rules FILE" in without.out) == (3, True)
+        assert cmfl("verify", *check, "--rules", own.rule).code == 0
+        assert "gone.py cannot be read" in refusal("verify", *check, "--rules", "gone.py")
+
+
+def test_a_service_runs_no_code_of_a_run(own: OwnRun) -> None:
+    home = Home(own.home)
+    manifest = read_run_manifest(home.run("run"))
+    with EmbeddedReader.open(home.chain) as chain:
+        genesis = chain.genesis_hash
+    task = AuditTask(
+        chain_file=home.chain,
+        rpc_url=None,
+        rpc_timeout_seconds=1.0,
+        chain_id=manifest.chain_id,
+        genesis=genesis,
+        address=manifest.address,
+        from_block=manifest.block,
+        blob_folder=home.blobs,
+        strict=False,
+        head=None,
+        earlier=None,
+        memory_bytes=2**30,
+        cpu_seconds=60,
+    )
+    report = run_audit(task, lambda _: None)
+    assert report.outcome is AuditOutcome.INCOMPLETE
+    assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS, AuditStep.RANKING}
+    missing = next(step.missing for step in report.steps if step.missing)
+    assert "name your own copy with --rules FILE" in missing[0].sentence
+
+
+def test_no_rule_is_taken_for_a_run_without_own_ones(tmp_path: Path) -> None:
+    plain = played(tmp_path)
+    sentence = "the run has no rule of its owner's own"
+    for check in (("audit",), ("verify", "round", 1)):
+        refused = refusal(*check, "--home", plain.home, "--rules", plain.rule)
+        assert sentence in " ".join(refused.split())
+
+
+def test_two_workers_compute_an_own_rule_alike(own: OwnRun, tmp_path: Path) -> None:
+    settings = ("protocol.distance={rule}:far", "protocol.scoring={rule}:most")
+    spread = played(tmp_path, *settings, "protocol.strategy=3", "machine.workers=2")
+    assert spread.audited(spread.rule).outcome is AuditOutcome.PASSED
+    assert chosen(spread) == chosen(own)
+
+
+def chosen(own: OwnRun) -> list[object]:
+    rows = (own.home / "runs" / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(row)["accepted"] for row in rows]
 
 
 def test_history_explains_a_round_without_the_file(own: OwnRun) -> None:

@@ -11,6 +11,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clients.configuration.run_configuration import rule_sources
 from clients.experiments.definition import DATA
 from clients.experiments.kinds.cmfl import RUN, play_run
 from clients.experiments.rows import ChainEvidence
@@ -20,7 +21,6 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
 from ledger.io.home import DISK, Disk, Home
-from ledger.io.own_rules import rule_sources
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def play_on_chain(cell: Cell, task: MethodTask, home: Path) -> ChainRun:
             played = play_run(run, task)
             assert run.manifest is not None, "a run on a chain has a manifest"
             manifest, played_with = run.manifest, run.configuration
-        options = AuditOptions(rules=rule_sources(configuration.protocol.rules()))
+        options = AuditOptions(rules=rule_sources(configuration))
         report = audit(connect(chain, manifest), blobs, options)
     return ChainRun(played_with, played, manifest.address, report)
 

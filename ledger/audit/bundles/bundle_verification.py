@@ -38,6 +38,7 @@ from ledger.audit.result_log import AuditLog
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
+from ledger.io.own_rules import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
 from ledger.protocol.ledger_state import LedgerStage, LedgerState
 from ledger.protocol.types import NO_DIGEST
@@ -126,6 +127,7 @@ def verify_bundle(
     blobs: BlobReader,
     trusted: Trusted | None = None,
     distances: Distances | None = None,
+    rules: tuple[str, ...] = (),
 ) -> RoundVerification:
     """Return the result of checking a round.
 
@@ -134,17 +136,24 @@ def verify_bundle(
         blobs: those of the bundle, or of any other store.
         trusted: what the caller takes for true; None for nothing, which proves nothing.
         distances: how true distances are computed; None for the fastest that is here.
+        rules: files or packages of the run's own rules, which are run if their digests are the
+            document's.
 
     Raises:
         EncodingError: the path does not reach back to the models that the round needs.
+        ConfigurationError: a file is of none of the run's rules.
     """
+    if rules:
+        # Before anything else: a round without a decision computes no rule.
+        use_rules(bundle.basis.document.parameters, rules)
     trusted = final_trust(bundle.basis, trusted)
     steps = [*verify_basis(bundle.basis, trusted), *_of_earlier(bundle)]
     if isinstance(trusted, TrustedContract):
         steps += _of_places(bundle, trusted)
     noting = RecordingBlobs(blobs)
     noting.read.add(bundle.basis.config)
-    audit = _RoundAudit(bundle, noting, trusted, distances or fast_distances(usable_cores()))
+    compute = distances or fast_distances(usable_cores())
+    audit = _RoundAudit(bundle, trusted, RoundChecker(noting, compute, rules=rules))
     audit.read()
     end = bundle.basis.path.end_of(bundle.basis.round)
     assert end is not None, "a bundle is of a round that has ended"
@@ -174,9 +183,8 @@ class _RoundAudit:
     def __init__(
         self,
         bundle: RoundBundle,
-        blobs: BlobReader,
         trusted: Trusted | None,
-        distances: Distances,
+        checker: RoundChecker,
     ) -> None:
         self.log = AuditLog()
         self._bundle = bundle
@@ -184,7 +192,7 @@ class _RoundAudit:
         self._start = _start_of(bundle, trusted)
         self._reader = EvidenceReader(self._start)
         self._reader.ended = bundle.basis.round - 1
-        self._checker = RoundChecker(blobs, distances)
+        self._checker = checker
         self._state = _state_of(bundle)
         self.head = self._state.head
 
