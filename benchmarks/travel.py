@@ -33,7 +33,7 @@ from ledger.protocol.rules.registry import REFERENCES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.runs.open_run import Run
+    from clients.runs.open_run import OpenedRun
 
 RESULTS = Path(__file__).parent / "results"
 LAST = 5
@@ -130,7 +130,7 @@ def play(cell: TravelCell, report: Callable[[str], None]) -> TravelResult:
     return TravelResult(fmean(late), honest, malicious)
 
 
-def _accepted(run: Run, *, are_malicious: bool) -> float | None:
+def _accepted(run: OpenedRun, *, are_malicious: bool) -> float | None:
     """Return which share of the honest or the malicious trainers was accepted, late in a run."""
     attackers = run.population.attackers.clients
     ranked = accepted = 0

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import Run
+    from clients.runs.open_run import OpenedRun
     from cmfl.access.target import Target
     from ledger.chain.ports import ChainWriter
     from ledger.protocol.types import Digest
 
-    GoOn = Callable[[Run], list[RoundMetrics]]
+    GoOn = Callable[[OpenedRun], list[RoundMetrics]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def play_in_memory(
         return _played(name, opened, go_on)
 
 
-def _played(name: str, opened: Run, go_on: GoOn) -> PlayedRun:
+def _played(name: str, opened: OpenedRun, go_on: GoOn) -> PlayedRun:
     rows = tuple(go_on(opened))
     state = opened.ledger.state()
     address = None if opened.manifest is None else opened.manifest.address

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.datasets.own_data import Data
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import Run as OpenedRun
+    from clients.runs.open_run import OpenedRun
     from cmfl.progress import Tracker
 
 

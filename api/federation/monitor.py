@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block
     from ledger.history.chain_history import ChainHistory
     from ledger.history.deployments import ServedDeployment
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.parameters import Parameters
@@ -210,7 +210,7 @@ class _MonitoredDeployment:
         }
         return FederationSnapshot(answer, now.block.hash, taken_at)
 
-    def _paced(self, history: ChainHistory, round_: Round) -> PacedRound:
+    def _paced(self, history: ChainHistory, round_: HistoryRound) -> PacedRound:
         """Return a round's line; it is cached once the round has ended in a final block."""
         cached = self._ended.get(round_.round)
         if cached is not None:
@@ -223,7 +223,7 @@ class _MonitoredDeployment:
         return line
 
     def _chain(
-        self, request_view: RequestView, served: ServedDeployment, current: Round
+        self, request_view: RequestView, served: ServedDeployment, current: HistoryRound
     ) -> ChainView:
         """Return the open round, with the newest block taken for final: a view is no vote."""
         document = self._run(request_view, served)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         PacedRound,
     )
     from ledger.actors.status.status_types import ClientRoundStatus, OpenRoundStatus
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.history.source import HistorySource
 
 
@@ -44,7 +44,7 @@ def open_round(history: HistorySource, status: OpenRoundStatus) -> OpenRound:
     }
 
 
-def paced_round(history: HistorySource, round_: Round) -> PacedRound:
+def paced_round(history: HistorySource, round_: HistoryRound) -> PacedRound:
     """Return a round's line: its views, and how long it took."""
     opened, ended = _block(history, round_.opening.opened_block), end_block(history, round_)
     return {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from api.request_view import RequestView
-    from ledger.history.serialise.csv_tables import Cell, Row, Table
+    from ledger.history.serialise.csv_tables import Cell, CsvTable, Row
 
 P = TypeVar("P", bound=ListPage)
 
@@ -68,7 +68,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
 
 
 def exported(
-    reading: RequestView, table: Table[P], kind: Format, page: Callable[[str | None], P]
+    reading: RequestView, table: CsvTable[P], kind: Format, page: Callable[[str | None], P]
 ) -> Response:
     """Return a whole list as a file.
 
@@ -96,7 +96,7 @@ def exported(
 
 
 def _rows(
-    reading: RequestView, table: Table[P], first: P, page: Callable[[str | None], P]
+    reading: RequestView, table: CsvTable[P], first: P, page: Callable[[str | None], P]
 ) -> Iterator[list[Row]]:
     """Yield the rows of each page.
 
@@ -113,12 +113,12 @@ def _rows(
         raise NotServedError("the chain was reorganised while it was read")
 
 
-def _json_lines(_: Table[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
+def _json_lines(_: CsvTable[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
     for rows in pages:
         yield "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows).encode()
 
 
-def _csv(table: Table[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
+def _csv(table: CsvTable[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.DictWriter(text, table.columns, lineterminator="\n")
     writer.writeheader()
@@ -165,7 +165,7 @@ class _Sink(io.RawIOBase):
         return data
 
 
-def _parquet(table: Table[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
+def _parquet(table: CsvTable[P], pages: Iterator[list[Row]]) -> Iterator[bytes]:
     """Return a Parquet file, a row group for each page (ProblemError: there is no pyarrow)."""
     try:
         import pyarrow as arrow  # noqa: PLC0415 - an extra

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.workloads import PeerWorkload
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import Run
+    from clients.runs.open_run import OpenedRun
 
 WORKERS = 2
 _NEVER = 2**31 - 1
@@ -101,7 +101,7 @@ def _write_data(workload: PeerWorkload, path: Path) -> None:
 
 
 @contextmanager
-def _run(home: Path, configuration: Configuration) -> Iterator[Run]:
+def _run(home: Path, configuration: Configuration) -> Iterator[OpenedRun]:
     home.mkdir()
     if configuration.machine.ledger == "memory":
         with open_memory_run(home, "bench", configuration) as run:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.history.chain_history import ChainHistory
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import ClientId, Digest, Domain
 
@@ -156,7 +156,7 @@ def _require_clients(clients: Sequence[ClientId], registered: int) -> None:
             raise ConfigurationError(f"client {client}: the run has clients 0 .. {registered - 1}")
 
 
-def _models(ended: Sequence[Round], initial_model: Digest) -> list[Digest]:
+def _models(ended: Sequence[HistoryRound], initial_model: Digest) -> list[Digest]:
     """Return the digest of the model that each round begins with."""
     models = [initial_model]
     for round_ in ended:

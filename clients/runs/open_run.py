@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class OpenedRun:
     """A deployed run.
 
     Attributes:
@@ -107,7 +107,7 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     accept_rollback: bool = False,
     disk: Disk = DISK,
     watched: Watched = unwrapped_engine,
-) -> Iterator[Run]:
+) -> Iterator[OpenedRun]:
     """Deploy a run, or resume it.
 
     Args:
@@ -149,7 +149,7 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
                 journal=journal,
             )
             cast = _cast(configuration, population, measure)
-            yield Run(
+            yield OpenedRun(
                 configuration=configuration,
                 folder=folder,
                 manifest=manifest,
@@ -172,7 +172,7 @@ def open_memory_run(
     *,
     chain_id: int = DEFAULT_CHAIN_ID,
     watched: Watched = unwrapped_engine,
-) -> Iterator[Run]:
+) -> Iterator[OpenedRun]:
     """Start a run on the memory ledger: it can be neither audited nor resumed.
 
     Args:
@@ -213,7 +213,7 @@ def open_memory_run(
             journal=MemoryJournal(),
         )
         cast = _cast(configuration, population, measure)
-        yield Run(
+        yield OpenedRun(
             configuration=configuration,
             folder=folder,
             manifest=None,

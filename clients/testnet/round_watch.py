@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
 
@@ -80,7 +80,7 @@ class RoundWatch:
         except ChainError:
             return False
 
-    def open(self) -> Round | None:
+    def open(self) -> HistoryRound | None:
         """Return the open round so far; None if there is none."""
         try:
             round_ = self._history().round(self._next)
@@ -108,7 +108,7 @@ class RoundWatch:
     def _history(self) -> ChainHistory:
         return ChainHistory.of(self.ledger, self._blobs)
 
-    def _told(self, round_: Round, seconds: float) -> WatchedRound:
+    def _told(self, round_: HistoryRound, seconds: float) -> WatchedRound:
         active = round_.participants.expected
         end, decided = round_.end, round_.decided
         assert end is not None, "only ended rounds are returned"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import Run
+    from clients.runs.open_run import OpenedRun
     from cmfl.access.target import Target
     from cmfl.commands.sender import Sender
     from cmfl.playing import PlayedRun
@@ -175,7 +175,7 @@ def _carried_out(
 ) -> dict[str, Any]:
     from cmfl.playing import play_on_chain
 
-    def go_on(opened: Run) -> list[RoundMetrics]:
+    def go_on(opened: OpenedRun) -> list[RoundMetrics]:
         if opened.without_row:
             rounds = ", ".join(map(str, opened.without_row))
             complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
@@ -210,7 +210,7 @@ def _result(played: PlayedRun) -> dict[str, Any]:
     }
 
 
-def _watch(started: Run, *, quiet: bool) -> list[RoundMetrics]:
+def _watch(started: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
     """Run the rounds, and show how far they are."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ledger.history.digests import Occurrence
     from ledger.history.participation import Participation
     from ledger.history.queries import RoundPage, RoundQuery
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.ledger_state import ClientBanned, Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
     from ledger.storage.blobs import BlobReader
@@ -95,15 +95,15 @@ class ChainHistory:
         """Return the number of the newest round that has opened, 0 before the first."""
         return self._reader.newest()
 
-    def round(self, number: int) -> Round | None:
+    def round(self, number: int) -> HistoryRound | None:
         """Return a round with all that came in, None if it has not opened."""
         return self._reader.one(number)
 
-    def rounds(self, first: int, last: int) -> list[Round]:
+    def rounds(self, first: int, last: int) -> list[HistoryRound]:
         """Return the rounds of a range by their openings and ends, ascending."""
         return self._reader.some(first, last)
 
-    def some(self, numbers: Iterable[int]) -> list[Round]:
+    def some(self, numbers: Iterable[int]) -> list[HistoryRound]:
         """Return some rounds by their openings and ends, ascending."""
         return [round_ for number in numbers for round_ in self.rounds(number, number)]
 
@@ -111,7 +111,7 @@ class ChainHistory:
         """Return one page of rounds."""
         return read_page(self, walk, limit, cursor)
 
-    def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
+    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
         """Return the parts of a client in some rounds, in their order.
 
         Raises:
@@ -139,12 +139,12 @@ class ChainHistory:
         )
         return search.occurrences(digest)[first : first + limit]
 
-    def _read(self, number: int) -> tuple[Round, Documents]:
+    def _read(self, number: int) -> tuple[HistoryRound, Documents]:
         round_ = self.round(number)
         assert round_ is not None, "it has opened"
         return round_, self.documents(round_)
 
-    def documents(self, round_: Round) -> Documents:
+    def documents(self, round_: HistoryRound) -> Documents:
         """Return the documents that a round's decision names."""
         return read_documents(self.blobs, round_)
 
@@ -188,11 +188,13 @@ class ChainHistory:
                 break
         cache.tally = tally
 
-    def _batches(self, first: int, newest: int) -> Iterator[list[Round]]:
+    def _batches(self, first: int, newest: int) -> Iterator[list[HistoryRound]]:
         for start in range(first, newest + 1, TALLY_BATCH):
             yield self.rounds(start, min(newest, start + TALLY_BATCH - 1))
 
-    def _documented(self, rounds: Iterable[Round]) -> Iterator[tuple[Round, Documents]]:
+    def _documented(
+        self, rounds: Iterable[HistoryRound]
+    ) -> Iterator[tuple[HistoryRound, Documents]]:
         """Yield the ended rounds with their documents."""
         for round_ in rounds:
             if round_.ended is not None:
@@ -204,7 +206,7 @@ class ChainHistory:
             self._times[block_number] = self.ledger.chain.block(block_number).timestamp
         return self._times[block_number]
 
-    def decision_call(self, round_: Round) -> DecideCall | None:
+    def decision_call(self, round_: HistoryRound) -> DecideCall | None:
         """Return the call data that decided a round.
 
         Raises:

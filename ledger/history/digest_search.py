@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.history.digests import Entry, KnownDigests, Occurrence
     from ledger.history.documents import Documents
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Digest
 
@@ -49,7 +49,7 @@ class DigestSearch:
     final: int
     newest: int
     known: KnownDigests
-    read: Callable[[int], tuple[Round, Documents]]
+    read: Callable[[int], tuple[HistoryRound, Documents]]
 
     def occurrences(self, digest: Digest) -> list[Occurrence]:
         """Return the places of a digest.

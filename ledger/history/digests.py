@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.documents import Documents
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.ledger_state import Deployment, RoundDecided
 
 NO_CLIENT = -1
@@ -121,7 +121,7 @@ def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[
 
 
 def digests_of_round(
-    round_: Round, documents: Documents, events: Iterable[RecordedEvent]
+    round_: HistoryRound, documents: Documents, events: Iterable[RecordedEvent]
 ) -> Iterator[Entry]:
     """Yield the digests of a round, given its documents and all of its events."""
     number = round_.round

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.documents.incidents import Incident, Incidents
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.documents.run import RunDocument
@@ -60,7 +60,7 @@ class Documents:
 NO_DOCUMENTS = Documents()
 
 
-def read_documents(blobs: BlobReader, round_: Round) -> Documents:
+def read_documents(blobs: BlobReader, round_: HistoryRound) -> Documents:
     """Return the documents of a round; a round that is not decided has none."""
     decided = round_.decided
     if decided is None:

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.history.documents import Documents
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId
 
 
-def explain_round(round_: Round, documents: Documents, document: RunDocument | None) -> list[str]:
+def explain_round(
+    round_: HistoryRound, documents: Documents, document: RunDocument | None
+) -> list[str]:
     """Return a round in plain words, one or two sentences per line.
 
     Args:
@@ -73,7 +75,7 @@ def explain_missing_payloads(documents: Documents, gone: Sequence[ClientId]) -> 
     ]
 
 
-def _headline(round_: Round) -> str:
+def _headline(round_: HistoryRound) -> str:
     sizes = f"{len(round_.trainers)} trainers and {len(round_.committee)} members"
     endings = {
         "open": f"is open, with {sizes}.",
@@ -84,7 +86,7 @@ def _headline(round_: Round) -> str:
     return f"Round {round_.round}{comma} {endings[round_.status]}"
 
 
-def _participation(round_: Round) -> list[str]:
+def _participation(round_: HistoryRound) -> list[str]:
     expected = sorted(round_.participants.expected)
     absent = [client for client in expected if client not in round_.commitments]
     late = [client for client in expected if client in round_.commitments.keys() - round_.counted]
@@ -107,7 +109,7 @@ def _participation(round_: Round) -> list[str]:
     return lines
 
 
-def _dropouts(round_: Round, record: RoundRecord) -> list[str]:
+def _dropouts(round_: HistoryRound, record: RoundRecord) -> list[str]:
     return [
         f"Client {dropout.client} was left out: {DROPOUTS[dropout.reason]}."
         for dropout in record.dropouts
@@ -115,7 +117,7 @@ def _dropouts(round_: Round, record: RoundRecord) -> list[str]:
     ]
 
 
-def _scores(round_: Round, record: RoundRecord) -> list[str]:
+def _scores(round_: HistoryRound, record: RoundRecord) -> list[str]:
     counted = [signed.scores.member for signed in record.scores]
     shown = f"{len(counted)} of {len(round_.committee)} members count: {_listed(counted)}"
     lines = [f"The scores of {shown}."]
@@ -173,7 +175,7 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
 
 
 def _vote(
-    round_: Round, documents: Documents, phase: Phase, document: RunDocument | None
+    round_: HistoryRound, documents: Documents, phase: Phase, document: RunDocument | None
 ) -> list[str]:
     event = round_.decided
     if event is None:

@@ -18,7 +18,7 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
     from ledger.history.responses.digests import DigestPage
-    from ledger.history.responses.rounds import Explanation, FullRound, RoundsPage
+    from ledger.history.responses.rounds import FullRound, RoundExplanation, RoundsPage
     from ledger.history.source import HistorySource
     from ledger.history.status import Order
     from ledger.protocol.types import Digest
@@ -53,7 +53,7 @@ class LocalHistory:
         """Return a round with all its parts but the score vectors."""
         return full_round(self._view(number))
 
-    def explanation(self, number: int) -> Explanation:
+    def explanation(self, number: int) -> RoundExplanation:
         """Return a round in plain words."""
         return explanation(self._view(number))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.history.queries import RoundQuery
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId
 
@@ -111,7 +111,7 @@ class Window:
         """The greatest number among them."""
         return max(self.start, self.end)
 
-    def page(self, matching: Sequence[Round], limit: int) -> RoundPage:
+    def page(self, matching: Sequence[HistoryRound], limit: int) -> RoundPage:
         """Return the page of the matching rounds.
 
         Args:
@@ -165,12 +165,12 @@ def read_page(
     if window is None:
         return EMPTY_PAGE
     rounds = history.rounds(window.first, window.last)
-    ordered: Iterable[Round] = reversed(rounds) if window.is_descending else rounds
+    ordered: Iterable[HistoryRound] = reversed(rounds) if window.is_descending else rounds
     matching = (round_ for round_ in ordered if matches(history, query, round_))
     return window.page(list(islice(matching, limit)), limit)
 
 
-def matches(history: HistorySource, query: RoundQuery, round_: Round) -> bool:
+def matches(history: HistorySource, query: RoundQuery, round_: HistoryRound) -> bool:
     """Return whether a round, known by its opening and its end, matches a query."""
     if query.status is not None and round_.status is not query.status:
         return False
@@ -190,7 +190,7 @@ def _scope(history: HistorySource, query: RoundQuery) -> str:
     return repr((*subject, query.role.value, query.view_min, *spans))
 
 
-def _ended_within(history: HistorySource, query: RoundQuery, round_: Round) -> bool:
+def _ended_within(history: HistorySource, query: RoundQuery, round_: HistoryRound) -> bool:
     if query.blocks.is_unbounded and query.times.is_unbounded:
         return True
     if round_.ended is None or not query.blocks.contains(round_.ended.block_number):
@@ -200,7 +200,9 @@ def _ended_within(history: HistorySource, query: RoundQuery, round_: Round) -> b
     )
 
 
-def has_role(history: HistorySource, round_: Round, client: ClientId, role: AskedRole) -> bool:
+def has_role(
+    history: HistorySource, round_: HistoryRound, client: ClientId, role: AskedRole
+) -> bool:
     """Return whether a client was or did something in a round; see `Participation` for the terms.
 
     Args:
@@ -228,7 +230,9 @@ def has_role(history: HistorySource, round_: Round, client: ClientId, role: Aske
             return client in round_.committee and _fulfilled(history, round_, client, role)
 
 
-def _fulfilled(history: HistorySource, round_: Round, member: ClientId, role: AskedRole) -> bool:
+def _fulfilled(
+    history: HistorySource, round_: HistoryRound, member: ClientId, role: AskedRole
+) -> bool:
     """Return whether a member served, voted, or had its scores refused."""
     documents = history.documents(round_) if role is AskedRole.REFUSED else NO_DOCUMENTS
     part = participation_of(round_, documents, member)

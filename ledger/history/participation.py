@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ledger.history.documents import Documents
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.types import Digest
@@ -100,7 +100,9 @@ class Participation:
         return self.role is RoundRole.MEMBER and not self.empty_seat
 
 
-def participation_of(round_: Round, documents: Documents, client: ClientId) -> Participation | None:
+def participation_of(
+    round_: HistoryRound, documents: Documents, client: ClientId
+) -> Participation | None:
     """Return the part of a client in a round; None if it was neither trainer nor member."""
     if client in round_.committee:
         place = round_.committee.index(client)
@@ -108,18 +110,18 @@ def participation_of(round_: Round, documents: Documents, client: ClientId) -> P
     return _Sources.of(round_, documents).trainer(client) if client in round_.trainers else None
 
 
-def participations(round_: Round, documents: Documents) -> list[Participation]:
+def participations(round_: HistoryRound, documents: Documents) -> list[Participation]:
     """Return the parts of all: trainers ascending, then members by seat index."""
     sources = _Sources.of(round_, documents)
     return sources.trainers() + sources.members()
 
 
-def trainers_of(round_: Round, documents: Documents) -> list[Participation]:
+def trainers_of(round_: HistoryRound, documents: Documents) -> list[Participation]:
     """Return the parts of the trainers, ascending."""
     return _Sources.of(round_, documents).trainers()
 
 
-def members_of(round_: Round, documents: Documents) -> list[Participation]:
+def members_of(round_: HistoryRound, documents: Documents) -> list[Participation]:
     """Return the parts of the members, by seat index."""
     return _Sources.of(round_, documents).members()
 
@@ -128,7 +130,7 @@ def members_of(round_: Round, documents: Documents) -> list[Participation]:
 class _Sources:
     """Chain and documents of a round, by client."""
 
-    round: Round
+    round: HistoryRound
     committed: frozenset[ClientId] | None
     commitments: Mapping[ClientId, Digest]
     banned: frozenset[ClientId]
@@ -142,7 +144,7 @@ class _Sources:
     incidents: tuple[Incident, ...]
 
     @staticmethod
-    def of(round_: Round, documents: Documents) -> _Sources:
+    def of(round_: HistoryRound, documents: Documents) -> _Sources:
         """Return them; without a round's activity there are no commitments and bans."""
         decided, record, is_read = round_.decided, documents.record, round_.activity is not None
         phases = zip(_PHASES, decided.primaries, decided.signers, strict=True) if decided else ()
@@ -302,7 +304,7 @@ class Tally:
         """Return the counts of K clients before the first round."""
         return Tally(0, 0, tuple(ParticipationCounts() for _ in range(clients)))
 
-    def with_rounds(self, rounds: Iterable[tuple[Round, Documents]]) -> Tally:
+    def with_rounds(self, rounds: Iterable[tuple[HistoryRound, Documents]]) -> Tally:
         """Return new counts that include more ended rounds, given with their documents."""
         counts = tuple(map(replace, self.clients))
         ended, missing = self.rounds, self.records_missing
@@ -314,6 +316,6 @@ class Tally:
         return Tally(ended, missing, counts)
 
 
-def lacks_record(round_: Round, documents: Documents) -> bool:
+def lacks_record(round_: HistoryRound, documents: Documents) -> bool:
     """Return whether a round is decided and its record is not available."""
     return round_.decided is not None and documents.record is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.history.status import AskedRole, Order
 
 if TYPE_CHECKING:
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.history.status import RoundStatus
     from ledger.protocol.types import ClientId
 
@@ -75,7 +75,7 @@ class RoundPage:
         next_cursor: start of the next page; None after the last.
     """
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[HistoryRound, ...]
     scanned: int
     next_cursor: str | None
 

@@ -54,7 +54,7 @@ class RoundActivity:
 
 
 @dataclass(frozen=True)
-class Round:
+class HistoryRound:
     """One round: opening, activity and end.
 
     Attributes:
@@ -206,15 +206,15 @@ class RoundReader:
             return 0
         return following.round if self.has_begun(following) else following.round - 1
 
-    def one(self, number: int) -> Round | None:
+    def one(self, number: int) -> HistoryRound | None:
         """Return a round with all that came in, None if it has not opened."""
         opening = self.ledger.opening(number, self.to_block)
         if opening is None or not self.has_begun(opening):
             return None
         activity, ended = activity_of(self.ledger.round_events(number, self.to_block))
-        return Round(opening, self.sizes, self.registry(), ended, activity)
+        return HistoryRound(opening, self.sizes, self.registry(), ended, activity)
 
-    def some(self, first: int, last: int) -> list[Round]:
+    def some(self, first: int, last: int) -> list[HistoryRound]:
         """Return the rounds of a range by their starts and ends, ascending.
 
         Args:
@@ -232,10 +232,10 @@ class RoundReader:
             )
         ends = self._ends(first, last)
         registry = self.registry()
-        rounds: list[Round] = []
+        rounds: list[HistoryRound] = []
         for number in range(first, last + 1):
             ended = ends.get(number)
-            rounds.append(Round(opening, self.sizes, registry, ended))
+            rounds.append(HistoryRound(opening, self.sizes, registry, ended))
             following = None if ended is None else RoundStart.of(ended.event, ended.block_number)
             if following is None:
                 if number < last:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ledger.history.queries import RoundPage, RoundQuery
     from ledger.history.responses.clients import ClientRoundsPage, ClientsPage, OneClient
     from ledger.history.responses.digests import DigestPage
-    from ledger.history.responses.rounds import Explanation, FullRound, RoundsPage
-    from ledger.history.round import Round
+    from ledger.history.responses.rounds import FullRound, RoundExplanation, RoundsPage
+    from ledger.history.round import HistoryRound
     from ledger.history.status import Order
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
@@ -58,19 +58,19 @@ class HistorySource(Protocol):
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
 
-    def round(self, number: int) -> Round | None:
+    def round(self, number: int) -> HistoryRound | None:
         """Return a round with its activity, None if it has not opened."""
 
-    def rounds(self, first: int, last: int) -> list[Round]:
+    def rounds(self, first: int, last: int) -> list[HistoryRound]:
         """Return the opened rounds first..last by their openings and ends, ascending."""
 
-    def some(self, numbers: Iterable[int]) -> list[Round]:
+    def some(self, numbers: Iterable[int]) -> list[HistoryRound]:
         """Return opened rounds, given in ascending order, by their openings and ends."""
 
     def page(self, query: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
         """Return one page of rounds; see `pages.read_page`."""
 
-    def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
+    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
         """Return the parts of a client in rounds of a page.
 
         Raises:
@@ -84,7 +84,7 @@ class HistorySource(Protocol):
             TooLongError: the search needs an index.
         """
 
-    def documents(self, round_: Round) -> Documents:
+    def documents(self, round_: HistoryRound) -> Documents:
         """Return the documents that a round's decision names."""
 
     def registered(self) -> tuple[RegisteredClient, ...]:
@@ -99,7 +99,7 @@ class HistorySource(Protocol):
     def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
         """Return the two statements that prove a ban; None as in `decision_call`."""
 
-    def decision_call(self, round_: Round) -> DecideCall | None:
+    def decision_call(self, round_: HistoryRound) -> DecideCall | None:
         """Return the call data that decided a round.
 
         Returns:
@@ -122,7 +122,7 @@ class History(Protocol):
     def full_round(self, number: int) -> FullRound:
         """Return a round with all its parts but the score vectors."""
 
-    def explanation(self, number: int) -> Explanation:
+    def explanation(self, number: int) -> RoundExplanation:
         """Return a round in plain words."""
 
     def clients(self, limit: int, cursor: str | None) -> ClientsPage:

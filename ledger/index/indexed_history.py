@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ledger.history.digests import Occurrence
     from ledger.history.participation import Participation
     from ledger.history.queries import RoundPage, RoundQuery
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.index.reading import ReadingCache
     from ledger.index.row_documents import RoundEvents
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
@@ -99,7 +99,7 @@ class IndexedHistory:
         """Return the number of the newest round that has opened, 0 before the first."""
         return int(self._row["newest"])
 
-    def round(self, number: int) -> Round | None:
+    def round(self, number: int) -> HistoryRound | None:
         """Return a round with all that came in, None if it has not opened."""
         if not 1 <= number <= self.newest():
             return None
@@ -107,7 +107,7 @@ class IndexedHistory:
         self._remember_time(events)
         return events.round(self.fixed, self.registered())
 
-    def rounds(self, first: int, last: int) -> list[Round]:
+    def rounds(self, first: int, last: int) -> list[HistoryRound]:
         """Return the rounds of a range by their starts and ends, ascending.
 
         Raises:
@@ -117,7 +117,7 @@ class IndexedHistory:
             raise NotServedError(f"round {last} has not opened; the newest is {self.newest()}")
         return self._of_lines(lines_between(self._connection, self._row["id"], first, last))
 
-    def some(self, numbers: Iterable[int]) -> list[Round]:
+    def some(self, numbers: Iterable[int]) -> list[HistoryRound]:
         """Return some rounds by their starts and ends, ascending.
 
         Args:
@@ -150,7 +150,7 @@ class IndexedHistory:
         ordered = rounds[::-1] if window.is_descending else rounds
         return window.page(ordered[:limit], limit)
 
-    def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
+    def parts(self, client: ClientId, rounds: Sequence[HistoryRound]) -> list[Participation]:
         """Return a client's participation in some rounds, in their order.
 
         Raises:
@@ -177,7 +177,7 @@ class IndexedHistory:
         self._require_same_missing()
         return occurrences_of(self._connection, self._row["id"], digest, first, limit)
 
-    def documents(self, round_: Round) -> Documents:
+    def documents(self, round_: HistoryRound) -> Documents:
         """Return the documents that a round's decision names."""
         return read_documents(self.blobs, round_)
 
@@ -206,7 +206,7 @@ class IndexedHistory:
             self._times[block_number] = time
         return self._times[block_number]
 
-    def decision_call(self, round_: Round) -> DecideCall | None:
+    def decision_call(self, round_: HistoryRound) -> DecideCall | None:
         """Return the call data that decided a round, from the chain."""
         return self._chain_history().decision_call(round_)
 
@@ -214,7 +214,7 @@ class IndexedHistory:
         """Return the two statements that a ban rests on, from the chain."""
         return self._chain_history().ban_report(recorded)
 
-    def _of_lines(self, lines: Iterable[RoundEvents]) -> list[Round]:
+    def _of_lines(self, lines: Iterable[RoundEvents]) -> list[HistoryRound]:
         registry = self.registered()
         rounds = []
         for events in lines:
@@ -222,7 +222,7 @@ class IndexedHistory:
             rounds.append(events.line(self.fixed, registry))
         return rounds
 
-    def _require_matching(self, query: RoundQuery, rounds: Iterable[Round]) -> None:
+    def _require_matching(self, query: RoundQuery, rounds: Iterable[HistoryRound]) -> None:
         """Accept rounds whose documents match, too; they are stored apart from the columns.
 
         Raises:
@@ -248,7 +248,7 @@ class IndexedHistory:
             if document_states(self.documents(round_), is_decided=True) != indexed[round_.round]:
                 raise IndexStaleError(f"a document of round {round_.round} has come meanwhile")
 
-    def _has_same_documents(self, round_: Round, row: Mapping[str, Any]) -> bool:
+    def _has_same_documents(self, round_: HistoryRound, row: Mapping[str, Any]) -> bool:
         """Say whether the documents of a round are there, as they were when it was indexed."""
         decided = round_.decided
         if decided is None:

@@ -15,7 +15,7 @@ import msgpack
 
 from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.history.participation import Participation
-from ledger.history.round import Round, RoundActivity
+from ledger.history.round import HistoryRound, RoundActivity
 from ledger.index.codes import OUTCOME_CODES, ROLE_CODES, SCORES_CODES, DocumentState
 from ledger.index.index_errors import IndexDamagedError
 from ledger.protocol.documents.incidents import Incidents, decode_incidents, encode_incidents
@@ -113,19 +113,19 @@ class RoundEvents:
             for commitment in mined_commitments(recorded.event, recorded.block_number)
         )
 
-    def round(self, fixed: Deployment, registry: tuple[RegisteredClient, ...]) -> Round:
+    def round(self, fixed: Deployment, registry: tuple[RegisteredClient, ...]) -> HistoryRound:
         """Return the round with all that came in."""
         bans = tuple(
             recorded for recorded in self.activity if isinstance(recorded.event, ClientBanned)
         )
         activity = RoundActivity(self.mined, bans)
-        return self._with_trainers(Round(self.start, fixed, registry, self.ended, activity))
+        return self._with_trainers(HistoryRound(self.start, fixed, registry, self.ended, activity))
 
-    def line(self, fixed: Deployment, registry: tuple[RegisteredClient, ...]) -> Round:
+    def line(self, fixed: Deployment, registry: tuple[RegisteredClient, ...]) -> HistoryRound:
         """Return the round by its start and its end."""
-        return self._with_trainers(Round(self.start, fixed, registry, self.ended))
+        return self._with_trainers(HistoryRound(self.start, fixed, registry, self.ended))
 
-    def _with_trainers(self, round_: Round) -> Round:
+    def _with_trainers(self, round_: HistoryRound) -> HistoryRound:
         # The trainers follow from the seed; drawing them again would cost all K clients.
         if self.trainers is not None:
             banned = frozenset(round_.vacant_members)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import parquet
 
-from ledger.history.serialise.csv_tables import CLIENT_ROUNDS, CLIENTS, ROUNDS, Table
+from ledger.history.serialise.csv_tables import CLIENT_ROUNDS, CLIENTS, ROUNDS, CsvTable
 from tests.api.conftest import CLIENTS as CLIENT_COUNT
 from tests.api.conftest import read, refused
 
@@ -25,7 +25,7 @@ LISTS = [
 ]
 
 
-def all_entries(client: httpx.Client, path: str, table: Table[Any]) -> list[dict[str, Any]]:
+def all_entries(client: httpx.Client, path: str, table: CsvTable[Any]) -> list[dict[str, Any]]:
     """Return the rows of every page, two entries at a time."""
     rows: list[dict[str, Any]] = []
     cursor: dict[str, Any] = {}
@@ -50,7 +50,7 @@ def export(client: httpx.Client, root: str, path: str, kind: str) -> httpx.Respo
 
 @pytest.mark.parametrize(("path", "table"), LISTS)
 def test_each_format_has_all_entries_of_all_pages(
-    client: httpx.Client, root: str, path: str, table: Table[Any]
+    client: httpx.Client, root: str, path: str, table: CsvTable[Any]
 ) -> None:
     rows = all_entries(client, f"{root}/{path}", table)
     assert rows

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
 
 
 class Truth:
@@ -48,7 +48,7 @@ class Truth:
         self.chain = chain
         self.history = ChainHistory.of(self.ledger, FolderBlobs(home / "blobs"))
 
-    def round(self, number: int) -> Round:
+    def round(self, number: int) -> HistoryRound:
         one = self.history.round(number)
         assert one is not None
         return one

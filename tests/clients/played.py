@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import Run
+    from clients.runs.open_run import OpenedRun
     from clients.runs.population import Population
     from ledger.chain.ports import Receipt
     from ledger.protocol.documents.vector import ScoreVector
@@ -91,7 +91,7 @@ class Played:
         configuration: of the run.
     """
 
-    run: Run
+    run: OpenedRun
     ledger: LedgerWriter
     population: Population
     blobs: MemoryBlobs

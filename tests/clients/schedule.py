@@ -23,7 +23,7 @@ from ledger.protocol.types import Phase
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clients.runs.open_run import Run
+    from clients.runs.open_run import OpenedRun
     from clients.simulation import Simulation
     from ledger.actors.actions import Action
     from ledger.actors.view import RoundView
@@ -79,7 +79,7 @@ class ScheduledMember:
 class ScheduledRounds:
     """Plays `Clients` and `Ledger` of Algorithm 3 with the actors of a run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: OpenedRun) -> None:
         simulation: Simulation = run.simulation
         self._simulation = simulation
         self._driver, self._observer = simulation._driver, simulation._observer

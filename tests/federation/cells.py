@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from clients.testnet.worker_slot import WorkerSlot
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId
 
@@ -135,7 +135,7 @@ def liars(fault: Fault, roles: dict[ClientId, frozenset[Role]]) -> frozenset[Cli
     return frozenset(client for client, its in roles.items() if Role.TRAINER not in its)
 
 
-def roles_of(one: Round) -> dict[ClientId, frozenset[Role]]:
+def roles_of(one: HistoryRound) -> dict[ClientId, frozenset[Role]]:
     """Return what each active client is in a round; who was banned before it is nothing.
 
     Args:
@@ -172,7 +172,7 @@ class Margin:
         return self.members >= 0 and self.trainers >= 0
 
 
-def margin_of(one: Round, sizes: Parameters, away: Iterable[WorkerSlot]) -> Margin:
+def margin_of(one: HistoryRound, sizes: Parameters, away: Iterable[WorkerSlot]) -> Margin:
     """Return what a round bears beside its empty seats and those who have not recovered yet.
 
     Args:
@@ -191,7 +191,7 @@ def margin_of(one: Round, sizes: Parameters, away: Iterable[WorkerSlot]) -> Marg
     )
 
 
-def is_drawn_for_nothing(one: Round, faulty: frozenset[ClientId], views: int = 3) -> bool:
+def is_drawn_for_nothing(one: HistoryRound, faulty: frozenset[ClientId], views: int = 3) -> bool:
     """Say whether chance let no other primary have its turn in one of the phases.
 
     Each view's primary is drawn anew, so that a faulty one among C is drawn k times in a row once

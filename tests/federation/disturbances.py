@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from clients.testnet.local_network import LocalNetwork
     from clients.testnet.worker_slot import WorkerSlot
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.io.forked_commands import CommandProcess
     from ledger.protocol.types import ClientId
 
@@ -137,7 +137,7 @@ class Arena:
         """Say whether there are copies from the round before."""
         return (self._backups / str(round_number - 1)).is_dir()
 
-    def disturb(self, fault: Fault, seat: WorkerSlot | None, one: Round) -> Disturbance:
+    def disturb(self, fault: Fault, seat: WorkerSlot | None, one: HistoryRound) -> Disturbance:
         """Begin a fault.
 
         Args:
@@ -188,7 +188,7 @@ class Arena:
             (begin + self._lasting(), turned(LinkCondition.WHOLE)),
         ]
 
-    def _on_seat(self, made: Disturbance, seat: WorkerSlot, one: Round) -> None:
+    def _on_seat(self, made: Disturbance, seat: WorkerSlot, one: HistoryRound) -> None:
         begin, end = self._soon(), 0.0
         end = begin + self._lasting()
         match made.fault:
@@ -220,7 +220,7 @@ class Arena:
             case _:
                 raise ValueError(f"{made.fault} befalls no single worker")
 
-    def _too_many(self, one: Round) -> tuple[WorkerSlot, ...]:
+    def _too_many(self, one: HistoryRound) -> tuple[WorkerSlot, ...]:
         """Return seats with one more member than may be silent beside the empty seats."""
         sizes = self.federation.settings.configuration.parameters(dimension=1)
         count = tolerated(sizes) - len(one.vacant_members) + 1

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from clients.testnet.local_network import LocalNetwork
     from clients.testnet.round_watch import WatchedRound
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
@@ -118,7 +118,7 @@ class LongRun:
             seat.kill()
         self._inspect_the_rest()
 
-    def _round(self, one: Round) -> bool:
+    def _round(self, one: HistoryRound) -> bool:
         """Disturb one round, and say whether it ended."""
         begun_at = time.monotonic()
         self._newest = one.round
@@ -181,7 +181,9 @@ class LongRun:
             self.checks.settled(self._ledger)
         self._take_violations()
 
-    def _disturbed(self, one: Round, margin: Margin) -> tuple[Cell | None, Disturbance | None]:
+    def _disturbed(
+        self, one: HistoryRound, margin: Margin
+    ) -> tuple[Cell | None, Disturbance | None]:
         """Choose the cell that lacks most and that somebody here can be the victim of; do it."""
         if not margin.is_kept:
             return None, None
@@ -230,7 +232,7 @@ class LongRun:
         came = "" if one.counts else ", without effect"
         self.say(f"round {one.round}: {one.cell.fault} of {one.cell.role}: recovered {how}{came}")
 
-    def _opened(self) -> Round | None:
+    def _opened(self) -> HistoryRound | None:
         """Return the round that is open, None after the last or if none ever opens."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
@@ -292,7 +294,7 @@ class LongRun:
     def _sizes(self) -> Parameters:
         return self.federation.settings.configuration.parameters(dimension=1)
 
-    def _too_few(self, one: Round) -> bool:
+    def _too_few(self, one: HistoryRound) -> bool:
         """Say whether so many are banned that the next committee might not be filled."""
         left = sum(not client.banned_in for client in one.registry)
         return left < self._sizes.active + self._sizes.members

@@ -12,7 +12,7 @@ import pytest
 
 from clients.testnet.local_network import clients_by_worker
 from clients.testnet.round_watch import WatchedRound
-from ledger.history.round import Round
+from ledger.history.round import HistoryRound
 from ledger.protocol.fold import RoundStart
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Address, ClientId, Digest, RegisteredClient
@@ -113,14 +113,14 @@ def test_members_lie_as_members_and_as_clients_that_train() -> None:
 REGISTRY = tuple(RegisteredClient(Address(bytes(20)), 1) for _ in range(24))
 
 
-def closed_round(banned: tuple[int, ...] = ()) -> Round:
+def closed_round(banned: tuple[int, ...] = ()) -> HistoryRound:
     registry = [
         replace(client, banned_in=1) if number in banned else client
         for number, client in enumerate(REGISTRY)
     ]
     committee = tuple(ClientId(c) for c in range(5))
     opening = RoundStart(2, committee, Digest(bytes(32)), 10)
-    return Round(opening, SIZES, tuple(registry), ended=None)
+    return HistoryRound(opening, SIZES, tuple(registry), ended=None)
 
 
 def test_vacant_slots_and_unrecovered_members_reduce_the_margin() -> None:

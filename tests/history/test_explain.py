@@ -9,7 +9,7 @@ from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import NO_DOCUMENTS, Documents
 from ledger.history.explain import explain_round
-from ledger.history.round import Round, RoundActivity
+from ledger.history.round import HistoryRound, RoundActivity
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
@@ -95,14 +95,14 @@ SIZES, _ = deployment_of(PARAMETERS, NOTHING, REGISTRY, NOTHING)
 COMMITTED = [*TRAINERS, ClientId(6), ClientId(7), ClientId(9)]
 
 
-def ended_with(event: RoundDecided | RoundAbandoned | None, *late: int) -> Round:
+def ended_with(event: RoundDecided | RoundAbandoned | None, *late: int) -> HistoryRound:
     """Return round 2, opened in block 5, whose window of 3 blocks takes what came in block 6."""
     came = [MinedCommitment(6, client, NOTHING) for client in COMMITTED]
     came += [MinedCommitment(9, ClientId(client), NOTHING) for client in late]
     ended = None if event is None else RecordedEvent(event, 12, bytes(32), bytes(32), 0)
     banned = RecordedEvent(ClientBanned(2, ClientId(5), NOTHING), 7, bytes(32), bytes(32), 0)
     opening = RoundStart(2, COMMITTEE, keccak256(b"a seed"), 5)
-    one = Round(opening, SIZES, REGISTRY, ended, RoundActivity(tuple(came), (banned,)))
+    one = HistoryRound(opening, SIZES, REGISTRY, ended, RoundActivity(tuple(came), (banned,)))
     # Who is sampled is a matter of other tests.
     vars(one)["participants"] = Participants(COMMITTEE, TRAINERS, frozenset({ClientId(10)}))
     return one

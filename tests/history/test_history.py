@@ -31,7 +31,7 @@ from tests.audit.runs import PARAMETERS, Deviation, Run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.protocol.ledger_state import ClientBanned
 
 
@@ -39,7 +39,7 @@ def history_of(run: Run) -> ChainHistory:
     return ChainHistory.of(run.ledger, run.blobs)
 
 
-def round_of(run: Run, number: int) -> tuple[Round, Documents]:
+def round_of(run: Run, number: int) -> tuple[HistoryRound, Documents]:
     history = history_of(run)
     one = history.round(number)
     assert one is not None

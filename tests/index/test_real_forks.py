@@ -23,7 +23,7 @@ from tests.index.conftest import NOBODYS_BLOBS, indexed
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.index.database import Database
 
 
@@ -32,7 +32,7 @@ def played(rounds: RecordedRounds) -> None:
     rounds.decide(rounds.certified())
 
 
-def require_equal(database: Database, ledger: CommitteeLedger) -> list[Round]:
+def require_equal(database: Database, ledger: CommitteeLedger) -> list[HistoryRound]:
     """Index the chain as it is now, and compare all rounds; return them."""
     indexed(database, ledger)
     true = ChainHistory.of(ledger, NOBODYS_BLOBS)

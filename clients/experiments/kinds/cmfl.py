@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clients.experiments.definition import Method
     from clients.experiments.kinds.method_kind import MethodTask
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import Run
+    from clients.runs.open_run import OpenedRun
 
 RUN = "run"
 """The name of the only run of a home."""
@@ -37,7 +37,7 @@ def play(task: MethodTask) -> MethodRun:
         return play_run(run, task)
 
 
-def play_run(run: Run, task: MethodTask) -> MethodRun:
+def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
     """Play every round of a run that is at its beginning, and return the result."""
     dimension = run.population.model.dimension
     traffic = CommitteeTraffic(dimension) if task.counts_bytes else None

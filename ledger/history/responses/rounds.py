@@ -501,7 +501,7 @@ class RoundAnswer(RoundNumbers, Answer):
     parts: Annotated[RoundParts | None, Field(description="null without `full=true`")]
 
 
-class Explanation(RoundHeading):
+class RoundExplanation(RoundHeading):
     """One round in plain words."""
 
     sentences: Annotated[
@@ -510,7 +510,7 @@ class Explanation(RoundHeading):
     ]
 
 
-class ExplanationAnswer(Answer, Explanation):
+class ExplanationAnswer(Answer, RoundExplanation):
     """One round in plain words."""
 
 

@@ -26,7 +26,7 @@ P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Generic[P]):
+class CsvTable(Generic[P]):
     """One list as a table.
 
     Attributes:
@@ -109,7 +109,7 @@ def _client_round_row(entry: ClientRound) -> Row:
 
 _END = {"ended_block": int, "ended_transaction": str, "ended_time": int, "ended_at": str}
 
-ROUNDS: Table[RoundsPage] = Table(
+ROUNDS: CsvTable[RoundsPage] = CsvTable(
     "rounds",
     {
         "round": int,
@@ -123,7 +123,7 @@ ROUNDS: Table[RoundsPage] = Table(
     },
     lambda page: [_round_row(entry) for entry in page["rounds"]],
 )
-CLIENTS: Table[ClientsPage] = Table(
+CLIENTS: CsvTable[ClientsPage] = CsvTable(
     "clients",
     {
         "client": int,
@@ -143,7 +143,7 @@ CLIENTS: Table[ClientsPage] = Table(
     },
     lambda page: [_client_row(entry) for entry in page["clients"]],
 )
-CLIENT_ROUNDS: Table[ClientRoundsPage] = Table(
+CLIENT_ROUNDS: CsvTable[ClientRoundsPage] = CsvTable(
     "client-rounds",
     {
         "round": int,

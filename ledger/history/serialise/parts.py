@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledger.history.participation import Participation
     from ledger.history.responses import rounds as responses
     from ledger.history.responses.fields import VoteName
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.history.serialise.values import DocumentedRound
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
@@ -35,7 +35,7 @@ MAX_CLAIMS = 320
 MAX_INCIDENTS = 320
 
 
-def commitments(round_: Round) -> list[responses.CommitmentEntry]:
+def commitments(round_: HistoryRound) -> list[responses.CommitmentEntry]:
     """Return the commitments of a round in the chain's order, so that base and head can be checked.
 
     Clients that are not active are among them, and commitments after the closing block: the base

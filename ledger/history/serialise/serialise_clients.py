@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         ClientsPage,
         OneClient,
     )
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId, RegisteredClient
 
@@ -88,7 +88,7 @@ def _entry(
     }
 
 
-def _client_round(history: HistorySource, round_: Round, part: Participation) -> ClientRound:
+def _client_round(history: HistorySource, round_: HistoryRound, part: Participation) -> ClientRound:
     return {
         "round": round_.round,
         "status": round_.status,

@@ -20,13 +20,13 @@ from ledger.protocol.encoding import to_hex
 if TYPE_CHECKING:
     from ledger.history.queries import RoundPage
     from ledger.history.responses.rounds import (
-        Explanation,
         FullRound,
+        RoundExplanation,
         RoundNumbers,
         RoundsPage,
         RoundSummary,
     )
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.history.source import HistorySource
 
 
@@ -40,7 +40,7 @@ def rounds_page(history: HistorySource, page: RoundPage, *, full: bool = False) 
     return {"rounds": rounds, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
 
-def round_summary(history: HistorySource, round_: Round) -> RoundSummary:
+def round_summary(history: HistorySource, round_: HistoryRound) -> RoundSummary:
     """Return a round's line in a list."""
     decided = round_.decided
     return {
@@ -100,7 +100,7 @@ def full_round(view: DocumentedRound) -> FullRound:
     }
 
 
-def explanation(view: DocumentedRound) -> Explanation:
+def explanation(view: DocumentedRound) -> RoundExplanation:
     """Return a round in plain words."""
     document = read_run(view.history.blobs, view.history.fixed.config)
     missing = missing_payloads(view.documents, view.history.blobs)
@@ -109,6 +109,6 @@ def explanation(view: DocumentedRound) -> Explanation:
     return {**view.heading(), "sentences": sentences}
 
 
-def _with_activity(history: HistorySource, line: Round) -> DocumentedRound:
+def _with_activity(history: HistorySource, line: HistoryRound) -> DocumentedRound:
     """Return a round of a list with its commitments and bans."""
     return DocumentedRound.of(history, history.round(line.round) or line)

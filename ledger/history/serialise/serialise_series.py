@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ledger.claims import ClaimedRound
     from ledger.history.responses.series import Claimed, ClaimsState, Series
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.history.source import HistorySource
     from ledger.io.home import RunPaths
 
@@ -24,7 +24,7 @@ MAX_POINTS = 2_000
 """Rounds in one response; a longer run is thinned evenly, and keeps its last round."""
 
 
-def series_response(rounds: Iterable[Round], folder: RunPaths | None) -> Series:
+def series_response(rounds: Iterable[HistoryRound], folder: RunPaths | None) -> Series:
     """Return a run's rounds as columns of equal length.
 
     Args:
@@ -46,7 +46,7 @@ def series_response(rounds: Iterable[Round], folder: RunPaths | None) -> Series:
     }
 
 
-def chart_rounds(history: HistorySource) -> list[Round]:
+def chart_rounds(history: HistorySource) -> list[HistoryRound]:
     """Return the rounds that a chart shows, ascending, by their openings and ends."""
     newest = history.newest()
     numbers = chart_points(newest)
@@ -63,7 +63,7 @@ def chart_points(newest: int) -> list[int]:
 
 
 def _claims(
-    points: Sequence[Round], folder: RunPaths | None
+    points: Sequence[HistoryRound], folder: RunPaths | None
 ) -> tuple[ClaimsState, dict[int, ClaimedRound]]:
     """Return the claims of a run's files about some rounds, and whether they could be read."""
     if folder is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         RecordPointer,
         RoundHeading,
     )
-    from ledger.history.round import Round
+    from ledger.history.round import HistoryRound
     from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId
 
@@ -35,11 +35,11 @@ class DocumentedRound:
     """One round with its documents, and the history that they come from."""
 
     history: HistorySource
-    round: Round
+    round: HistoryRound
     documents: Documents
 
     @staticmethod
-    def of(history: HistorySource, round_: Round) -> DocumentedRound:
+    def of(history: HistorySource, round_: HistoryRound) -> DocumentedRound:
         """Return a round with its documents."""
         return DocumentedRound(history, round_, history.documents(round_))
 
@@ -99,7 +99,7 @@ def time_of(seconds: int) -> Time:
     return {"time": seconds, "at": text}
 
 
-def end_block(history: HistorySource, round_: Round) -> EndBlock | None:
+def end_block(history: HistorySource, round_: HistoryRound) -> EndBlock | None:
     """Return the block in which a round ended; None while it is open."""
     ended = round_.ended
     if ended is None:

@@ -33,7 +33,7 @@ from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.runs.metrics import RoundMetrics
-    from clients.runs.open_run import Run
+    from clients.runs.open_run import OpenedRun
     from ledger.io.home import RunPaths
 
 ROUNDS = 4
@@ -59,7 +59,7 @@ class Lived:
     def run(self) -> RunPaths:
         return Home(self.path).run("run")
 
-    def play(self, until: int = ROUNDS, *, accept_rollback: bool = False) -> Run:
+    def play(self, until: int = ROUNDS, *, accept_rollback: bool = False) -> OpenedRun:
         """Play on to the end of a round, and return the run; its chain is closed."""
 
         def watch(row: RoundMetrics) -> None:
@@ -98,7 +98,7 @@ class Lived:
             shutil.copy(path, self.path)
 
 
-def decisions(run: Run) -> list[RoundDecided]:
+def decisions(run: OpenedRun) -> list[RoundDecided]:
     events = [found.event for found in run.ledger.outcomes(ROUNDS, descending=False)]
     return [event for event in events if isinstance(event, RoundDecided)]
 
