@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cmfl.arguments import PATH, require_or_none
 from cmfl.extras import naming_extras
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
     from clients.experiments.rows import CellRow
-    from cmfl.recorded import Run
 
 
 @naming_extras()
@@ -60,33 +59,42 @@ def write(axes: Axes, to: str | Path | None) -> None:
         raise ConfigurationError(f"{to}: {error}") from error
 
 
-def draw_run(run: Run, axes: Axes | None) -> Axes:
+def draw_rounds(
+    title: str, rows: Sequence[Mapping[str, Any]], floor: float | None, axes: Axes | None
+) -> Axes:
     """Draw the accuracy of a run, its floor, and the attackers' share of the accepted updates.
 
+    Args:
+        title: of the run.
+        rows: of its rounds, with the columns of `Round`.
+        floor: accuracy of always answering the commonest class, if it is known.
+        axes: to draw on; new ones if not given.
+
     Raises:
-        ConfigurationError: matplotlib is not installed, or no accuracy is known.
+        ConfigurationError: matplotlib is not installed, no accuracy is known, or the axes are none.
     """
-    rounds = [each for each in run.rounds if each.accuracy is not None]
-    if not rounds:
-        raise ConfigurationError(f"{run.name or run.address}: no accuracy is known to draw")
+    measured = [row for row in rows if row["accuracy"] is not None]
+    if not measured:
+        raise ConfigurationError(f"{title}: no accuracy is known to draw")
     if axes is not None and not hasattr(axes, "plot"):
         raise ConfigurationError(f"axes = {axes!r:.80}: must be axes of matplotlib")
     axes = new_axes()[0] if axes is None else axes
-    axes.plot([r.round for r in rounds], [r.accuracy or 0.0 for r in rounds], label="accuracy")
-    if run.floor is not None:
-        axes.axhline(run.floor, color="0.35", linewidth=0.9, linestyle=":", label="majority class")
-    attacked = [r for r in run.rounds if r.malicious_accepted is not None and r.accepted]
-    if any(r.malicious_accepted for r in attacked):
-        shares = [(r.malicious_accepted or 0) / (r.accepted or 1) for r in attacked]
+    axes.plot(
+        [row["round"] for row in measured], [row["accuracy"] for row in measured], label="accuracy"
+    )
+    if floor is not None:
+        axes.axhline(floor, color="0.35", linewidth=0.9, linestyle=":", label="majority class")
+    attacked = [row for row in rows if row["malicious_accepted"] is not None and row["accepted"]]
+    if any(row["malicious_accepted"] for row in attacked):
         axes.bar(
-            [r.round for r in attacked],
-            shares,
+            [row["round"] for row in attacked],
+            [row["malicious_accepted"] / row["accepted"] for row in attacked],
             color="#d55e00",
             alpha=0.35,
             zorder=0,
             label="attackers' share of the accepted",
         )
-    axes.set(xlabel="round", ylim=(0, 1), title=run.name)
+    axes.set(xlabel="round", ylim=(0, 1), title=title)
     axes.locator_params(axis="x", integer=True)
     # Below the panel: within it, it would hide rounds.
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, fontsize="small")

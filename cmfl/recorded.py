@@ -356,9 +356,12 @@ class Run:
             ConfigurationError: matplotlib is not installed, no accuracy is known, or the file
                 cannot be written.
         """
-        from cmfl.plots import draw_run, write
+        from cmfl.plots import draw_rounds, write
 
-        drawn = draw_run(self, axes)
+        snapshot = self.snapshot()
+        title = self.name or str(snapshot.address)
+        rows = [each.row() for each in snapshot.rounds]
+        drawn = draw_rounds(title, rows, self.floor, axes)
         write(drawn, to)
         return drawn
 

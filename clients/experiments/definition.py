@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from clients.experiments.rows import MethodKindName
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ FigureKinds = Annotated[
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     Field(strict=False),
 ]
+MethodKindName = Literal["cmfl", "federated", "brain-torrent", "gossip", "theorem"]
 Participants = Literal["active", "trainers", "aggregated"]
 
 

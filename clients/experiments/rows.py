@@ -24,6 +24,7 @@ from pydantic import (
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
 from clients.experiments.archive import read_stored
+from clients.experiments.definition import MethodKindName  # noqa: TC001 - pydantic reads it
 from ledger.audit.report import AuditOutcome  # noqa: TC001 - pydantic reads the types of rows
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
@@ -42,7 +43,6 @@ MAX_ROWS_BYTES = 1 << 28
 DECIMALS = 6
 """To so many decimals measured numbers are kept: rows are data to be read, not to be resumed."""
 
-MethodKindName = Literal["cmfl", "federated", "brain-torrent", "gossip", "theorem"]
 PerRound: TypeAlias = tuple[float | None, ...]
 """One number a round, None where the round was not measured or the number is not finite."""
 

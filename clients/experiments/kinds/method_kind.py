@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from clients.configuration.schema import Configuration
-    from clients.experiments.definition import Method
+    from clients.experiments.definition import Method, MethodKindName
     from clients.experiments.execution.stopwatch import Stopwatch
-    from clients.experiments.rows import MethodKindName
     from clients.runs.metrics import Quality
     from ledger.protocol.types import ClientId
 

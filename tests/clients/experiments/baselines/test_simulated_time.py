@@ -15,11 +15,13 @@ from clients.experiments.baselines.simulated_time import (
     time_axis,
     transmission_of,
 )
-from clients.experiments.rows import CellRow, CellSeconds, MethodKindName
+from clients.experiments.rows import CellRow, CellSeconds
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from clients.experiments.definition import MethodKindName
 
 TEXT, AUTHORS, COUNTED = Transmission
 
