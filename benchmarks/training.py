@@ -143,7 +143,7 @@ def _measured(name: str, repeats: int, rates: dict[str, float]) -> Row:
     """Return milliseconds for each client by each contender, and their errors."""
     work = WORKS[name]
     model = model_named(work.model, work.form, work.options)
-    data = _data(work)
+    data = made_data(work)
     jobs = [TrainingJob(client, sha256(b"job %d" % client)) for client in range(work.clients)]
     start = model.initial(np.random.default_rng(1))
     trainers: dict[str, TorchLoop | PlainTrainer | LockstepTrainer] = {
@@ -178,7 +178,8 @@ def _seconds(work: Callable[[], None]) -> tuple[float, float]:
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def _data(work: TrainingWork) -> FederatedData:
+def made_data(work: TrainingWork) -> FederatedData:
+    """Return samples of a workload, the same each time."""
     rng, form = np.random.default_rng(0), work.form
     train = []
     for _ in range(work.clients):

@@ -14,7 +14,6 @@ import numpy as np
 
 from clients.datasets.data_binding import samples_digest_of
 from clients.devices import device_named
-from clients.replay.environment import environment_here
 from clients.replay.replay_inputs import (
     InputsMissingError,
     ReplaySource,
@@ -23,6 +22,7 @@ from clients.replay.replay_inputs import (
 )
 from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay, UpdateDifference
 from clients.training.engine_factory import open_engine
+from clients.training.environment import environment_here
 from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import commitment_of, sha256
@@ -122,8 +122,7 @@ def replay_run(
         ConfigurationError: a setting is not this machine's, or code or a path is missing.
     """
     configuration = replay_configuration(run.document, source)
-    device = device_named(configuration.machine.device)
-    environment = environment_here(settled_path(configuration), device)
+    environment = environment_here(settled_path(configuration), configuration.machine.device)
     options.on_progress(0, run.updates)
     try:
         inputs = replay_inputs(run.document, configuration, run.clients, source)
@@ -307,12 +306,10 @@ def _vector(task: ReplayTask, digest: Digest | None) -> NDArray[np.float32] | No
     if digest is None:
         return None
     try:
-        data = task.blobs.get(digest, size)
+        data = task.blobs.get(digest, size)  # which compares it with its digest
     except BlobError:
         return None
-    if len(data) != size or Payload.of(data).digest != digest:
-        return None
-    return np.frombuffer(data, dtype="<f4")
+    return np.frombuffer(data, dtype="<f4") if len(data) == size else None
 
 
 class _Trainer:

@@ -162,7 +162,7 @@ def losses_of(
     """Return the losses of each job as bytes; None of each if none are recorded."""
     if losses is None:
         return [None] * len(jobs)
-    return [part.astype("<f4", copy=False).tobytes() for part in losses]
+    return [part.tobytes() for part in losses]  # PyTorch only runs on little-endian machines
 
 
 @contextmanager

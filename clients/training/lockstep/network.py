@@ -40,8 +40,8 @@ class Network:
         targets: 1 at the class of each sample, shape (rows, classes).
         weights: of each sample, shape (rows, 1): one over the size of its batch, or 0.
         active: number of clients, from the first, that still have steps to take.
-        losses: training loss of each step and client of the chunk, shape (steps, chunk); None if
-            nobody asked.
+        probabilities: of the classes in the newest steps, one of shape (rows, classes) for each,
+            step after step around; none if nobody asked.
 
     Args:
         chain: the layers.
@@ -64,8 +64,7 @@ class Network:
         self.targets = torch.zeros(rows, *chain[-1].output_shape, device=device)
         self.weights = torch.zeros(rows, 1, device=device)
         self.active = choice.chunk
-        self.losses: Tensor | None = None
-        self._chunk = choice.chunk
+        self.probabilities: Sequence[Tensor] = ()
         builder = _Builder(choice, places, rate, device)
         front = sum(kind is LayerMethod.BY_CLIENT for kind in choice.kinds)
         self._parts: list[ChunkLayer] = []
@@ -90,21 +89,15 @@ class Network:
         x = self.inputs
         for part in self._parts:
             x = part.forward(x, step)
-        if self.losses is not None:
-            self.losses[step] = self._losses(x)
+        predicted = torch.softmax(x, dim=1)
+        if self.probabilities:
+            self.probabilities[step % len(self.probabilities)].copy_(predicted)
         # The gradient of the mean cross-entropy.
-        gradient: Tensor | None = torch.softmax(x, dim=1).sub_(self.targets).mul_(self.weights)
+        gradient: Tensor | None = predicted.sub_(self.targets).mul_(self.weights)
         for part in reversed(self._parts):
             if gradient is None:
                 break  # no earlier layer has parameters
             gradient = part.backward(gradient, step)
-
-    def _losses(self, scores: Tensor) -> Tensor:
-        """Return the mean cross-entropy of each client's batch, shape (chunk,)."""
-        likelihoods = torch.log_softmax(scores, dim=1)
-        # Where, for 0 times minus infinity is no number.
-        rows = torch.where(self.targets > 0, likelihoods, 0.0).sum(dim=1) * self.weights[:, 0]
-        return -rows.view(self._chunk, -1).sum(dim=1)
 
     def write(self, update: Tensor, place: int, steps: int) -> None:
         """Write the difference w_start − w_end of one client.

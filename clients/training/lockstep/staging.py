@@ -71,6 +71,9 @@ def schedule_of(
 class Staging:
     """Buffers for the batches of a few steps of a chunk.
 
+    Attributes:
+        room: number of these steps.
+
     Args:
         network: receives inputs, targets and weights.
         choice: numbers of clients, rows and steps.
@@ -82,11 +85,11 @@ class Staging:
         self._collate = collate
         self._batch = choice.batch
         step_bytes = 4 * (network.inputs.numel() + network.targets.numel())
-        self._room = max(1, min(choice.steps, _STAGED_BYTES // step_bytes))
+        self.room = max(1, min(choice.steps, _STAGED_BYTES // step_bytes))
         shapes = (network.inputs.shape, network.targets.shape, network.weights.shape)
         # Client after client within a step, as in the network.
         self._inputs, self._targets, self._weights = (
-            torch.zeros(self._room, choice.chunk, choice.batch, *shape[1:]) for shape in shapes
+            torch.zeros(self.room, choice.chunk, choice.batch, *shape[1:]) for shape in shapes
         )
         self._classes = torch.eye(network.targets.shape[1]).numpy()
         self._first = 0
@@ -98,7 +101,7 @@ class Staging:
             step: number of earlier steps; steps come in order, from 0.
             schedules: of the chunk's clients.
         """
-        if step % self._room == 0:
+        if step % self.room == 0:
             self._first = step
             self._inputs.zero_()
             self._weights.zero_()
@@ -109,9 +112,27 @@ class Staging:
         network.targets.copy_(self._targets[here].flatten(0, 1))
         network.weights.copy_(self._weights[here].flatten(0, 1))
 
+    def losses(self, probabilities: torch.Tensor) -> torch.Tensor:
+        """Return the mean cross-entropy of each client's batches in the staged steps so far.
+
+        Args:
+            probabilities: of the classes in these steps, shape (steps, rows, classes).
+
+        Returns:
+            Shape (steps, chunk): infinite where the probability of a sample's class is 0 in
+            float32, of no meaning for clients that had no more steps to take.
+        """
+        steps = len(probabilities)
+        targets, weights = self._targets[:steps], self._weights[:steps, :, :, 0]
+        # One class of each row: there is one term that is not 0.
+        likelihoods = probabilities.view(targets.shape).mul(targets).sum(dim=3).log_()
+        # Rows without a sample have weight 0, and no class that could be unlikely.
+        likelihoods.masked_fill_(weights == 0, 0.0)
+        return likelihoods.mul_(weights).sum(dim=2).neg_()
+
     def _stage(self, place: int, schedule: Schedule) -> None:
-        rows = schedule.rows[self._first : self._first + self._room]
-        counts = schedule.counts[self._first : self._first + self._room]
+        rows = schedule.rows[self._first : self._first + self.room]
+        counts = schedule.counts[self._first : self._first + self.room]
         if not len(rows):
             return
         x, y = schedule.samples

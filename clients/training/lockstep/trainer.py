@@ -151,13 +151,13 @@ class LockstepTrainer:
         choice = execution_plan(chain, sizes, settings, on_cpu=self._device.type == "cpu")
         self.chunk = choice.chunk
         self._batch = choice.batch
-        self._most_steps = choice.steps
         with torch.inference_mode():
             places = TensorViews(model.layout)
             self._start = torch.empty(model.dimension, device=self._device)
             self._network = Network(chain, choice, places, settings.learning_rate, self._device)
             self._staging = Staging(self._network, choice, collate)
         self._steps = RecordedSteps(self._network, recorder_for(self._device))
+        self._probabilities: Tensor | None = None
 
     def train(
         self,
@@ -167,9 +167,9 @@ class LockstepTrainer:
         losses: Sequence[NDArray[np.float32]] | None = None,
     ) -> None:
         """Write the update of every job into its row; see `UpdateTrainer.train`."""
-        # From the first call that asks for them on: their computation is recorded with a step.
-        if losses is not None and self._network.losses is None:
-            self._record_losses()
+        # From the first call that asks on: to keep probabilities is recorded with a step.
+        if losses is not None and not self._network.probabilities:
+            self._record_probabilities()
         destinations: Sequence[NDArray[np.float32] | None] = losses or [None] * len(jobs)
         work = [
             (schedule_of(job, self._train[job.client], self._settings, self._batch), row, loss)
@@ -183,13 +183,16 @@ class LockstepTrainer:
             for first in range(0, len(work), self.chunk):
                 chunk = work[first : first + self.chunk]
                 schedules, targets, losses_of_chunk = zip(*chunk, strict=True)
-                self._train_chunk(schedules, targets)
-                self._write_losses(schedules, losses_of_chunk)
+                windows = self._train_chunk(schedules, targets)
+                if losses is not None:
+                    _write_losses(torch.cat(windows), schedules, losses_of_chunk)
 
     def _train_chunk(
         self, schedules: Sequence[Schedule], rows: Sequence[NDArray[np.float32]]
-    ) -> None:
+    ) -> list[Tensor]:
+        """Write the updates of a chunk; return its losses so far by windows of steps, if any."""
         steps = schedules[0].steps
+        losses: list[Tensor] = []
         self._steps.prepare(steps, self._start)
         self._network.load(self._start)
         for step in range(steps):
@@ -200,28 +203,35 @@ class LockstepTrainer:
             for place, schedule in enumerate(schedules):
                 if schedule.steps == step + 1:
                     self._write(place, schedule.steps, rows[place])
+            window = step % self._staging.room + 1
+            if self._probabilities is not None and (
+                window == self._staging.room or step + 1 == steps
+            ):
+                losses.append(self._staging.losses(self._probabilities[:window].cpu()))
+        return losses
 
-    def _record_losses(self) -> None:
+    def _record_probabilities(self) -> None:
+        """Let every step keep its probabilities: recorded steps are recorded anew."""
         with torch.inference_mode():
-            shape = (self._most_steps, self.chunk)
-            self._network.losses = torch.zeros(shape, device=self._device)
+            shape = (self._staging.room, *self._network.targets.shape)
+            self._probabilities = torch.zeros(shape, device=self._device)
+            self._network.probabilities = self._probabilities.unbind()
         self._steps = RecordedSteps(self._network, recorder_for(self._device))
-
-    def _write_losses(
-        self,
-        schedules: Sequence[Schedule],
-        destinations: Sequence[NDArray[np.float32] | None],
-    ) -> None:
-        """Write the losses of a chunk's steps, where they are asked for."""
-        if self._network.losses is None:
-            return
-        losses = self._network.losses.cpu().numpy()
-        for place, (schedule, target) in enumerate(zip(schedules, destinations, strict=True)):
-            if target is not None:
-                target[:] = losses[: schedule.steps, place]
 
     def _write(self, place: int, steps: int, row: NDArray[np.float32]) -> None:
         target = torch.from_numpy(row)
         update = target.to(self._device)  # on a CPU the target itself
         self._network.write(update, place, steps)
         target.copy_(update)
+
+
+def _write_losses(
+    losses: Tensor,
+    schedules: Sequence[Schedule],
+    destinations: Sequence[NDArray[np.float32] | None],
+) -> None:
+    """Write the losses of a chunk's steps, shape (steps, chunk), to each client's destination."""
+    by_step = losses.numpy()
+    for place, (schedule, target) in enumerate(zip(schedules, destinations, strict=True)):
+        if target is not None:
+            target[:] = by_step[: schedule.steps, place]

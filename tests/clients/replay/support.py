@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
-from clients.replay.environment import environment_here
 from clients.replay.recorded_updates import RecordedRun, UpdateChoice, recorded_rounds
 from clients.replay.replay_inputs import ReplaySource
 from clients.replay.training_replay import ReplayOptions, replay_run
+from clients.training.environment import environment_here
 from ledger.history.chain_history import ChainHistory
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.training_replay import ReplayVerdict
@@ -28,7 +26,7 @@ SAME, OTHER, NOT_CHECKABLE = ReplayVerdict
 
 def here(path: TrainingPath = "plain") -> TrainingEnvironment:
     """Return the environment of this process."""
-    return environment_here(path, torch.device("cpu"))
+    return environment_here(path, "cpu")
 
 
 def recorded_run(played: Played, choice: UpdateChoice = ALL) -> RecordedRun:
