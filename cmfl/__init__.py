@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from cmfl import aggregators, rules
     from cmfl.auditing import Audit, audit
     from cmfl.comparison import Comparison, compare, sweep
+    from cmfl.display.tables import Table
     from cmfl.opening import connect, open, runs  # noqa: A004 - read as cmfl.open
     from cmfl.proofs import Proof
     from cmfl.recorded import Explanation, Round, Rounds, Run
     from cmfl.replaying import TrainingVerification, verify_training
     from cmfl.running import run
-    from cmfl.tables import Table
     from cmfl.verifying import Verification, verify
     from ledger.protocol.errors import CmflError, ConfigurationError
 
@@ -77,7 +77,7 @@ _PLACES = {
     "Round": "cmfl.recorded",
     "Rounds": "cmfl.recorded",
     "Run": "cmfl.recorded",
-    "Table": "cmfl.tables",
+    "Table": "cmfl.display.tables",
     "TrainingVerification": "cmfl.replaying",
     "Verification": "cmfl.verifying",
     "audit": "cmfl.auditing",

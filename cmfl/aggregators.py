@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from clients.aggregators.aggregation import Aggregation
 from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
 from clients.aggregators.registry import aggregator_named
-from cmfl.arguments import NUMBER, TABLE, TEXT, require, require_or_none
+from cmfl.inputs.arguments import NUMBER, TABLE, TEXT, require, require_or_none
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

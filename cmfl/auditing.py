@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target
-from cmfl.arguments import FLAG, LIST, PATH, TEXT, WHOLE, require, require_or_none
+from cmfl.display.progress import tracking
+from cmfl.display.tables import Table
 from cmfl.extras import naming_extras
-from cmfl.objects import reference
+from cmfl.inputs.arguments import FLAG, LIST, PATH, TEXT, WHOLE, require, require_or_none
+from cmfl.inputs.objects import reference
 from cmfl.opening import target_of
-from cmfl.progress import tracking
 from cmfl.recorded import Run
-from cmfl.tables import Table
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -8,7 +8,11 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.arguments import (
+from cmfl.display.progress import tracking
+from cmfl.display.tables import Table
+from cmfl.extras import naming_extras
+from cmfl.homes import temporary_folder
+from cmfl.inputs.arguments import (
     FLAG,
     LIST,
     NUMBER,
@@ -19,9 +23,8 @@ from cmfl.arguments import (
     require_each,
     require_or_none,
 )
-from cmfl.extras import naming_extras
-from cmfl.homes import temporary_folder
-from cmfl.keywords import full_name, full_names
+from cmfl.inputs.keywords import full_name, full_names
+from cmfl.inputs.objects import USUAL_RATE, Parts, preset_text, put_parts
 from cmfl.methods import (
     USUAL_SHARE,
     condition_table,
@@ -30,9 +33,6 @@ from cmfl.methods import (
     setting_lines,
     text_settings,
 )
-from cmfl.objects import USUAL_RATE, Parts, preset_text, put_parts
-from cmfl.progress import tracking
-from cmfl.tables import Table
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Comparison:
         Raises:
             ConfigurationError: matplotlib is not installed, or the file cannot be written.
         """
-        from cmfl.plots import draw_comparison, write
+        from cmfl.display.plots import draw_comparison, write
 
         drawn = draw_comparison(self.cells)
         write(drawn[0], to)

@@ -13,7 +13,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cmfl.arguments import PATH, require
+from cmfl.inputs.arguments import PATH, require
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cmfl.arguments import TABLE, TEXT, require, require_or_none
-from cmfl.keywords import full_names, plain_value
-from cmfl.objects import preset_text, reference
+from cmfl.inputs.arguments import TABLE, TEXT, require, require_or_none
+from cmfl.inputs.keywords import full_names, plain_value
+from cmfl.inputs.objects import preset_text, reference
 from ledger.protocol.errors import ConfigurationError
 
 Part = str | Path | Mapping[str, object] | Callable[..., object]

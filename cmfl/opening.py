@@ -9,10 +9,10 @@ from cmfl.access.history import open_deployment
 from cmfl.access.node import chain_id_of
 from cmfl.access.remote import API_SECONDS, RemoteService
 from cmfl.access.target import Target
-from cmfl.arguments import PATH, SECONDS, TEXT, WHOLE, require, require_or_none
+from cmfl.display.tables import Table
 from cmfl.extras import naming_extras
+from cmfl.inputs.arguments import PATH, SECONDS, TEXT, WHOLE, require, require_or_none
 from cmfl.recorded import Run
-from cmfl.tables import Table
 from ledger.io.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError
 

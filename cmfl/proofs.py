@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cmfl.access.downloads import download_proof
 from cmfl.access.target import Target, opened_ledger
-from cmfl.arguments import PATH, WHOLE, require
+from cmfl.inputs.arguments import PATH, WHOLE, require
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId

@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from cmfl.access.history import open_deployment, open_history
-from cmfl.tables import Table, html_table, text_table
+from cmfl.display.tables import Table, html_table, text_table
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ class Run:
             ConfigurationError: matplotlib is not installed, no accuracy is known, or the file
                 cannot be written.
         """
-        from cmfl.plots import draw_rounds, write
+        from cmfl.display.plots import draw_rounds, write
 
         snapshot = self.snapshot()
         title = self.name or str(snapshot.address)

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.arguments import (
+from cmfl.auditing import audited_target
+from cmfl.display.progress import tracking
+from cmfl.display.tables import Table
+from cmfl.extras import naming_extras
+from cmfl.inputs.arguments import (
     FLAG,
     LIST,
     PATH,
@@ -18,11 +22,7 @@ from cmfl.arguments import (
     require_each,
     require_or_none,
 )
-from cmfl.auditing import audited_target
-from cmfl.extras import naming_extras
-from cmfl.progress import tracking
 from cmfl.recorded import Run
-from cmfl.tables import Table
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cmfl.arguments import NUMBER, WHOLE
+from cmfl.inputs.arguments import NUMBER, WHOLE
 from ledger.protocol.encoding import float_bits
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.distance import DistanceContext, plain_distances

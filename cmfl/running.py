@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.fresh_home import made_if_needed
 from cmfl.access.target import Target
-from cmfl.arguments import FLAG, PATH, TABLE, TEXT, require, require_or_none
+from cmfl.display.progress import tracking
 from cmfl.extras import naming_extras
 from cmfl.homes import opened_home
-from cmfl.keywords import apply_keywords
-from cmfl.objects import PRESET_RULE, USUAL_RATE, Parts, put_parts
+from cmfl.inputs.arguments import FLAG, PATH, TABLE, TEXT, require, require_or_none
+from cmfl.inputs.keywords import apply_keywords
+from cmfl.inputs.objects import PRESET_RULE, USUAL_RATE, Parts, put_parts
 from cmfl.playing import play_in_memory, play_on_chain
-from cmfl.progress import tracking
 from cmfl.recorded import Run
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError, ParametersError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clients.datasets.own_data import Data
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from cmfl.progress import Tracker
+    from cmfl.display.progress import Tracker
 
 
 @naming_extras()

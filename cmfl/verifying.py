@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.access.node import chain_id_of
 from cmfl.access.target import Target, opened_ledger
-from cmfl.arguments import PATH, TEXT, WHOLE, require, require_or_none
 from cmfl.auditing import digest_of_head
+from cmfl.display.tables import Table
 from cmfl.extras import naming_extras
+from cmfl.inputs.arguments import PATH, TEXT, WHOLE, require, require_or_none
 from cmfl.opening import target_of
 from cmfl.proofs import Proof, read
 from cmfl.recorded import Run
-from cmfl.tables import Table
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 

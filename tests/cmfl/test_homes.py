@@ -18,7 +18,7 @@ pytestmark = FACE
 INTERRUPTED = """
 import os, signal, sys
 import cmfl
-from cmfl import progress
+from cmfl.display import progress
 
 def interrupted(done, total, note=""):
     os.kill(os.getpid(), signal.SIGINT)

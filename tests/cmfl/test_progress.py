@@ -6,7 +6,7 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
-from cmfl.progress import tracking
+from cmfl.display.progress import tracking
 
 if TYPE_CHECKING:
     import pytest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cmfl.arguments import PATH, require_or_none
 from cmfl.extras import naming_extras
+from cmfl.inputs.arguments import PATH, require_or_none
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

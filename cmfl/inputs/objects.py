@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmfl.keywords import apply_keywords
+from cmfl.inputs.keywords import apply_keywords
 from ledger.io.home import DISK
 from ledger.protocol.errors import ConfigurationError
 

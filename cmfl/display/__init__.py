@@ -1,0 +1,1 @@
+"""Presentation of results in a script or notebook: tables, figures and progress."""

@@ -1,0 +1,1 @@
+"""Arguments of the Python face: their types, and the settings that they become."""
