@@ -180,10 +180,11 @@ def verify_training(
     require_each(TEXT, "settings", settings)
     require(WHOLE, seed=seed, jobs=jobs)
     require(TABLE, salts=salts or {})
+    bounds, clients = _bounds(round, rounds), _clients(client)
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     request = ReplayRequest(
-        rounds=_bounds(round, rounds),
-        clients=_clients(client),
+        rounds=bounds,
+        clients=clients,
         sample=sample,
         seed=seed,
         data=None if data is None else Path(data),

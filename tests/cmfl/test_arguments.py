@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import isfunction, signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,7 +138,46 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any]]] = [
         }.items()
     ),
     (cmfl.Proof, {"data": "text"}),
+    *(
+        (cmfl.verify_training, {"run": ".", name: value})
+        for name, value in {
+            "run": 5,
+            "name": 5,
+            "round": "x",
+            "rounds": 5,
+            "client": "x",
+            "sample": "x",
+            "seed": "x",
+            "data": 5,
+            "salts": 5,
+            "poisoned": 5,
+            "settings": 5,
+            "rpc_url": 5,
+            "address": 5,
+            "chain_id": "x",
+            "blobs": 5,
+            "device": 5,
+            "jobs": "x",
+            "log": 5,
+            "progress": 5,
+        }.items()
+    ),
+    (cmfl.verify_training, {"run": ".", "settings": [5]}),
+    (cmfl.verify_training, {"run": ".", "rounds": ["x"]}),
+    (cmfl.verify_training, {"run": ".", "client": ["x"]}),
 ]
+
+
+def test_every_public_argument_is_tried() -> None:
+    tried: dict[str, set[str]] = {}
+    for function, arguments in WRONG:
+        tried.setdefault(function.__name__, set()).update(arguments)
+    for name in cmfl.__all__:
+        function = getattr(cmfl, name)
+        if isfunction(function):
+            parameters = signature(function).parameters.values()
+            named = {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
+            assert named <= tried[name], name
 
 
 @pytest.mark.parametrize(
