@@ -23,7 +23,7 @@ from cmfl.inputs.arguments import (
     require_or_none,
 )
 from cmfl.recorded import Run
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -260,6 +260,21 @@ def replay_target(
     )
     options = ReplayOptions(_no_environment, request.jobs, log, on_progress)
     return replay_run(run, target.published(), source, options)
+
+
+def drawn_training(
+    target: Target, sample: int, on_progress: Callable[[int, int], None]
+) -> dict[str, Any]:
+    """Return the number of drawn updates by verdict, or the reason why none was repeated.
+
+    An audit reports it beside its ten steps, of which it changes none.
+    """
+    try:
+        with naming_extras():
+            result = replay_target(target, ReplayRequest(sample=sample), on_progress)
+    except CmflError as error:
+        return {"drawn": 0, "counts": None, "reason": str(error)}
+    return {"drawn": len(result.updates), "counts": result.counts, "reason": ""}
 
 
 def _recorded(target: Target, request: ReplayRequest) -> tuple[RecordedRun, dict[ClientId, bytes]]:

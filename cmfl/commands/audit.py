@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,6 +50,16 @@ def audit(
         ),
     ] = None,
     rules: Rules = None,
+    training: Annotated[
+        int | None,
+        typer.Option(
+            "--training",
+            min=1,
+            help="Also repeat the training of so many drawn updates, and report their number by "
+            "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
+            "data: cmfl verify training names these.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write the JSON report to this file.")
     ] = None,
@@ -74,9 +84,12 @@ def audit(
     where.require_chain_of_its_own()
     earlier = None if since is None else read_earlier(since, "--since")
     result = _audited(where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ())))
+    repeated = None if training is None else _repeated(where, training)
     if json:
-        print_json(result.as_dict())
+        print_json(result.as_dict() | ({} if repeated is None else {"training": repeated}))
     else:
+        if repeated is not None:
+            print_line(_training_line(repeated))
         for line in readable(result):
             print_line(line)
     code = {
@@ -123,6 +136,25 @@ def _audited(where: Target, request: _AuditRequest) -> AuditReport:
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
             rules=request.rules,
         )
+
+
+def _repeated(where: Target, sample: int) -> dict[str, Any]:
+    """Repeat some drawn updates, and return their number by verdict."""
+    from cmfl.replaying import drawn_training
+
+    with progress() as bar:
+        task = bar.add_task("training", total=None)
+        return drawn_training(
+            where, sample, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+
+
+def _training_line(repeated: dict[str, Any]) -> str:
+    """Return a line on repeated training, which is apart from the ten steps."""
+    if repeated["counts"] is None:
+        return f"training, apart from the ten steps: nothing was repeated: {repeated['reason']}"
+    counts = ", ".join(f"{number} {name}" for name, number in repeated["counts"].items())
+    return f"training, apart from the ten steps: {repeated['drawn']} updates drawn, {counts}"
 
 
 def _written(path: Path, result: AuditReport) -> bool:

@@ -1,0 +1,122 @@
+"""`cmfl verify training` on the shared home: verdicts, exit codes, reports and refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = SHARED
+
+
+@pytest.fixture(scope="module")
+def honest(home: Path) -> list[int]:
+    """Clients all of whose updates are the same, whatever else they did."""
+    rows = cmfl("verify", "training", "--home", home, "--json").json["updates"]
+    differing = {row["client"] for row in rows if row["verdict"] != "same"}
+    assert len(differing) == 1, "one trainer sends infinities"
+    return sorted({row["client"] for row in rows} - differing)
+
+
+def test_honest_clients_end_with_0_and_a_report(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    chosen = [part for client in honest[:3] for part in ("--client", client)]
+    report = tmp_path / "report.json"
+    asked = ("verify", "training", "--home", home, *chosen, "--rounds", "1..2")
+    shown = succeeds(*asked, "--json", "--report", report).json
+    assert json.loads(report.read_text()) == shown
+    assert shown["verdict"] == "same"
+    assert {row["round"] for row in shown["updates"]} == {1, 2}
+    first, second = succeeds(*asked).out.splitlines()
+    assert first.endswith(" updates same, 0 other, 0 not checkable")
+    assert "torch" in second
+    lines = cmfl(*asked, "-v").out.splitlines()
+    assert len(lines) == 2 + len(shown["updates"])
+
+
+def test_nothing_but_chain_blobs_and_bundled_data_is_needed(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(home, moved)
+    configuration = moved / "runs" / "run" / "configuration.toml"
+    configuration.unlink(missing_ok=True)
+    clients = ("--client", honest[0])
+    shown = succeeds("verify", "training", "--home", moved, *clients, "--json").json
+    assert shown["verdict"] == "same"
+
+
+def test_an_update_that_is_not_the_same_ends_with_another_code(
+    home: Path, honest: list[int]
+) -> None:
+    result = cmfl("verify", "training", "--home", home, "--json")
+    shown = result.json
+    assert result.code == {"other": 1, "not checkable": 3}[shown["verdict"]]
+    assert sum(shown["counts"].values()) == len(shown["updates"])
+    assert shown["counts"]["same"] > 0
+    assert all((row["reason"] == "") == (row["verdict"] == "same") for row in shown["updates"])
+
+
+def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
+    plain = succeeds("audit", "--home", home, "--json").json
+    beside = succeeds("audit", "--home", home, "--json", "--training", 3).json
+    training = beside.pop("training")
+    assert beside == plain
+    assert training["drawn"] == sum(training["counts"].values()) == 3
+    (line,) = (
+        line
+        for line in succeeds("audit", "--home", home, "--training", 3).out.splitlines()
+        if line.startswith("training, apart from the ten steps: 3 updates drawn")
+    )
+    assert "same" in line
+
+
+def test_an_audit_without_torch_says_that_nothing_was_repeated(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("clients.replay")]:
+        monkeypatch.delitem(sys.modules, name)
+
+    class NoTorch:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name.startswith("clients.replay."):
+                raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(sys, "meta_path", [NoTorch(), *sys.meta_path])
+    shown = succeeds("audit", "--home", home, "--json", "--training", 3).json
+    assert shown["training"]["counts"] is None
+    assert "cmfl-ledger[clients]" in shown["training"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--round", "1", "--rounds", "1..2"], "--round and --rounds: give one of them"),
+        (["--rounds", "2"], "--rounds 2: must be first and last round, as 3..7"),
+        (["--rounds", "2..1"], "rounds 2..1: must be first and last"),
+        (["--round", "9"], "round 9: the run has 5 ended rounds"),
+        (["--client", "14"], "client 14: the run has clients 0 .. 13"),
+        (["--salt", "0x12", "--client", "1"], "--salt: must be 64 hex digits"),
+        (["--salt", "0x12"], "--salt: is one client's"),
+        (["--poisoned"], "--poisoned: the run has no attack on training samples"),
+        (["--data", "nowhere"], "--data nowhere: there is no such file or folder"),
+        (["--keystore", "nowhere"], "nowhere"),
+        (["--set", "training.local_steps=1"], "the run document says that"),
+        (["--device", "tpu"], "device"),
+        (["--log", "/"], "--log /"),
+        (["--report", "/"], "--report /: is a folder"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_sentence(
+    home: Path, options: list[str], message: str
+) -> None:
+    assert message in refusal("verify", "training", "--home", home, *options)
