@@ -65,6 +65,8 @@ class Settings(BaseModel):
         verifications: whether audits are run on request.
         reports: the folder of their reports; None for `verifications/` in the home.
         verification_bounds: limits of these audits.
+        rules: files or packages of runs' own rules, which the operator trusts: an audit runs those
+            of its run.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -89,6 +91,7 @@ class Settings(BaseModel):
     verifications: bool = True
     reports: Path | None = None
     verification_bounds: VerificationBounds = VerificationBounds()
+    rules: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _names_the_nodes_chain(self) -> Self:

@@ -326,6 +326,7 @@ def _asked(
         earlier=earlier,
         memory_bytes=runs.bounds.memory_bytes,
         cpu_seconds=runs.bounds.cpu_seconds,
+        rules=settings.rules,
     )
     return VerificationOrder(path, served.run, since, task)
 

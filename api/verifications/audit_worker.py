@@ -20,6 +20,8 @@ from ledger.audit.engine import AuditOptions, audit
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.distances.fast import fast_distances
+from ledger.history.documents import read_run
+from ledger.io.own_rules import sources_of
 from ledger.io.processes import follow_parent
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
@@ -76,6 +78,7 @@ class AuditTask:
         earlier: the report that it builds on; None for none.
         memory_bytes: that the process may ask for.
         cpu_seconds: that it may take.
+        rules: files or packages of own rules that the operator trusts; those of the run are run.
     """
 
     chain_file: Path
@@ -91,6 +94,7 @@ class AuditTask:
     earlier: bytes | None = field(repr=False)
     memory_bytes: int
     cpu_seconds: int
+    rules: tuple[str, ...] = ()
 
 
 def run_task(task: AuditTask, out: Connection) -> None:
@@ -107,14 +111,24 @@ def run_audit(task: AuditTask, tell: Callable[[AuditProgress], None]) -> AuditRe
     """Return the report of an audit over its own view of chain and blobs."""
     earlier = None if task.earlier is None else read_report(task.earlier)
     with _chain(task) as chain:
+        ledger = CommitteeLedger(chain, task.address, task.from_block)
+        blobs = FolderBlobs(task.blob_folder)
         return audit(
-            CommitteeLedger(chain, task.address, task.from_block),
-            FolderBlobs(task.blob_folder),
-            AuditOptions(progress=tell, distances=fast_distances(1)),
+            ledger,
+            blobs,
+            AuditOptions(
+                progress=tell, distances=fast_distances(1), rules=_rules(task, ledger, blobs)
+            ),
             head=None if task.head is None else Digest(task.head),
             strict=task.strict,
             earlier=earlier,
         )
+
+
+def _rules(task: AuditTask, ledger: CommitteeLedger, blobs: FolderBlobs) -> tuple[str, ...]:
+    """Return the operator's files and packages with a rule of the run."""
+    document = read_run(blobs, ledger.deployment().config) if task.rules else None
+    return () if document is None else sources_of(document.parameters, task.rules)
 
 
 def summary_of(report: AuditReport) -> dict[str, Any]:

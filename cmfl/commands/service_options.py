@@ -143,6 +143,16 @@ class ServiceOptions:
             envvar="CMFL_API_VERIFICATIONS_KEPT",
         ),
     ] = 100
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rules",
+            metavar="FILE",
+            help="Your copy of a file with a run's own distance or scoring; may be repeated. "
+            "Audits on request run it, if its sha256 is that of the run's document.",
+            envvar="CMFL_API_RULES",
+        ),
+    ] = None
 
     def settings(self, **of_home: Any) -> Settings:
         """Return the settings of the service.
@@ -156,12 +166,15 @@ class ServiceOptions:
         from pydantic import ValidationError
 
         from api.settings import Settings, VerificationBounds
+        from ledger.io.own_rules import require_source
         from ledger.storage.locations import parse_locations
 
         if self.open_reading and self.tokens_file is None:
             raise ConfigurationError("--open-reading has no effect without --tokens-file")
         if self.mailbox is not None:
             parse_locations("--mailbox", self.mailbox)
+        for source in self.rules or ():
+            require_source(source)
         try:
             return Settings(
                 **of_home,
@@ -174,6 +187,7 @@ class ServiceOptions:
                 mailbox=self.mailbox,
                 verifications=self.verifications,
                 reports=self.reports,
+                rules=tuple(self.rules or ()),
                 verification_bounds=VerificationBounds(
                     memory_bytes=self.verification_memory * MEBIBYTE,
                     cpu_seconds=self.verification_seconds,

@@ -120,6 +120,36 @@ def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
     return frozenset(loaded)
 
 
+def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...]:
+    """Return those of an operator's sources that have a rule of a run; others are of other runs.
+
+    Args:
+        parameters: of the run document.
+        sources: paths of files, or names of packages; one that cannot be read has no rule.
+    """
+    return tuple(
+        source
+        for source in sources
+        if any(_has_rule(source, name) for name in own_rules_of(parameters).values())
+    )
+
+
+def _has_rule(source: str, name: OwnRuleName) -> bool:
+    try:
+        return user_code("--rules", f"{source}:{name.function}").digest().hex() == name.digest
+    except ConfigurationError:
+        return False
+
+
+def require_source(source: str) -> None:
+    """Refuse a source of rules that cannot be read, without running it.
+
+    Raises:
+        ConfigurationError: it is no file and no installed package.
+    """
+    user_code("--rules", f"{source}:rule").digest()
+
+
 def try_rules(parameters: Parameters) -> None:
     """Call own rules on random arrays of a run's size, before anything is written.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -127,7 +127,7 @@ def test_a_round_is_checked_with_the_file(own: OwnRun, tmp_path: Path) -> None:
         assert "gone.py cannot be read" in refusal("verify", *check, "--rules", "gone.py")
 
 
-def test_a_service_runs_no_code_of_a_run(own: OwnRun) -> None:
+def test_a_service_runs_the_rules_that_its_operator_names(own: OwnRun, tmp_path: Path) -> None:
     home = Home(own.home)
     manifest = read_run_manifest(home.run("run"))
     with EmbeddedReader.open(home.chain) as chain:
@@ -147,7 +147,12 @@ def test_a_service_runs_no_code_of_a_run(own: OwnRun) -> None:
         memory_bytes=2**30,
         cpu_seconds=60,
     )
-    report = run_audit(task, lambda _: None)
+    # A file of another run is no reason to refuse this one's audit.
+    plain = tmp_path / "plain.py"
+    plain.write_text("raise SystemExit('never run')\n", "utf-8")
+    trusting = replace(task, rules=(str(plain), str(own.rule)))
+    assert run_audit(trusting, lambda _: None).outcome is AuditOutcome.PASSED
+    report = run_audit(replace(task, rules=(str(plain),)), lambda _: None)
     assert report.outcome is AuditOutcome.INCOMPLETE
     assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS, AuditStep.RANKING}
     missing = next(step.missing for step in report.steps if step.missing)

@@ -41,7 +41,9 @@ def test_options_and_variables_are_one(
         "--verification-seconds": 60,
         "--verifications-waiting": 0,
         "--verifications-kept": 7,
+        "--rules": tmp_path / "rule.py",
     }
+    (tmp_path / "rule.py").touch()
     flags = ("--open-reading", "--log-requests", "--no-verifications")
     given = [part for option in options.items() for part in option]
     succeeds("serve", "--home", tmp_path, *given, *flags)
@@ -58,6 +60,7 @@ def test_options_and_variables_are_one(
     assert first.tokens == (TOKEN, "another-token-of-this-test")
     assert first.trusted_proxies == (ip_network("192.0.2.0/24"),)
     assert first.mailbox == str(tmp_path / "mailbox")
+    assert first.rules == (str(tmp_path / "rule.py"),)
     assert first.reading_is_open
     assert first.logs_requests
     assert not first.verifications
@@ -68,6 +71,12 @@ def test_options_and_variables_are_one(
 def test_what_is_no_place_for_mail_is_refused(tmp_path: Path) -> None:
     told = refusal("serve", "--home", tmp_path, "--mailbox", "a,,b")
     assert "--mailbox: give 1 to 8 folders or URLs" in told
+
+
+def test_a_rule_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    gone = refusal("serve", "--home", tmp_path, "--rules", tmp_path / "gone.py")
+    assert "gone.py cannot be read" in gone
+    assert "belongs to no installed package" in refusal("serve", "--rules", "no_such_package")
 
 
 def test_a_token_that_is_none_is_refused_and_not_shown(tmp_path: Path) -> None:
