@@ -51,6 +51,8 @@ class ReplayRequest:
         keys: private keys of owners, from which the salts of their samples follow; their clients
             are the chosen ones if none are named.
         poisoned: whether a simulation's attackers poison their samples, as they did.
+        trained_here: whether updates whose environment nobody recorded are taken to be trained in
+            this machine's.
         settings: `section.key=value` of this machine.
         device: cpu, cuda or auto.
         jobs: processes that train.
@@ -65,6 +67,7 @@ class ReplayRequest:
     salts: Mapping[int, bytes] = field(default_factory=dict)
     keys: tuple[bytes, ...] = ()
     poisoned: bool = False
+    trained_here: bool = False
     settings: tuple[str, ...] = ()
     device: str = "cpu"
     jobs: int = 1
@@ -126,6 +129,7 @@ def verify_training(
     data: str | Path | None = None,
     salts: Mapping[int, bytes] | None = None,
     poisoned: bool = False,
+    trained_here: bool = False,
     settings: Sequence[str] = (),
     rpc_url: str | None = None,
     address: str | None = None,
@@ -150,6 +154,8 @@ def verify_training(
         data: file or folder of the samples; None for bundled ones, or those of the home's run.
         salts: 32 bytes each by client, to compare owners' samples with their digests.
         poisoned: whether a simulation's attackers poison their samples, as they did.
+        trained_here: take updates whose environment nobody recorded to be trained in this
+            machine's environment class, as those of a run are that was played here.
         settings: `section.key=value` of this machine, such as `model.name=net.py:Net` for a model
             of the owner's own, whose code is run.
         rpc_url: a node whose chain is read, in place of the home's own chain.
@@ -174,7 +180,7 @@ def verify_training(
     require_or_none(WHOLE, chain_id=chain_id, round=round, sample=sample)
     require_or_none(PATH, blobs=blobs, data=data, log=log)
     require_or_none(FLAG, progress=progress)
-    require(FLAG, poisoned=poisoned)
+    require(FLAG, poisoned=poisoned, trained_here=trained_here)
     require(TEXT, device=device)
     require(LIST, settings=settings)
     require_each(TEXT, "settings", settings)
@@ -190,6 +196,7 @@ def verify_training(
         data=None if data is None else Path(data),
         salts=salts or {},
         poisoned=poisoned,
+        trained_here=trained_here,
         settings=tuple(settings),
         device=device,
         jobs=jobs,
@@ -258,7 +265,13 @@ def replay_target(
         request.poisoned,
         (*request.settings, f"machine.device={request.device}"),
     )
-    options = ReplayOptions(_no_environment, request.jobs, log, on_progress)
+    options = ReplayOptions(
+        recorded=_no_environment,
+        workers=request.jobs,
+        log=log,
+        trained_here=request.trained_here,
+        on_progress=on_progress,
+    )
     return replay_run(run, target.published(), source, options)
 
 

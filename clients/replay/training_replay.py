@@ -63,6 +63,8 @@ class ReplayTask:
         recorded: environment that the trainer of a round's update recorded, if it did.
         workers: processes that train.
         log: results so far, which are not computed again; None for none.
+        trained_here: whether an update whose environment nobody recorded is taken to be trained in
+            this one.
     """
 
     configuration: Configuration
@@ -72,6 +74,7 @@ class ReplayTask:
     recorded: EnvironmentOf
     workers: int = 1
     log: ResultFile | None = None
+    trained_here: bool = False
 
     def origin(self, round_: RecordedRound, update: RecordedUpdate) -> Digest:
         """Return a digest of everything that the result of an update follows from."""
@@ -85,6 +88,7 @@ class ReplayTask:
             "environments": [
                 self.environment.digest,
                 b"" if recorded is None else recorded.digest,
+                self.trained_here,
             ],
         }
         return sha256(canonical.encode(parts))
@@ -98,12 +102,15 @@ class ReplayOptions:
         recorded: environment that the trainer of a round's update recorded, if it did.
         workers: processes that train.
         log: results so far, which are not computed again; None for none.
+        trained_here: whether an update whose environment nobody recorded is taken to be trained in
+            this machine's.
         on_progress: called with the updates that are done, and their number.
     """
 
     recorded: EnvironmentOf
     workers: int = 1
     log: ResultFile | None = None
+    trained_here: bool = False
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
 
 
@@ -130,7 +137,14 @@ def replay_run(
         missing = not_repeated(environment, run.rounds, str(error))
         return TrainingReplay(run.domain, environment, "nothing was trained", missing)
     task = ReplayTask(
-        configuration, inputs, blobs, environment, options.recorded, options.workers, options.log
+        configuration=configuration,
+        inputs=inputs,
+        blobs=blobs,
+        environment=environment,
+        recorded=options.recorded,
+        workers=options.workers,
+        log=options.log,
+        trained_here=options.trained_here,
     )
     updates = []
     for update in replay(task, run.rounds):
@@ -245,13 +259,14 @@ def _verdict(
     unbound = task.inputs.unbound.get(update.client)
     if unbound is not None:
         return ReplayVerdict.NOT_CHECKABLE, f"the samples given make another update, and {unbound}"
-    if recorded is None:
+    if recorded is None and not task.trained_here:
         reason = f"the bits differ{far}, and nothing says in which environment it was trained"
         return ReplayVerdict.NOT_CHECKABLE, reason
-    if recorded != task.environment:
+    if recorded is not None and recorded != task.environment:
         reason = f"the bits differ{far}, and so does the environment: it was {recorded}"
         return ReplayVerdict.NOT_CHECKABLE, reason
-    return ReplayVerdict.OTHER, f"{task.inputs.described} make another update{far}"
+    where = "" if recorded is not None else ", if it was trained in this environment, as you say"
+    return ReplayVerdict.OTHER, f"{task.inputs.described} make another update{far}{where}"
 
 
 def _difference(

@@ -81,6 +81,14 @@ def verify_training(
             "on the samples of its data_root.",
         ),
     ] = False,
+    trained_here: Annotated[
+        bool,
+        typer.Option(
+            "--trained-here",
+            help="Take updates whose environment nobody recorded to be trained in this machine's "
+            "class: bits that differ are then another update.",
+        ),
+    ] = False,
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -130,6 +138,7 @@ def verify_training(
         salts=_salts(salt, tuple(client or ())),
         keys=tuple(private_keys(keystore, password_file)) if keystore else (),
         poisoned=poisoned,
+        trained_here=trained_here,
         settings=tuple(setting or ()),
         device=device,
         jobs=jobs,

@@ -28,6 +28,16 @@ def test_honest_updates_are_the_same_and_forged_ones_are_not(run: cmfl.Run) -> N
     assert "losses" not in json.dumps(result.as_dict())
 
 
+def test_forged_updates_of_a_run_played_here_are_other(run: cmfl.Run) -> None:
+    result = cmfl.verify_training(run, trained_here=True)
+    attackers = malicious_clients(12, 0.3, named_stream(7, "malicious"))
+    assert result.verdict == "other"
+    assert result.counts["not checkable"] == 0
+    assert {u["client"] for u in result.updates if u["verdict"] == "other"} <= set(attackers)
+    assert result.counts["other"] == sum(u["client"] in attackers for u in result.updates)
+    assert all("as you say" in u["reason"] for u in result.updates if u["verdict"] == "other")
+
+
 def test_a_draw_is_repeated_by_its_seed(run: cmfl.Run) -> None:
     drawn = [
         [(u["round"], u["client"]) for u in cmfl.verify_training(run, sample=4, seed=s).updates]
@@ -66,6 +76,7 @@ def test_an_interrupted_replay_goes_on_from_its_log(run: cmfl.Run, tmp_path: Pat
         {"rounds": 1},
         {"settings": 5},
         {"poisoned": "yes"},
+        {"trained_here": "yes"},
         {"device": 5},
         {"device": "tpu"},
         {"log": 5},

@@ -66,6 +66,11 @@ def test_an_update_that_is_not_the_same_ends_with_another_code(
     assert all((row["reason"] == "") == (row["verdict"] == "same") for row in shown["updates"])
 
 
+def test_a_run_played_here_ends_with_1_where_an_update_is_other(home: Path) -> None:
+    result = cmfl("verify", "training", "--home", home, "--trained-here", "--json")
+    assert (result.code, result.json["verdict"]) == (1, "other")
+
+
 def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
     plain = succeeds("audit", "--home", home, "--json").json
     beside = succeeds("audit", "--home", home, "--json", "--training", 3).json
