@@ -151,6 +151,7 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any]]] = [
             "data": 5,
             "salts": 5,
             "poisoned": 5,
+            "trained_here": 5,
             "settings": 5,
             "rpc_url": 5,
             "address": 5,

@@ -43,13 +43,11 @@ def test_honest_clients_end_with_0_and_a_report(
     assert len(lines) == 2 + len(shown["updates"])
 
 
-def test_nothing_but_chain_blobs_and_bundled_data_is_needed(
+def test_a_copy_of_a_home_in_another_folder_is_repeated(
     home: Path, honest: list[int], tmp_path: Path
 ) -> None:
     moved = tmp_path / "elsewhere"
     shutil.copytree(home, moved)
-    configuration = moved / "runs" / "run" / "configuration.toml"
-    configuration.unlink(missing_ok=True)
     clients = ("--client", honest[0])
     shown = succeeds("verify", "training", "--home", moved, *clients, "--json").json
     assert shown["verdict"] == "same"
