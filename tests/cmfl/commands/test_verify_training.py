@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clients.runs.run_folder import manifest_of
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.rpc.server.http_server import RpcServer
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -51,6 +54,22 @@ def test_a_copy_of_a_home_in_another_folder_is_repeated(
     clients = ("--client", honest[0])
     shown = succeeds("verify", "training", "--home", moved, *clients, "--json").json
     assert shown["verdict"] == "same"
+
+
+def test_a_node_and_a_folder_of_blobs_are_enough(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    address = manifest_of(home, "run").address
+    shutil.copy(home / "chain.sqlite", tmp_path)
+    with (
+        EmbeddedChain.open(tmp_path / "chain.sqlite", accept_rollback=True) as chain,
+        RpcServer(chain) as server,
+    ):
+        node = ("--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address)
+        asked = ("--blobs", home / "blobs", "--client", honest[0], "--json")
+        shown = succeeds("verify", "training", *node, *asked).json
+    near = succeeds("verify", "training", "--home", home, "--client", honest[0], "--json").json
+    assert shown == near
 
 
 def test_an_update_that_is_not_the_same_ends_with_another_code(
