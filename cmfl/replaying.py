@@ -39,7 +39,7 @@ MOST_JOBS = 256
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What is repeated, and from which samples.
+    """Choice of updates, and the samples from which they are repeated.
 
     Attributes:
         rounds: first and last round; None for all that have ended.

@@ -46,7 +46,7 @@ _SALT = re.compile(r"(?:0x)?([0-9a-fA-F]{64})")
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """Where the samples of a replay come from.
+    """Source of the samples of a replay.
 
     Attributes:
         path: file or folder of the data; None for bundled ones, or if none are given.
@@ -64,7 +64,7 @@ class ReplaySource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayInputs:
-    """What updates are repeated from.
+    """Model and samples from which updates are repeated.
 
     Attributes:
         model: the run's.

@@ -96,7 +96,7 @@ class ReplayTask:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a run's updates are repeated.
+    """Options of the repetition of a run's updates.
 
     Attributes:
         recorded: environment that the trainer of a round's update recorded, if it did.

@@ -82,6 +82,25 @@ def show(
     _print_address(bytes.fromhex(named.removeprefix("0x")), path, json=json)
 
 
+@app.command("salt")
+def salt(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = False) -> None:
+    """Print the secret salt of a client's samples, to be given to an auditor with their file.
+
+    Whoever has it can test guesses of the samples against the digest that the client registered.
+    """
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.encoding import to_hex
+    from ledger.protocol.registration import data_salt
+    from ledger.protocol.signing import KeySigner
+
+    signer = KeySigner(keystore_key(only_keystore(keystore), password_file))
+    value = to_hex(data_salt(signer))
+    if json:
+        print_json({"address": checksum(signer.address), "salt": value})
+        return
+    print_line(value)
+
+
 @app.command("simulated")
 @expand_groups
 def simulated(

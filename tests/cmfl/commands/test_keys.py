@@ -32,6 +32,17 @@ def password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_the_salt_of_ones_samples_is_printed_on_request(tmp_path: Path, password: Path) -> None:
+    key = ("--keystore", tmp_path / "me.json", "--password-file", password)
+    address = succeeds("keys", "new", *key, "--json").json["address"]
+    signer = KeySigner(bytes(Account.decrypt((tmp_path / "me.json").read_text(), PASSWORD)))
+    salt = f"0x{registration.data_salt(signer).hex()}"
+    assert succeeds("keys", "salt", *key).out == f"{salt}\n"
+    assert succeeds("keys", "salt", *key, "--json").json == {"address": address, "salt": salt}
+    password.write_text("another\n")
+    assert "password" in refusal("keys", "salt", *key)
+
+
 def test_a_new_key_is_its_owners_alone_and_never_overwritten(
     tmp_path: Path, password: Path
 ) -> None:
