@@ -128,12 +128,21 @@ class TrainingReplay:
         return f"{same} of {total} updates same, {other} other, {not_checkable} not checkable"
 
     def lines(self, *, is_verbose: bool = False) -> Iterator[str]:
-        """Yield the report for people: the numbers, where, and each update that is not the same."""
+        """Yield the report for people: the numbers, where, and each update that is not the same.
+
+        Updates that were not trained for one reason share a line.
+        """
         yield self.sentence
         yield f"repeated with {self.environment}; {self.data}"
+        shared = Counter(update.reason for update in self.updates if update.losses is None)
         for update in self.updates:
+            if update.losses is None and shared[update.reason] > 1:
+                continue
             if is_verbose or update.verdict is not ReplayVerdict.SAME:
                 yield str(update)
+        for reason, number in shared.items():
+            if number > 1:
+                yield f"{number} updates {VERDICT_NAMES[ReplayVerdict.NOT_CHECKABLE]}: {reason}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON, without the losses."""

@@ -125,10 +125,9 @@ class Staging:
         steps = len(probabilities)
         targets, weights = self._targets[:steps], self._weights[:steps, :, :, 0]
         # One class of each row: there is one term that is not 0.
-        likelihoods = probabilities.view(targets.shape).mul(targets).sum(dim=3).log_()
-        # Rows without a sample have weight 0, and no class that could be unlikely.
-        likelihoods.masked_fill_(weights == 0, 0.0)
-        return likelihoods.mul_(weights).sum(dim=2).neg_()
+        likelihoods = probabilities.view(targets.shape).mul(targets).sum(dim=3)
+        # Rows without a sample have weight 0, and then xlogy is 0 whatever is likely.
+        return torch.xlogy(weights, likelihoods).sum(dim=2).neg_()
 
     def _stage(self, place: int, schedule: Schedule) -> None:
         rows = schedule.rows[self._first : self._first + self.room]

@@ -18,6 +18,7 @@ from clients.onboarding.registration import combined_registry, proposal_digest, 
 from clients.random_streams import named_stream
 from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
 from clients.replay.replay_inputs import ReplaySource
+from clients.replay.replayed_update import TrainingReplay
 from clients.replay.training_replay import ReplayOptions, replay_run
 from clients.training.engine_factory import open_engine
 from clients.training.port import TrainingJob
@@ -169,7 +170,7 @@ def test_another_number_of_samples_is_named_first(federation: Federation, tmp_pa
 
 
 @pytest.mark.parametrize("number", [0, UNDISCLOSED])
-def test_samples_that_nothing_ties_to_a_client_prove_nothing_against_it(
+def test_samples_tied_to_no_client_prove_nothing_against_it(
     federation: Federation, tmp_path: Path, number: int
 ) -> None:
     client = client_of(federation, number)
@@ -194,7 +195,12 @@ def test_missing_files_and_salts_that_are_none_are_named(
     federation: Federation, tmp_path: Path
 ) -> None:
     client = client_of(federation, 0)
-    assert federation.repeated(None)[0].reason.startswith("data not given")
+    updates = federation.repeated(None)
+    assert updates[0].reason.startswith("data not given")
+    report = TrainingReplay(federation.run.domain, here("lockstep"), "nothing", updates)
+    assert [line for line in report.lines() if "data not given" in line] == [
+        f"6 updates not checkable: {updates[0].reason}"
+    ]
     assert f"has no 0x{owner(0).address.hex()}" in federation.repeated(tmp_path, client)[0].reason
     with pytest.raises(ConfigurationError, match="one file, for 6 clients"):
         federation.repeated(federation.file(client))

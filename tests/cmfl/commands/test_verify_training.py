@@ -72,9 +72,7 @@ def test_a_node_and_a_folder_of_blobs_are_enough(
     assert shown == near
 
 
-def test_an_update_that_is_not_the_same_ends_with_another_code(
-    home: Path, honest: list[int]
-) -> None:
+def test_an_update_not_the_same_ends_with_another_code(home: Path, honest: list[int]) -> None:
     result = cmfl("verify", "training", "--home", home, "--json")
     shown = result.json
     assert result.code == {"other": 1, "not checkable": 3}[shown["verdict"]]
@@ -83,7 +81,7 @@ def test_an_update_that_is_not_the_same_ends_with_another_code(
     assert all((row["reason"] == "") == (row["verdict"] == "same") for row in shown["updates"])
 
 
-def test_a_run_played_here_ends_with_1_where_an_update_is_other(home: Path) -> None:
+def test_an_other_update_of_a_run_played_here_is_1(home: Path) -> None:
     result = cmfl("verify", "training", "--home", home, "--trained-here", "--json")
     assert (result.code, result.json["verdict"]) == (1, "other")
 
