@@ -1,9 +1,9 @@
 """Every code block of README and docs does what it shows, and every command named is there.
 
 `sh` and `python` blocks of a page are executed in order, in a folder with a finished run in
-`first`, a `password`, and a federation's settings in `fed.toml`. `console` blocks need another
-machine, chain or data set: their commands, options, make targets and modules must exist. Commands
-quoted in the text are held to the same.
+`first`, a `password`, and a federation's settings in `fed.toml`. The commands of `console` blocks
+(`test_console_blocks` executes those that can be) and those quoted in the text must exist, with
+their options, make targets and modules.
 """
 
 from __future__ import annotations
