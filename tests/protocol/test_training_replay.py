@@ -30,6 +30,12 @@ def test_the_digest_is_the_sha256_of_the_document() -> None:
     assert HERE.digest == hashlib.sha256(encode_environment(HERE)).digest()
 
 
+@pytest.mark.parametrize(("threads", "text"), [(1, "1 thread"), (2, "2 threads")])
+def test_an_environment_reads_as_one_line(threads: int, text: str) -> None:
+    line = f"torch 2.13.0+cpu, plain path, x86_64 avx2, cpu, {text}"
+    assert str(replace(HERE, threads=threads)) == line
+
+
 @pytest.mark.parametrize("field", ["torch", "path", "processor", "isa", "device"])
 @pytest.mark.parametrize(
     "text", ["", "a" * (MAX_ENVIRONMENT_TEXT + 1), "line\nbreak", "\x1b[31m", "ä"]
