@@ -13,7 +13,16 @@ import coincurve
 
 from ledger.protocol.encoding import keccak256, words
 from ledger.protocol.errors import SignatureError
-from ledger.protocol.types import Address, Commitment, Digest, Domain, Scores, Upload, Vote
+from ledger.protocol.types import (
+    Address,
+    Commitment,
+    Digest,
+    Domain,
+    EnvironmentStatement,
+    Scores,
+    Upload,
+    Vote,
+)
 
 GROUP_ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
 NAME = "CMFL Ledger"
@@ -29,10 +38,11 @@ TYPES = {
     "Request": _VOTE_FIELDS,
     "Reply": _VOTE_FIELDS,
     "Upload": "uint64 round,uint32 client,string url,bytes32 digest,uint64 size",
+    "Environment": "uint64 round,uint32 client,bytes32 environment",
 }
 TYPE_HASHES = {name: keccak256(f"{name}({fields})".encode()) for name, fields in TYPES.items()}
 
-Message = Commitment | Scores | Vote | Upload
+Message = Commitment | Scores | Vote | Upload | EnvironmentStatement
 
 
 class Signer(Protocol):
@@ -114,6 +124,9 @@ def _struct_hash(message: Message) -> Digest:
         url = keccak256(message.url.encode())
         whose = (message.round, message.client, url, message.digest, message.size)
         return keccak256(words(TYPE_HASHES["Upload"], *whose))
+    if isinstance(message, EnvironmentStatement):
+        stated = (message.round, message.client, message.environment)
+        return keccak256(words(TYPE_HASHES["Environment"], *stated))
     where = (message.round, int(message.phase), message.view, message.base)
     kind = TYPE_HASHES[message.kind.value]
     return keccak256(words(kind, *where, message.set_digest, message.result))

@@ -165,6 +165,21 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvironmentStatement:
+    """A client's statement of the environment in which it trains from a round on.
+
+    Attributes:
+        round: t; it holds until the client states another.
+        client: that trains.
+        environment: digest of a `training_replay.TrainingEnvironment`.
+    """
+
+    round: int
+    client: ClientId
+    environment: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """Slot of a vote: a member may sign one for each, on one contract of one chain."""
 

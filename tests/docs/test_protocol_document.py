@@ -94,9 +94,9 @@ def test_the_documents_of_the_example_can_be_read() -> None:
     domain = example().inputs.domain
     kinds = [
         decode_envelope(data(f"envelope-{n}"), domain).kind
-        for n in ("1", "2", "3", "4a", "4b", "5")
+        for n in ("1", "2", "3", "4a", "4b", "5", "6")
     ]
-    assert kinds == [1, 2, 3, 4, 4, 5]
+    assert kinds == [1, 2, 3, 4, 4, 5, 6]
     assert set(kinds) == set(EnvelopeKind)
 
 
@@ -302,6 +302,11 @@ class TestWithoutOurCode:
         )
         assert digest == raw("signing", "Commitment")
         assert signer(digest, commitment["body"][1]) == registry[commitment["client"]][0]
+        stated = unpacked("envelope-6")
+        environment, signature = stated["body"]
+        full = f"Environment({signing.TYPES['Environment']})"
+        digest = typed(full, 1, stated["client"], hashlib.sha256(environment).digest())
+        assert signer(digest, signature) == registry[stated["client"]][0]
         assert unpacked("envelope-3")["body"][2] == data("vector")
         assert body[5] == data("record")
 

@@ -17,6 +17,7 @@ from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
     Proposal,
+    PublishedEnvironment,
     PublishedPayload,
     PublishedScores,
     Reply,
@@ -44,10 +45,12 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
+from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
     Commitment,
+    EnvironmentStatement,
     IncidentKind,
     Phase,
     SignedCommitment,
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.documents.envelope import Body
     from ledger.protocol.judgement import Judgement
+    from ledger.protocol.types import Domain
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 BLOCK = re.compile(
@@ -225,6 +229,7 @@ def blocks() -> dict[str, str]:
         return hexes({"": encode_envelope(Envelope(inputs.domain, 1, client, body))})
 
     signed = SignedCommitment(commitment, sign(signers()[trainers[2]], inputs.domain, commitment))
+    stated = environment_of(trainers[2], inputs.domain)
     published = PublishedScores(record.scores[0], told.vectors[member])
     texts = {
         "keys": hexes(
@@ -289,6 +294,7 @@ def blocks() -> dict[str, str]:
         "envelope-4a": envelope(request.member, Proposal(request, opening, told.record)),
         "envelope-4b": envelope(election.member, Proposal(election, certificate=certificate)),
         "envelope-5": envelope(told.replies[0].member, Reply(told.replies[0])),
+        "envelope-6": envelope(trainers[2], stated),
         "head": lines(
             {
                 "views": list(views),
@@ -352,6 +358,15 @@ def signing(told: Example, commitment: Commitment) -> str:
     place = told.inputs.seed + u8(1) + u32(request.vote.view)
     values["primary's hash"] = encoding.keccak256(place)
     return hexes(values)
+
+
+def environment_of(client: ClientId, domain: Domain) -> PublishedEnvironment:
+    """Return a client's statement of its environment in round 1."""
+    environment = TrainingEnvironment(
+        "2.13.0+cpu", "lockstep", "x86_64 AuthenticAMD family 25 model 1", "avx2", "cpu", 1
+    )
+    statement = EnvironmentStatement(1, client, environment.digest)
+    return PublishedEnvironment(environment, sign(signers()[client], domain, statement))
 
 
 def compact(signature: bytes) -> bytes:

@@ -19,6 +19,7 @@ from ledger.protocol.types import (
     ClientId,
     Commitment,
     Digest,
+    EnvironmentStatement,
     Phase,
     Scores,
     Upload,
@@ -44,6 +45,7 @@ messages = st.one_of(
     st.builds(Commitment, numbers, client_ids, digests),
     st.builds(Scores, numbers, client_ids, digests, digests, digests),
     st.builds(Upload, numbers, client_ids, st.text(max_size=40), digests, numbers),
+    st.builds(EnvironmentStatement, numbers, client_ids, digests),
     votes,
 )
 VOTE = Vote(VoteKind.REQUEST, 3, Phase.AGGREGATION, 1, DIGEST, DIGEST, DIGEST)

@@ -21,6 +21,11 @@ from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import PROTOCOL_VERSION, ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
+from ledger.protocol.training_replay import (
+    TrainingEnvironment,
+    decode_environment,
+    encode_environment,
+)
 from ledger.protocol.types import (
     ClientId,
     Commitment,
@@ -47,6 +52,7 @@ class EnvelopeKind(IntEnum):
     SCORES = 3
     REQUEST = 4
     REPLY = 5
+    ENVIRONMENT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,17 @@ class Reply:
     reply: SignedVote
 
 
-Body = SignedCommitment | PublishedPayload | PublishedScores | Proposal | Reply
+@dataclass(frozen=True, slots=True)
+class PublishedEnvironment:
+    """The environment in which a client trains from this round on, with its signature."""
+
+    environment: TrainingEnvironment
+    signature: bytes
+
+
+Body = (
+    SignedCommitment | PublishedPayload | PublishedScores | Proposal | Reply | PublishedEnvironment
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +157,7 @@ _KINDS = {
     PublishedScores: EnvelopeKind.SCORES,
     Proposal: EnvelopeKind.REQUEST,
     Reply: EnvelopeKind.REPLY,
+    PublishedEnvironment: EnvelopeKind.ENVIRONMENT,
 }
 
 
@@ -195,6 +212,8 @@ def _from_body(body: Body) -> list[object]:
         return [scores.base, scores.clients, body.vector, body.signed.signature]
     if isinstance(body, Reply):
         return _from_vote(body.reply)
+    if isinstance(body, PublishedEnvironment):
+        return [encode_environment(body.environment), body.signature]
     if body.certificate is not None:
         return [*_from_vote(body.request), _from_certificate(body.certificate)]
     assert body.opening is not None, "a request of phase 1 opens its result"
@@ -212,6 +231,11 @@ def _body(kind: EnvelopeKind, number: int, client: ClientId, value: list[Any]) -
         return _scores(number, client, row(value, 4))
     if kind is EnvelopeKind.REPLY:
         return Reply(_vote(VoteKind.REPLY, number, client, row(value, 6)))
+    if kind is EnvelopeKind.ENVIRONMENT:
+        environment, signed = row(value, 2)
+        if type(environment) is not bytes:
+            raise EncodingError("the environment of an envelope is not bytes")
+        return PublishedEnvironment(decode_environment(environment), signature(signed))
     return _proposal(number, client, value)
 
 

@@ -14,6 +14,7 @@ from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
     Proposal,
+    PublishedEnvironment,
     PublishedPayload,
     PublishedScores,
     Reply,
@@ -38,6 +39,7 @@ from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.documents.vector import ScoreVector, decode_vector, encode_vector
 from ledger.protocol.encoding import ResultPreimage, set_digest, sha256
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import (
     Address,
     Beacon,
@@ -158,6 +160,7 @@ def envelope(client: int, body: Any) -> Envelope:
 
 
 VECTOR_BYTES = encode_vector(VECTOR)
+ENVIRONMENT = TrainingEnvironment("2.13.0+cpu", "plain", "x86_64", "avx2", "cpu", 1)
 ENVELOPES = {
     "commitment": envelope(4, SignedCommitment(Commitment(3, ClientId(4), filled(4)), SIGNATURE)),
     "payload": envelope(4, PublishedPayload(filled(4))),
@@ -181,6 +184,7 @@ ENVELOPES = {
         ),
     ),
     "reply": envelope(2, Reply(vote(REPLY, Phase.ELECTION, 1, 2))),
+    "environment": envelope(4, PublishedEnvironment(ENVIRONMENT, SIGNATURE)),
 }
 
 

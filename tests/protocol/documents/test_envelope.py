@@ -1,4 +1,4 @@
-"""Envelopes: five kinds, each with exactly what makes it genuine."""
+"""Envelopes: six kinds, each with exactly what makes it genuine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.keys import DOMAIN
 BODY = ("body",)
 
 
-def test_there_are_five_kinds() -> None:
+def test_there_are_six_kinds() -> None:
     assert {name: int(each.kind) for name, each in ENVELOPES.items()} == {
         "commitment": 1,
         "payload": 2,
@@ -24,8 +24,9 @@ def test_there_are_five_kinds() -> None:
         "request 1": 4,
         "request 2": 4,
         "reply": 5,
+        "environment": 6,
     }
-    assert [int(kind) for kind in EnvelopeKind] == [1, 2, 3, 4, 5]
+    assert [int(kind) for kind in EnvelopeKind] == [1, 2, 3, 4, 5, 6]
 
 
 def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
@@ -46,7 +47,7 @@ def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
         ("payload", ("round",), -1, "round -1"),
         ("payload", ("client",), 2**32, "client 4294967296"),
         ("payload", ("kind",), 0, "there is no envelope of kind 0"),
-        ("payload", ("kind",), 6, "there is no envelope of kind 6"),
+        ("payload", ("kind",), 7, "there is no envelope of kind 7"),
         ("payload", ("kind",), 2**64 - 1, "there is no envelope of kind"),
         ("payload", ("kind",), 1, "is not a list of 2"),
         ("payload", BODY, [], "is not a list of 1"),
@@ -83,6 +84,10 @@ def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
         ("reply", (*BODY, 0), 0, "there is no phase 0"),
         ("reply", (*BODY, 3), 1, "is not 32 bytes"),
         ("reply", (*BODY, 5), None, "is not 65 bytes"),
+        ("environment", BODY, [b""], "is not a list of 2"),
+        ("environment", (*BODY, 0), "text", "the environment of an envelope is not bytes"),
+        ("environment", (*BODY, 0), b"", "not a canonical msgpack document"),
+        ("environment", (*BODY, 1), bytes(64), "is not 65 bytes"),
     ],
 )
 def test_an_envelope_that_is_none_is_refused(
