@@ -107,18 +107,27 @@ def build(folder: Path, python: str = sys.executable) -> tuple[Path, Path]:
     tools = Environment.create(folder / "tools", python)
     tools.pip("install", "--quiet", "build", "twine")
     copy = folder / "source"
-    files = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True
-    ).stdout
-    for name in filter(None, files.split("\0")):
-        target = copy / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, target)
+    copy_tracked(ROOT, copy)
     tools.run("python", "-m", "build", "--outdir", folder, copy)
     (source,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     tools.run("python", "-m", "twine", "check", "--strict", source, wheel)
     shutil.rmtree(tools.path)
     return source, wheel
+
+
+def copy_tracked(checkout: Path, target: Path) -> None:
+    """Copy the files that git tracks in a checkout, as they are there now, into a new folder.
+
+    What else lies there stays behind: setuptools packs whatever an earlier build left in build/lib.
+    """
+    names = subprocess.run(
+        ["git", "-C", checkout, "ls-files", "-z"], capture_output=True, text=True, check=True
+    ).stdout
+    for name in filter(None, names.split("\0")):
+        if (checkout / name).is_file():
+            copied = target / name
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(checkout / name, copied)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
