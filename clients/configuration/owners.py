@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration.schema import Configuration
-    from clients.datasets.federated_data import FederatedData
+    from clients.datasets.federated_data import FederatedData, Samples
     from ledger.protocol.signing import KeySigner
     from ledger.protocol.types import Digest, RegisteredClient
 
@@ -85,11 +85,25 @@ def owner_samples(
             f"--data {path}: the samples of {configuration.data.name!r} are divided from files for "
             f"all, and bound without it; give --samples alone"
         )
-    options = parse_settings(OwnOptions, configuration.data.options, "data.options")
-    train = read_own(path, options).train
+    train = _training_samples(configuration, path)
     if samples not in {None, len(train.y)}:
         raise ConfigurationError(f"--samples {samples}: {path} has {len(train.y)}")
     return len(train.y), samples_digest_of(train, data_salt(signer))
+
+
+def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> tuple[int, Digest]:
+    """Return number and digest of an owner's samples, for whoever has its salt.
+
+    Raises:
+        ConfigurationError: the file does not fit, or the samples of the run are shared by all.
+    """
+    if configuration.data.name != OWN.name:
+        raise ConfigurationError(
+            f"{path}: the samples of {configuration.data.name!r} are divided from files for all, "
+            f"and no owner's key salts them; only those of 'own' are an owner's"
+        )
+    train = _training_samples(configuration, path)
+    return len(train.y), samples_digest_of(train, salt)
 
 
 def data_of_owners(
@@ -126,3 +140,8 @@ def data_of_owners(
                 f"samples, and its part of {configuration.data.name!r} has {held}"
             )
     return data
+
+
+def _training_samples(configuration: Configuration, path: Path) -> Samples:
+    options = parse_settings(OwnOptions, configuration.data.options, "data.options")
+    return read_own(path, options).train

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 
 _DIGESTS = "digests"
 """Run document field with a 32-byte digest of each owner's samples, which only the owner has."""
+
+_SALT = re.compile(r"(?:0x)?([0-9a-fA-F]{64})")
+
+
+def salt_of(text: str, subject: str) -> bytes:
+    """Return a salt of 64 hex digits; `subject` names it in the message.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    match = _SALT.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{subject}: must be 64 hex digits")
+    return bytes.fromhex(match[1])
 
 
 def samples_digest_of(samples: Samples, salt: bytes) -> Digest:

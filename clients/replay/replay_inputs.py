@@ -6,7 +6,6 @@ them, an owner's wrong file its own.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.data_binding import (
     require_bound_files,
     require_bound_samples,
+    salt_of,
     simulated_digests,
 )
 from clients.datasets.federated_data import FederatedData, frozen_samples
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.run import RunDocument
 
 _MAX_SALT_BYTES = 100
-_SALT = re.compile(r"(?:0x)?([0-9a-fA-F]{64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,18 +225,6 @@ def _owned(
         for client in map(ClientId, range(some.clients))
     )
     return replace(some, train=train), unbound, missing, "the samples of --data"
-
-
-def salt_of(text: str, subject: str) -> bytes:
-    """Return a salt of 64 hex digits; `subject` names it in the message.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
-    match = _SALT.fullmatch(text.strip())
-    if match is None:
-        raise ConfigurationError(f"{subject}: must be 64 hex digits")
-    return bytes.fromhex(match[1])
 
 
 def _salt_beside(document: RunDocument, client: ClientId, folder: Path) -> bytes | None:

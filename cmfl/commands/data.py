@@ -8,7 +8,11 @@ from typing import Annotated
 
 import typer
 
+from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.sender import keystore_key, only_keystore
+from ledger.protocol.errors import ConfigurationError
 
 app = typer.Typer(help="Data sets: describe, check and fetch their files.", no_args_is_help=True)
 
@@ -69,6 +73,58 @@ def check(
     print_line(f"{path}: {data_set.name}, all files are valid")
 
 
+@app.command("digest")
+@expand_groups
+def digest(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The owner's samples.")],
+    configured: ConfigurationOptions,
+    keystore: Annotated[
+        list[Path] | None,
+        typer.Option("--keystore", help="The owner's encrypted key, which determines the salt."),
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="Of the keystore; else asked for.")
+    ] = None,
+    salt: Annotated[
+        str | None,
+        typer.Option("--salt", help="32 bytes in hex, as `cmfl keys salt` prints them."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Print the salted digest of an owner's samples, as `cmfl register --data` registers it.
+
+    The settings of the run declare the form of the samples. The salt comes from the owner's key, or
+    is given. The run document has the digest in `experiment.data.digests`, under its `data_root`.
+    """
+    from clients.configuration.owners import samples_with_salt
+    from clients.datasets.data_binding import salt_of
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.encoding import to_hex
+    from ledger.protocol.registration import data_salt
+    from ledger.protocol.signing import KeySigner
+
+    if (salt is None) == (not keystore):
+        raise ConfigurationError(
+            "give the one secret of the digest: --keystore with the owner's key, or --salt"
+        )
+    if password_file is not None and salt is not None:
+        raise ConfigurationError("--password-file has no effect with --salt")
+    if not configured.has_source:
+        raise ConfigurationError("give the settings of the run: --config or --preset")
+    configuration = configured.load()
+    client = None
+    if salt is not None:
+        secret = salt_of(salt, "--salt")
+    else:
+        signer = KeySigner(keystore_key(only_keystore(keystore or []), password_file))
+        client, secret = checksum(signer.address), data_salt(signer)
+    count, value = samples_with_salt(configuration, path, secret)
+    if json:
+        print_json({"client": client, "samples": count, "data": value})
+        return
+    print_line(to_hex(value))
+
+
 @app.command("fetch")
 def fetch(
     name: Annotated[str, typer.Argument(help="The data set.")],
@@ -81,7 +137,6 @@ def fetch(
     """
     from clients.datasets.files.hub import fetch as fetch_files
     from clients.datasets.registry import data_set_named
-    from ledger.protocol.errors import ConfigurationError
 
     data_set = data_set_named(name)
     if data_set.hub is None:

@@ -201,7 +201,7 @@ def _salts(salt: str | None, clients: tuple[int, ...]) -> dict[int, bytes]:
     Raises:
         ConfigurationError: several clients, or no 32 bytes.
     """
-    from clients.replay.replay_inputs import salt_of
+    from clients.datasets.data_binding import salt_of
 
     if salt is None:
         return {}

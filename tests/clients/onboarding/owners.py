@@ -38,8 +38,12 @@ FORM = (
 )
 
 
+def owner_key(number: int) -> bytes:
+    return keccak256(b"PUBLIC TEST KEY of owner %d" % number)
+
+
 def owner(number: int) -> KeySigner:
-    return KeySigner(keccak256(b"PUBLIC TEST KEY of owner %d" % number))
+    return KeySigner(owner_key(number))
 
 
 def agreed(*settings: str) -> Configuration:

@@ -1,0 +1,105 @@
+"""`cmfl data digest`: what an owner registers, printed again, and to nobody without its secret."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from eth_account import Account
+
+from ledger.chain.addresses import checksum
+from ledger.protocol.registration import data_salt
+from tests.clients.onboarding.owners import FORM, owner, owner_key, samples_file
+from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = ["--preset", "smoke", *settings_of("protocol.beacon=block", *FORM)]
+
+
+@dataclass(frozen=True)
+class Files:
+    """An owner's files: `me.json` and `other.json` with their password, and `mine.npz`."""
+
+    folder: Path
+
+    @property
+    def samples(self) -> Path:
+        return self.folder / "mine.npz"
+
+    def key(self, name: str) -> list[object]:
+        return ["--keystore", self.folder / name, "--password-file", self.folder / "password"]
+
+    def digest(self, *words: object) -> list[object]:
+        return ["data", "digest", self.samples, *SETTINGS, *words]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("owner")
+    (folder / "password").write_text("not a word of any sentence")
+    for name, number in (("me.json", 0), ("other.json", 1)):
+        key = Account.encrypt(
+            owner_key(number), "not a word of any sentence", kdf="pbkdf2", iterations=2
+        )
+        (folder / name).write_text(json.dumps(key))
+    samples_file(folder / "mine.npz", 12)
+    return Files(folder)
+
+
+def test_the_digest_is_the_one_that_was_registered(files: Files, tmp_path: Path) -> None:
+    entry = tmp_path / "entry.json"
+    register = ["register", *files.key("me.json"), "--data", files.samples, "--out", entry]
+    registered = succeeds(*register, *SETTINGS, "--json").json
+    shown = succeeds(*files.digest(*files.key("me.json"), "--json")).json
+    assert shown == {name: registered[name] for name in ("client", "samples", "data")}
+    assert json.loads(entry.read_text())["data"] == shown["data"]
+    assert shown["client"] == checksum(owner(0).address)
+    assert shown["samples"] == 12
+    assert succeeds(*files.digest(*files.key("me.json"))).out == f"{shown['data']}\n"
+
+
+def test_the_salt_does_instead_of_the_key(files: Files) -> None:
+    salt = succeeds("keys", "salt", *files.key("me.json")).out.strip()
+    by_key = succeeds(*files.digest(*files.key("me.json"), "--json")).json
+    assert succeeds(*files.digest("--salt", salt, "--json")).json == by_key | {"client": None}
+    assert salt == f"0x{data_salt(owner(0)).hex()}"
+
+
+def test_another_key_or_other_samples_give_another_digest(files: Files, tmp_path: Path) -> None:
+    mine = succeeds(*files.digest(*files.key("me.json"))).out
+    assert succeeds(*files.digest(*files.key("other.json"))).out != mine
+    other = samples_file(tmp_path / "other.npz", 12, seed=5)
+    assert succeeds("data", "digest", other, *SETTINGS, *files.key("me.json")).out != mine
+
+
+def test_without_exactly_one_secret_nothing_is_printed(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", owner_key(0).hex())
+    salt = ["--salt", "0x" + "11" * 32]
+    assert "give the one secret" in refusal(*files.digest())
+    assert "give the one secret" in refusal(*files.digest(*salt, *files.key("me.json")))
+    password = ["--password-file", files.folder / "password"]
+    assert "--password-file has no effect" in refusal(*files.digest(*salt, *password))
+    assert "--salt: must be 64 hex digits" in refusal(*files.digest("--salt", "0x1122"))
+
+
+def test_files_and_settings_that_do_not_fit_are_refused(files: Files, tmp_path: Path) -> None:
+    salt = ["--salt", "11" * 32]
+    cut = tmp_path / "cut.npz"
+    cut.write_bytes(files.samples.read_bytes()[:-40])
+    said = refusal("data", "digest", cut, *SETTINGS, *salt)
+    assert said.startswith(f"{cut}: ")
+    assert "\n" not in said
+    none = tmp_path / "none.npz"
+    assert refusal("data", "digest", none, *SETTINGS, *salt) == f"{none}: no such file"
+    classes = [*SETTINGS, "--set", "data.options.classes=2"]
+    said = refusal("data", "digest", files.samples, *classes, *salt)
+    assert said.startswith(f"{files.samples}: y: ")
+    said = refusal("data", "digest", files.samples, "--preset", "smoke", *salt)
+    assert "divided from files for all" in said
+    assert "--config or --preset" in refusal("data", "digest", files.samples, *salt)
