@@ -26,6 +26,10 @@ _LETS = {
         "count the member's vote for a set and a result; two different ones for one round, phase, "
         "view and base prove equivocation and ban it"
     ),
+    "Environment": (
+        "hold the client to this training environment, from the round on, when they repeat its "
+        "updates; no contract reads it"
+    ),
     "Upload": (
         "put exactly these bytes at one URL of one store, at the cost of the client's quota of a "
         "round; no contract reads it"
