@@ -105,8 +105,9 @@ class Federation:
         return ["join", *self.options, *where, *(key or self.key(client)), *worker, *more]
 
 
-def samples_file(path: Path, rows: int) -> Path:
-    x = np.random.default_rng(rows).random((rows, 1, 2, 2), dtype=np.float32)
+def samples_file(path: Path, rows: int, seed: int | None = None) -> Path:
+    rng = np.random.default_rng(rows if seed is None else seed)
+    x = rng.random((rows, 1, 2, 2), dtype=np.float32)
     y = np.arange(rows) % 3
     np.savez(path, allow_pickle=True, x=x, y=y)
     return path
@@ -141,7 +142,9 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     entries, keys = folder / "entries", folder / "keys"
     entries.mkdir()
     key = ["--keystore", keys / "client-000.json", "--password-file", keys / "password.txt"]
-    entry = ["--samples", 10, "--out", entries / "0.json", "--run", "fed"]
+    # The first owner discloses the digest of its samples, and the others only their number.
+    data = samples_file(folder / "registered.npz", 10)
+    entry = ["--data", data, "--out", entries / "0.json", "--run", "fed"]
     registered = succeeds("register", *key, *entry, *AGREED).out
     write_entries(entries, run="fed", skip=1)
     with (
@@ -223,6 +226,27 @@ def test_what_is_missing_is_said_in_one_table(federation: Federation, tmp_path: 
     assert missing == {"funds", "data"}
     assert "has 3 training samples here, and is registered with 15" in found(result, "data")
     assert "to send a commitment it needs" in found(result, "funds")
+
+
+def test_other_samples_than_the_registered_ones_are_refused(
+    federation: Federation, tmp_path: Path
+) -> None:
+    other = ["--data", samples_file(tmp_path / "other.npz", 10, seed=5)]
+    result = cmfl(*federation.join(0, tmp_path), *other, "--json")
+    assert (result.code, result.json["ready"]) == (1, False)
+    assert {check for check, state in states(result).items() if state == "missing"} == {"data"}
+    refused = "the training samples are not those that were registered: their digest was 0x"
+    assert refused in found(result, "data")
+    worker = ["worker", *federation.options, "--blobs", federation.blobs]
+    folders = ["--mailbox", federation.folder / "mail", "--folder", tmp_path / "w"]
+    assert refused in refusal(*worker, *folders, *federation.key(0), *other)
+    undisclosed = cmfl(
+        *federation.join(1, tmp_path),
+        "--data",
+        samples_file(tmp_path / "undisclosed.npz", 11, seed=5),
+        "--json",
+    )
+    assert states(undisclosed)["data"] == "ok"
 
 
 def test_an_unregistered_or_absent_key_is_named(federation: Federation, tmp_path: Path) -> None:
