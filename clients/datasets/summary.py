@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.datasets.records import require_trained
+from clients.datasets.own import OWN, OwnOptions, read_own
+from clients.datasets.records import Records, require_trained
 from clients.datasets.registry import data_set_named, recognise
 from clients.datasets.settings_table import parse_settings
 from ledger.protocol.errors import ConfigurationError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.datasets.data_set import DataSet
-    from clients.datasets.records import Records
+    from clients.datasets.federated_data import Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,30 @@ class DataSummary:
     largest: int
     train: int | None
     test: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DataContents:
+    """Contents of valid files.
+
+    Attributes:
+        dataset: name in the registry.
+        samples: number of them.
+        train: training samples by the files' own split; None without one.
+        test: test samples likewise.
+        clients: number of natural clients; None without any.
+        shape: of one sample in the files; empty for a text.
+        per_class: number of samples by label, labels ascending; those that do not occur are left
+            out.
+    """
+
+    dataset: str
+    samples: int
+    train: int | None
+    test: int | None
+    clients: int | None
+    shape: tuple[int, ...]
+    per_class: dict[int, int]
 
 
 def summarise(path: Path, name: str | None = None) -> DataSummary:
@@ -77,11 +102,11 @@ def verify_files(
     name: str | None = None,
     glove: Path | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> DataSet:
-    """Verify files as a run with all their natural clients would; return their data set.
+) -> DataContents:
+    """Verify files as a run with all their natural clients would; return what they contain.
 
     Args:
-        path: a file or folder.
+        path: a file or folder; with `own`, the file of one owner.
         name: of the data set; None to recognise it from the files.
         glove: word vectors to verify with them.
         settings: the data set's own; None for the defaults.
@@ -90,6 +115,11 @@ def verify_files(
         ConfigurationError: names the first fault.
     """
     data_set = data_set_named(name) if name else recognise(path, settings)
+    if data_set is OWN:
+        if glove is not None:
+            raise ConfigurationError(f"--glove {glove}: data set 'own' has no word vectors")
+        records = _own_records(path, parse_settings(OwnOptions, settings or {}, "data.options"))
+        return _contents(data_set, records)
     options = parse_settings(data_set.options, settings, "data.options") if settings else None
     records = data_set.records(path, options)
     _require_split(path, data_set, records)
@@ -97,7 +127,32 @@ def verify_files(
         with_glove = {**(settings or {}), "glove": str(glove)}
         options = parse_settings(data_set.options, with_glove, "data.options")
         data_set.pool(records, options, np.random.default_rng(0))
-    return data_set
+    return _contents(data_set, records)
+
+
+def _own_records(path: Path, options: OwnOptions) -> Records:
+    train, test = read_own(path, options)
+    parts: list[Samples] = [train] if test is None else [train, test]
+    is_test = np.repeat([False, True], [len(train.y), 0 if test is None else len(test.y)])
+    return Records(
+        np.concatenate([part.x for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        is_test=is_test,
+    )
+
+
+def _contents(data_set: DataSet, records: Records) -> DataContents:
+    test = None if records.is_test is None else int(records.is_test.sum())
+    labels, counts = np.unique(records.y, return_counts=True)
+    return DataContents(
+        dataset=data_set.name,
+        samples=len(records.y),
+        train=None if test is None else len(records.y) - test,
+        test=test,
+        clients=None if records.owner is None else len(records.owners),
+        shape=tuple(records.x.shape[1:]),
+        per_class=dict(zip(labels.tolist(), counts.tolist(), strict=True)),
+    )
 
 
 def _require_split(path: Path, data_set: DataSet, records: Records) -> None:

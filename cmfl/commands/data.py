@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,12 @@ from cmfl.commands.console import AsJson, command_line, print_json, print_line, 
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.datasets.summary import DataContents
+
+_MOST_SHOWN = 20
+"""Classes that are listed one by one; --json has all."""
 
 app = typer.Typer(help="Data sets: describe, check and fetch their files.", no_args_is_help=True)
 
@@ -62,15 +68,21 @@ def check(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Read all files as a run would; the first fault is named, with exit code 2."""
+    """Read all files as a run would, and say what they contain; the first fault is exit code 2.
+
+    An owner's own file is checked with --dataset own and the form that the run declares, --set
+    data.options.shape=[...] and others; its digest takes the owner's key: `cmfl data digest`.
+    """
     from clients.configuration.parsing import data_options
     from clients.datasets.summary import verify_files
 
-    data_set = verify_files(path, dataset, glove, data_options(tuple(setting or ())))
+    contents = verify_files(path, dataset, glove, data_options(tuple(setting or ())))
     if json:
-        print_json({"dataset": data_set.name, "sound": True})
+        print_json({"dataset": contents.dataset, "sound": True} | asdict(contents))
         return
-    print_line(f"{path}: {data_set.name}, all files are valid")
+    print_line(f"{path}: {contents.dataset}, all files are valid")
+    for line in _lines(contents):
+        print_line(line)
 
 
 @app.command("digest")
@@ -148,3 +160,22 @@ def fetch(
     for file in files:
         print_line(f"{file} ({file.stat().st_size:,} bytes)")
     print_line(f"check with: {command_line('data', 'check', destination)}")
+
+
+def _lines(contents: DataContents) -> list[str]:
+    """Return sentences about the samples, their split and their classes."""
+    form = " x ".join(map(str, contents.shape))
+    samples = f"{contents.samples:,} samples" + (f" of shape {form}" if form else "")
+    if contents.clients is not None:
+        samples += f", of {contents.clients:,} clients"
+    if contents.test is not None:
+        samples += f"; train {contents.train:,}, test {contents.test:,}"
+    counts = contents.per_class
+    if len(counts) <= _MOST_SHOWN:
+        shown = ", ".join(f"{label}: {count:,}" for label, count in counts.items())
+    else:
+        rarest, commonest = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+        shown = (
+            f"from {counts[rarest]:,} (class {rarest}) to {counts[commonest]:,} (class {commonest})"
+        )
+    return [samples, f"samples of {len(counts):,} classes: {shown}"]
