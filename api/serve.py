@@ -44,11 +44,12 @@ def serve(
         raise ConfigurationError(f"there is no home at {settings.home}")
     require_index(settings)
     with listening_socket(host, port) as listener:
+        server = server_for(settings)
         if on_listening is not None:
             on_listening(url_of(listener))
         # The server ends in order on Ctrl-C, and then raises it once more.
         with contextlib.suppress(KeyboardInterrupt):
-            server_for(settings).run(sockets=[listener])
+            server.run(sockets=[listener])
 
 
 def require_index(settings: Settings) -> None:

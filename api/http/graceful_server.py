@@ -16,7 +16,16 @@ class GracefulServer(uvicorn.Server):
 
     uvicorn cancels their tasks and forgets them: a peer that sends half a request, or does not read
     its answer, would then wait until the process ends.
+
+    Args:
+        config: of the server; what it names is imported at once, since the command line ends at
+            once on Ctrl-C, with 130, while a module is being imported.
     """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        config.load()
+        config.get_loop_factory()
+        super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, end the open ones in order, and abort the rest."""
