@@ -28,6 +28,7 @@ from ledger.protocol.errors import CmflError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from clients.replay.recorded_environments import EnvironmentOf
     from clients.replay.recorded_updates import RecordedRun
     from clients.replay.replayed_update import TrainingReplay
     from cmfl.access.target import Target
@@ -47,6 +48,8 @@ class ReplayRequest:
         sample: number of updates that are drawn among these; None for all of them.
         seed: of the draw.
         data: file or folder of the samples; None for bundled ones, or those of the home's run.
+        mailbox: location of a federation's mailbox, in which its clients state their environments;
+            None for that of the blobs.
         salts: of owners' samples, 32 bytes by client.
         keys: private keys of owners, from which the salts of their samples follow; their clients
             are the chosen ones if none are named.
@@ -64,6 +67,7 @@ class ReplayRequest:
     sample: int | None = None
     seed: int = 0
     data: Path | None = None
+    mailbox: str | None = None
     salts: Mapping[int, bytes] = field(default_factory=dict)
     keys: tuple[bytes, ...] = ()
     poisoned: bool = False
@@ -127,6 +131,7 @@ def verify_training(
     sample: int | None = None,
     seed: int = 0,
     data: str | Path | None = None,
+    mailbox: str | Path | None = None,
     salts: Mapping[int, bytes] | None = None,
     poisoned: bool = False,
     trained_here: bool = False,
@@ -152,6 +157,8 @@ def verify_training(
         sample: number of updates that are drawn among these; None for all of them.
         seed: of the draw.
         data: file or folder of the samples; None for bundled ones, or those of the home's run.
+        mailbox: URL or folder of a federation's mailbox, in which its clients state their
+            environments; None for that of the blobs.
         salts: 32 bytes each by client, to compare owners' samples with their digests.
         poisoned: whether a simulation's attackers poison their samples, as they did.
         trained_here: take updates whose environment nobody recorded to be trained in this
@@ -178,7 +185,7 @@ def verify_training(
         require_or_none(PATH, run=run)
     require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address)
     require_or_none(WHOLE, chain_id=chain_id, round=round, sample=sample)
-    require_or_none(PATH, blobs=blobs, data=data, log=log)
+    require_or_none(PATH, blobs=blobs, data=data, mailbox=mailbox, log=log)
     require_or_none(FLAG, progress=progress)
     require(FLAG, poisoned=poisoned, trained_here=trained_here)
     require(TEXT, device=device)
@@ -194,6 +201,7 @@ def verify_training(
         sample=sample,
         seed=seed,
         data=None if data is None else Path(data),
+        mailbox=None if mailbox is None else str(mailbox),
         salts=salts or {},
         poisoned=poisoned,
         trained_here=trained_here,
@@ -266,7 +274,7 @@ def replay_target(
         (*request.settings, f"machine.device={request.device}"),
     )
     options = ReplayOptions(
-        recorded=_no_environment,
+        recorded=_environments(target, run, request.mailbox),
         workers=request.jobs,
         log=log,
         trained_here=request.trained_here,
@@ -332,9 +340,29 @@ def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[ClientId,
     return salts
 
 
-def _no_environment(round_number: int, client: ClientId) -> None:
-    """Return the environment that an update's trainer recorded: unknown."""
-    del round_number, client
+def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> EnvironmentOf:
+    """Return the environments that were recorded: in a mailbox, or by a simulation's home.
+
+    Raises:
+        BlobError: there is no mailbox at this location.
+        ConfigurationError: the home's file is damaged.
+    """
+    from clients.replay import recorded_environments
+    from clients.runs.run_folder import RunFolder
+    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.io.home import Home
+    from ledger.storage.opening import mailbox_at
+
+    place = mailbox
+    if place is None:
+        for paths in Home(target.home).deployed():
+            recorded = RunFolder(paths).environments() if paths.environments.exists() else []
+            if recorded and read_run_manifest(paths).domain() == run.domain:
+                return recorded_environments.of_simulation(recorded)
+        place = target.mailbox_place()
+    if place is None:
+        return recorded_environments.of_simulation(())
+    return recorded_environments.of_mailbox(mailbox_at(place), run.domain, run.document.registry)
 
 
 def _require_request(request: ReplayRequest) -> None:

@@ -27,8 +27,8 @@ _LETS = {
         "view and base prove equivocation and ban it"
     ),
     "Environment": (
-        "hold the client to this training environment, from the round on, when they repeat its "
-        "updates; no contract reads it"
+        "hold the client to this training environment when they repeat its update of the round; "
+        "no contract reads it"
     ),
     "Upload": (
         "put exactly these bytes at one URL of one store, at the cost of the client's quota of a "

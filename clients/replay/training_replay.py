@@ -22,11 +22,11 @@ from clients.replay.replay_inputs import (
 )
 from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay, UpdateDifference
 from clients.training.engine_factory import open_engine
-from clients.training.environment import environment_here
+from clients.training.environment import environment_of, settled_path
 from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import commitment_of, sha256
-from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.errors import BlobError
 from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.training_replay import ReplayVerdict
@@ -37,15 +37,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.configuration.schema import Configuration
+    from clients.replay.recorded_environments import EnvironmentOf
     from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
     from clients.replay.replay_inputs import ReplayInputs
     from clients.replay.result_file import ResultFile
-    from clients.training.port import Engine, TrainingPath
+    from clients.training.port import Engine
     from ledger.protocol.training_replay import TrainingEnvironment
     from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
-
-    EnvironmentOf = Callable[[int, ClientId], TrainingEnvironment | None]
 
 _ITEM_BYTES = 4
 _DIGEST_BYTES = 32
@@ -129,7 +128,7 @@ def replay_run(
         ConfigurationError: a setting is not this machine's, or code or a path is missing.
     """
     configuration = replay_configuration(run.document, source)
-    environment = environment_here(settled_path(configuration), configuration.machine.device)
+    environment = environment_of(configuration)
     options.on_progress(0, run.updates)
     try:
         inputs = replay_inputs(run.document, configuration, run.clients, source)
@@ -151,18 +150,6 @@ def replay_run(
         updates.append(update)
         options.on_progress(len(updates), run.updates)
     return TrainingReplay(run.domain, environment, inputs.described, tuple(updates))
-
-
-def settled_path(configuration: Configuration) -> TrainingPath:
-    """Return the training path of a run document.
-
-    Raises:
-        ConfigurationError: it is left open.
-    """
-    path = configuration.training.path
-    if path == "auto":
-        raise ConfigurationError("the run document leaves training.path open: nothing says how")
-    return path
 
 
 def replay(task: ReplayTask, rounds: Sequence[RecordedRound]) -> Iterator[ReplayedUpdate]:

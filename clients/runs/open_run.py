@@ -17,6 +17,7 @@ from clients.runs.preparation import open_measure, prepare, unwrapped_engine, wi
 from clients.runs.run_folder import require_new, run_folder
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import require_engine
+from clients.training.environment import environment_of
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
 from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
@@ -28,6 +29,7 @@ from ledger.chain.memory import memory_ledger
 from ledger.io.home import DISK, Home
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
@@ -139,6 +141,7 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
         journal = FileJournal(folder.paths.journal)
         try:
             begin_run(journal, manifest.domain())
+            _record_environment(folder, ledger, configuration)
             context = ActorContext(
                 parameters=measure.parameters,
                 layout=population.model.layout,
@@ -230,6 +233,15 @@ def _measured(
     """Return the measure, with an engine for all active clients of a round."""
     active = configuration.parameters(population.model.dimension).active
     return open_measure(configuration, population, active, watched)
+
+
+def _record_environment(
+    folder: RunFolder, ledger: LedgerWriter, configuration: Configuration
+) -> None:
+    """Write down in which environment the remaining rounds are trained."""
+    state = ledger.state()
+    if state.stage is LedgerStage.OPEN:
+        folder.record_environment(state.round, environment_of(configuration))
 
 
 def _cast(

@@ -14,7 +14,10 @@ from clients.configuration.loading import load
 from clients.models.model_file import StoredModel, encode_model, read_model_file
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import DISK, Disk, Home, RunPaths, read_file
-from ledger.protocol.errors import ConfigurationError, EncodingError
+from ledger.protocol import canonical
+from ledger.protocol.encoding import PROTOCOL_VERSION
+from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
+from ledger.protocol.training_replay import decode_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +30,10 @@ if TYPE_CHECKING:
     from clients.runs.metrics import RoundMetrics
     from ledger.chain.contract.manifest import Manifest
     from ledger.protocol.rules.distance import Layout
+    from ledger.protocol.training_replay import TrainingEnvironment
 
 MAX_METRICS_BYTES = 1 << 30
+MAX_ENVIRONMENTS_BYTES = 1 << 20
 
 
 class RunFolder:
@@ -66,6 +71,33 @@ class RunFolder:
         except FileNotFoundError:
             return []
 
+    def record_environment(self, round_number: int, environment: TrainingEnvironment) -> None:
+        """Add the environment that trains from a round on, unless it is the last one's.
+
+        Raises:
+            ConfigurationError: the file is damaged.
+        """
+        recorded = self.environments()
+        if not recorded or recorded[-1][1] != environment:
+            rows = [*recorded, (round_number, environment)]
+            lines = [json.dumps({"round": first} | asdict(known)) for first, known in rows]
+            self._disk.write_whole(
+                self.paths.environments, "".join(f"{x}\n" for x in lines).encode()
+            )
+
+    def environments(self) -> list[tuple[int, TrainingEnvironment]]:
+        """Return the environments in which the run was trained, each with its first round.
+
+        Raises:
+            ConfigurationError: the file is damaged.
+        """
+        path = self.paths.environments
+        try:
+            lines = read_file(path, MAX_ENVIRONMENTS_BYTES).splitlines()
+        except FileNotFoundError:
+            return []
+        return [_environment(path, number, line) for number, line in enumerate(lines, 1)]
+
     def write_model(
         self, vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
     ) -> None:
@@ -92,6 +124,19 @@ def run_folder(home: Path, name: str, disk: Disk = DISK) -> RunFolder:
 def line_of(row: RoundMetrics) -> bytes:
     """Return a row as a line of the file."""
     return f"{json.dumps(asdict(row), sort_keys=True, allow_nan=False)}\n".encode()
+
+
+def _environment(path: Path, number: int, line: bytes) -> tuple[int, TrainingEnvironment]:
+    """Return the environment of a line, and its first round."""
+    try:
+        row = json.loads(line)
+        first = row.pop("round")
+        environment = decode_environment(canonical.encode({"version": PROTOCOL_VERSION} | row))
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, CmflError) as error:
+        raise ConfigurationError(f"{path}, line {number}: this is no environment") from error
+    if type(first) is not int or first < 1:
+        raise ConfigurationError(f"{path}, line {number}: round must be a whole number from 1")
+    return first, environment
 
 
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:

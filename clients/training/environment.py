@@ -8,10 +8,21 @@ import torch
 
 from clients.devices import device_named
 from clients.instruction_sets import instruction_set, processor_kind
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import MAX_ENVIRONMENT_TEXT, TrainingEnvironment
 
 if TYPE_CHECKING:
+    from clients.configuration.schema import Configuration
     from clients.training.port import TrainingPath
+
+
+def environment_of(configuration: Configuration) -> TrainingEnvironment:
+    """Return the class of updates that this process trains for a run.
+
+    Raises:
+        ConfigurationError: the training path is left open, or the device is not available.
+    """
+    return environment_here(settled_path(configuration), configuration.machine.device)
 
 
 def environment_here(path: TrainingPath, device: str) -> TrainingEnvironment:
@@ -32,6 +43,18 @@ def environment_here(path: TrainingPath, device: str) -> TrainingEnvironment:
         device=_device_kind(device_named(device)),
         threads=1,  # devices.reproducible: whatever the machine has
     )
+
+
+def settled_path(configuration: Configuration) -> TrainingPath:
+    """Return the training path of a run document.
+
+    Raises:
+        ConfigurationError: it is left open.
+    """
+    path = configuration.training.path
+    if path == "auto":
+        raise ConfigurationError("the run document leaves training.path open: nothing says how")
+    return path
 
 
 def _device_kind(device: torch.device) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ledger.actors.member import Member, MemberActor
     from ledger.protocol.payload import Payload
     from ledger.protocol.signing import Signer
+    from ledger.protocol.training_replay import TrainingEnvironment
     from ledger.protocol.types import ClientId, RegisteredClient
 
 
@@ -97,6 +98,7 @@ class HostedClients:
         training: the one thread that trains and evaluates.
         sending: the one thread that sends transactions.
         behaviour: honest, except in tests.
+        environment: in which the engine trains, which the clients state beside their updates.
         sets: names of local test sets; without any, no model is evaluated.
         finality: guards against a chain that takes back final blocks.
     """
@@ -106,6 +108,7 @@ class HostedClients:
     own: LocalUpdates
     training: Executor
     sending: Executor
+    environment: TrainingEnvironment
     behaviour: WorkerBehaviour = HONEST
     sets: Sequence[str] = field(default=())
     finality: FinalityGuard = field(default_factory=NoFinalityGuard)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledger.actors.actions import PostEnvelope
 from ledger.actors.member import Member, MemberActor, reports_of
+from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.encoding import keccak256
+from ledger.protocol.signing import sign
+from ledger.protocol.types import EnvironmentStatement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,8 +114,11 @@ class RoundParticipants:
         """Return the actions due while the committee votes, at a time in the chain's seconds."""
         self.view = view
         actions: list[Action] = []
-        for trainer in self._trainers.values():
-            actions += [*trainer.publish(view), *trainer.act_while_voting(view)]
+        for client, trainer in self._trainers.items():
+            published = trainer.publish(view)
+            if published:
+                actions += [*published, self._environment(view, client)]
+            actions += trainer.act_while_voting(view)
         for _, member in self.members:
             actions += member.step(view, now)
         return actions
@@ -126,6 +133,13 @@ class RoundParticipants:
         """Return when a member may act though nothing new arrives; None for never."""
         times = (member.next_time(view, now) for _, member in self.members)
         return min((time for time in times if time is not None), default=None)
+
+    def _environment(self, view: RoundView, client: ClientId) -> PostEnvelope:
+        """Return the client's statement of the environment in which its update was trained."""
+        here, domain, number = self._hosting.environment, view.inputs.domain, view.inputs.round
+        statement = EnvironmentStatement(number, client, here.digest)
+        body = PublishedEnvironment(here, sign(self._hosting.signers[client], domain, statement))
+        return PostEnvelope(Envelope(domain, number, client, body))
 
     def _behaviour_now(self) -> RoundBehaviour:
         """Return the behaviour of the round, which is looked up when it is first needed.

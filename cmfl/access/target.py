@@ -72,6 +72,12 @@ class Target:
 
         return FolderBlobs(Home(self.home).blobs)
 
+    def mailbox_place(self) -> str | None:
+        """Return where the mailbox is if none is named: with the blobs; None of a service."""
+        if self.remote is not None:
+            return None
+        return self.blobs_at or str(Home(self.home).blobs)
+
     @contextmanager
     def reader(self) -> Iterator[ChainReader]:
         """Open the chain for reading; a run may be writing to it meanwhile."""

@@ -55,6 +55,14 @@ def verify_training(
             "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it.",
         ),
     ] = None,
+    mailbox: Annotated[
+        str | None,
+        typer.Option(
+            "--mailbox",
+            help="URL or folder of a federation's mailbox, in which its clients state their "
+            "environments; else that of the blobs.",
+        ),
+    ] = None,
     salt: Annotated[
         str | None,
         typer.Option(
@@ -135,6 +143,7 @@ def verify_training(
         sample=sample,
         seed=seed,
         data=data,
+        mailbox=mailbox,
         salts=_salts(salt, tuple(client or ())),
         keys=tuple(private_keys(keystore, password_file)) if keystore else (),
         poisoned=poisoned,

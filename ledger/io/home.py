@@ -201,6 +201,11 @@ class RunPaths:
         """The last model."""
         return self.path / "model.safetensors"
 
+    @property
+    def environments(self) -> Path:
+        """One JSON line for each environment in which a simulation trained, with its round."""
+        return self.path / "environments.jsonl"
+
     def left_by_play(self) -> Path | None:
         """Return a file that only a run with a contract writes; None if there is none."""
         written = (self.metrics, self.journal, self.model)

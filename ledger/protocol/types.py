@@ -166,10 +166,10 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentStatement:
-    """A client's statement of the environment in which it trains from a round on.
+    """A client's statement of the environment in which it trained its update of a round.
 
     Attributes:
-        round: t; it holds until the client states another.
+        round: t.
         client: that trains.
         environment: digest of a `training_replay.TrainingEnvironment`.
     """

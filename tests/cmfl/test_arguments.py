@@ -152,6 +152,7 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any]]] = [
             "salts": 5,
             "poisoned": 5,
             "trained_here": 5,
+            "mailbox": 5,
             "settings": 5,
             "rpc_url": 5,
             "address": 5,

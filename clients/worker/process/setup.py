@@ -21,6 +21,7 @@ from clients.models.registry import model_named
 from clients.runs.evaluation_sets import TEST
 from clients.runs.input_binding import require_bound_model
 from clients.training.engine_factory import open_engine
+from clients.training.environment import environment_of
 from clients.worker.background_work import SingleThreadExecutor
 from clients.worker.failures import FailureTracker
 from clients.worker.finality_guard import ChainFinalityGuard
@@ -273,6 +274,7 @@ def open_worker(
                 own=LocalUpdates(folder.payloads),
                 training=training,
                 sending=SingleThreadExecutor("sending"),
+                environment=environment_of(configuration),
                 behaviour=manner.behaviour,
                 sets=(TEST,) if len(data.test.y) else (),
                 finality=ChainFinalityGuard(run.ledger.chain, acted_on),

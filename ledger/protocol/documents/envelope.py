@@ -118,7 +118,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class PublishedEnvironment:
-    """The environment in which a client trains from this round on, with its signature."""
+    """The environment in which a client trained its update of the round, with its signature."""
 
     environment: TrainingEnvironment
     signature: bytes

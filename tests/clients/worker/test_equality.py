@@ -11,6 +11,7 @@ from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
 from clients.training.engine_factory import open_engine
+from clients.training.environment import environment_here
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import FailureTracker
 from clients.worker.hosted_clients import HostedClients
@@ -123,6 +124,7 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
             own=LocalUpdates(folder / str(number), disk=QuickDisk()),
             training=ImmediateExecutor(),
             sending=ImmediateExecutor(),
+            environment=environment_here("plain", "cpu"),
         )
         running.append((context, Worker(context, hosting, FailureTracker(Random(number)))))
     now = float(ledger.newest_block().timestamp)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from clients.testnet.worker_faults import NO_FAULTS, WorkerFaults
+from clients.training.environment import environment_here
 from clients.training.port import Engine, Evaluation, TrainedUpdate
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import FailureTracker
@@ -248,6 +249,7 @@ class Together:
                 own=LocalUpdates(place.own, disk=QuickDisk()),
                 training=ImmediateExecutor(),
                 sending=ImmediateExecutor(),
+                environment=environment_here("plain", "cpu"),
                 behaviour=place.faults,
             )
             place.worker = Worker(context, hosting, FailureTracker(Random(number)))

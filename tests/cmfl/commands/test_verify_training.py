@@ -12,6 +12,7 @@ import pytest
 from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.io.home import Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -69,21 +70,39 @@ def test_a_node_and_a_folder_of_blobs_are_enough(
         asked = ("--blobs", home / "blobs", "--client", honest[0], "--json")
         shown = succeeds("verify", "training", *node, *asked).json
     near = succeeds("verify", "training", "--home", home, "--client", honest[0], "--json").json
+    # The environments of a simulation are in its home alone.
+    recorded = [{u.pop("recorded_environment") for u in each["updates"]} for each in (shown, near)]
+    assert recorded == [{None}, {near["environment"]["class"]}]
     assert shown == near
 
 
 def test_an_update_not_the_same_ends_with_another_code(home: Path, honest: list[int]) -> None:
     result = cmfl("verify", "training", "--home", home, "--json")
     shown = result.json
-    assert result.code == {"other": 1, "not checkable": 3}[shown["verdict"]]
+    assert (result.code, shown["verdict"]) == (1, "other")
     assert sum(shown["counts"].values()) == len(shown["updates"])
     assert shown["counts"]["same"] > 0
     assert all((row["reason"] == "") == (row["verdict"] == "same") for row in shown["updates"])
 
 
-def test_an_other_update_of_a_run_played_here_is_1(home: Path) -> None:
-    result = cmfl("verify", "training", "--home", home, "--trained-here", "--json")
+def test_an_unknown_environment_accuses_nobody_unless_it_was_here(
+    home: Path, tmp_path: Path
+) -> None:
+    unknown = tmp_path / "home"
+    shutil.copytree(home, unknown)
+    Home(unknown).run("run").environments.unlink()
+    result = cmfl("verify", "training", "--home", unknown, "--json")
+    assert (result.code, result.json["verdict"]) == (3, "not checkable")
+    result = cmfl("verify", "training", "--home", unknown, "--trained-here", "--json")
     assert (result.code, result.json["verdict"]) == (1, "other")
+
+
+def test_a_damaged_file_of_environments_is_named(home: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "home"
+    shutil.copytree(home, damaged)
+    file = Home(damaged).run("run").environments
+    file.write_text("[]\n")
+    assert f"{file}, line 1" in refusal("verify", "training", "--home", damaged)
 
 
 def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
