@@ -19,6 +19,7 @@ from ledger.protocol.types import (
     Digest,
     Domain,
     EnvironmentStatement,
+    ReplayStatement,
     Scores,
     Upload,
     Vote,
@@ -39,10 +40,13 @@ TYPES = {
     "Reply": _VOTE_FIELDS,
     "Upload": "uint64 round,uint32 client,string url,bytes32 digest,uint64 size",
     "Environment": "uint64 round,uint32 client,bytes32 environment",
+    "Replay": (
+        "bytes32 run,uint64 round,uint32 client,uint8 verdict,bytes32 environment,bytes32 witness"
+    ),
 }
 TYPE_HASHES = {name: keccak256(f"{name}({fields})".encode()) for name, fields in TYPES.items()}
 
-Message = Commitment | Scores | Vote | Upload | EnvironmentStatement
+Message = Commitment | Scores | Vote | Upload | EnvironmentStatement | ReplayStatement
 
 
 class Signer(Protocol):
@@ -127,6 +131,10 @@ def _struct_hash(message: Message) -> Digest:
     if isinstance(message, EnvironmentStatement):
         stated = (message.round, message.client, message.environment)
         return keccak256(words(TYPE_HASHES["Environment"], *stated))
+    if isinstance(message, ReplayStatement):
+        repeated = (message.run, message.round, message.client, message.verdict)
+        found = (message.environment, message.witness)
+        return keccak256(words(TYPE_HASHES["Replay"], *repeated, *found))
     where = (message.round, int(message.phase), message.view, message.base)
     kind = TYPE_HASHES[message.kind.value]
     return keccak256(words(kind, *where, message.set_digest, message.result))

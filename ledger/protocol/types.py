@@ -180,6 +180,27 @@ class EnvironmentStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayStatement:
+    """An auditor's statement that it has repeated an update, and what came of it.
+
+    Attributes:
+        run: sha256 of the run document.
+        round: t.
+        client: whose update it is.
+        verdict: a `training_replay.ReplayVerdict`: same or other.
+        environment: digest of a `training_replay.TrainingEnvironment`, of the repetition.
+        witness: of `training_replay.replay_witness`.
+    """
+
+    run: Digest
+    round: int
+    client: ClientId
+    verdict: int
+    environment: Digest
+    witness: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """Slot of a vote: a member may sign one for each, on one contract of one chain."""
 

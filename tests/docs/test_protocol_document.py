@@ -94,9 +94,9 @@ def test_the_documents_of_the_example_can_be_read() -> None:
     domain = example().inputs.domain
     kinds = [
         decode_envelope(data(f"envelope-{n}"), domain).kind
-        for n in ("1", "2", "3", "4a", "4b", "5", "6")
+        for n in ("1", "2", "3", "4a", "4b", "5", "6", "7")
     ]
-    assert kinds == [1, 2, 3, 4, 4, 5, 6]
+    assert kinds == [1, 2, 3, 4, 4, 5, 6, 7]
     assert set(kinds) == set(EnvelopeKind)
 
 
@@ -307,6 +307,15 @@ class TestWithoutOurCode:
         full = f"Environment({signing.TYPES['Environment']})"
         digest = typed(full, 1, stated["client"], hashlib.sha256(environment).digest())
         assert signer(digest, signature) == registry[stated["client"]][0]
+        attested = unpacked("envelope-7")
+        auditor, run, verdict, environment, witness, signature = attested["body"]
+        assert run == raw("run", "sha256")
+        losses = struct.pack("<2f", 0.5, 0.25)
+        assert witness == keccak(auditor + hashlib.sha256(losses).digest())
+        found = verdict, hashlib.sha256(environment).digest(), witness
+        full = f"Replay({signing.TYPES['Replay']})"
+        digest = typed(full, run, 1, attested["client"], *found)
+        assert signer(digest, signature) == auditor
         assert unpacked("envelope-3")["body"][2] == data("vector")
         assert body[5] == data("record")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import bound_inputs, encoding, merkle
 from ledger.protocol.documents.envelope import (
+    Attestation,
     Envelope,
     PhaseCertificate,
     Proposal,
@@ -45,7 +46,11 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
-from ledger.protocol.training_replay import TrainingEnvironment
+from ledger.protocol.training_replay import (
+    ReplayVerdict,
+    TrainingEnvironment,
+    replay_witness,
+)
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -53,6 +58,7 @@ from ledger.protocol.types import (
     EnvironmentStatement,
     IncidentKind,
     Phase,
+    ReplayStatement,
     SignedCommitment,
     SignedVote,
     Vote,
@@ -295,6 +301,7 @@ def blocks() -> dict[str, str]:
         "envelope-4b": envelope(election.member, Proposal(election, certificate=certificate)),
         "envelope-5": envelope(told.replies[0].member, Reply(told.replies[0])),
         "envelope-6": envelope(trainers[2], stated),
+        "envelope-7": envelope(trainers[2], attestation_of(trainers[2], stated, told)),
         "head": lines(
             {
                 "views": list(views),
@@ -367,6 +374,16 @@ def environment_of(client: ClientId, domain: Domain) -> PublishedEnvironment:
     )
     statement = EnvironmentStatement(1, client, environment.digest)
     return PublishedEnvironment(environment, sign(signers()[client], domain, statement))
+
+
+def attestation_of(client: ClientId, stated: PublishedEnvironment, told: Example) -> Attestation:
+    """Return the attestation of client 0, as an auditor, with the losses 0.5 and 0.25."""
+    auditor, environment = signers()[0], stated.environment
+    witness, run = replay_witness(auditor.address, f32(0.5, 0.25)), sha256(told.run)
+    verdict = ReplayVerdict.SAME
+    statement = ReplayStatement(run, 1, client, verdict, environment.digest, witness)
+    signature = sign(auditor, told.inputs.domain, statement)
+    return Attestation(auditor.address, run, verdict, environment, witness, signature)
 
 
 def compact(signature: bytes) -> bytes:

@@ -21,6 +21,7 @@ from ledger.protocol.types import (
     Digest,
     EnvironmentStatement,
     Phase,
+    ReplayStatement,
     Scores,
     Upload,
     Vote,
@@ -46,6 +47,7 @@ messages = st.one_of(
     st.builds(Scores, numbers, client_ids, digests, digests, digests),
     st.builds(Upload, numbers, client_ids, st.text(max_size=40), digests, numbers),
     st.builds(EnvironmentStatement, numbers, client_ids, digests),
+    st.builds(ReplayStatement, digests, numbers, client_ids, st.integers(1, 2), digests, digests),
     votes,
 )
 VOTE = Vote(VoteKind.REQUEST, 3, Phase.AGGREGATION, 1, DIGEST, DIGEST, DIGEST)

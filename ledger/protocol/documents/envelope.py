@@ -22,16 +22,19 @@ from ledger.protocol.encoding import PROTOCOL_VERSION, ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.training_replay import (
+    ReplayVerdict,
     TrainingEnvironment,
     decode_environment,
     encode_environment,
 )
 from ledger.protocol.types import (
+    Address,
     ClientId,
     Commitment,
     Digest,
     Domain,
     Phase,
+    ReplayStatement,
     Scores,
     SignedCommitment,
     SignedScores,
@@ -53,6 +56,7 @@ class EnvelopeKind(IntEnum):
     REQUEST = 4
     REPLY = 5
     ENVIRONMENT = 6
+    ATTESTATION = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +128,51 @@ class PublishedEnvironment:
     signature: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """The verdict of an auditor who has repeated the update of the envelope's round and client.
+
+    Attributes:
+        auditor: the address that signs; it need not be a client's.
+        run: sha256 of the run document.
+        verdict: same or other.
+        environment: in which it was repeated.
+        witness: of the losses of all local steps; see `replay_witness`.
+        signature: of the `ReplayStatement`.
+    """
+
+    auditor: Address
+    run: Digest
+    verdict: ReplayVerdict
+    environment: TrainingEnvironment
+    witness: Digest
+    signature: bytes
+
+    def statement(self, number: int, client: ClientId) -> ReplayStatement:
+        """Return what is signed, about the update of a round's client."""
+        found = (int(self.verdict), self.environment.digest, self.witness)
+        return ReplayStatement(self.run, number, client, *found)
+
+
 Body = (
-    SignedCommitment | PublishedPayload | PublishedScores | Proposal | Reply | PublishedEnvironment
+    SignedCommitment
+    | PublishedPayload
+    | PublishedScores
+    | Proposal
+    | Reply
+    | PublishedEnvironment
+    | Attestation
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One message of one client in one round.
+    """One message of one client in one round, or of an auditor about a client's update.
 
     Attributes:
         domain: the contract and chain it belongs to.
         round: t.
-        client: the sender.
+        client: the sender; of an attestation, whose update it is about.
         body: the message.
     """
 
@@ -158,6 +194,7 @@ _KINDS = {
     Proposal: EnvelopeKind.REQUEST,
     Reply: EnvelopeKind.REPLY,
     PublishedEnvironment: EnvelopeKind.ENVIRONMENT,
+    Attestation: EnvelopeKind.ATTESTATION,
 }
 
 
@@ -214,6 +251,10 @@ def _from_body(body: Body) -> list[object]:
         return _from_vote(body.reply)
     if isinstance(body, PublishedEnvironment):
         return [encode_environment(body.environment), body.signature]
+    if isinstance(body, Attestation):
+        environment = encode_environment(body.environment)
+        found = [int(body.verdict), environment, body.witness, body.signature]
+        return [body.auditor, body.run, *found]
     if body.certificate is not None:
         return [*_from_vote(body.request), _from_certificate(body.certificate)]
     assert body.opening is not None, "a request of phase 1 opens its result"
@@ -233,10 +274,31 @@ def _body(kind: EnvelopeKind, number: int, client: ClientId, value: list[Any]) -
         return Reply(_vote(VoteKind.REPLY, number, client, row(value, 6)))
     if kind is EnvelopeKind.ENVIRONMENT:
         environment, signed = row(value, 2)
-        if type(environment) is not bytes:
-            raise EncodingError("the environment of an envelope is not bytes")
-        return PublishedEnvironment(decode_environment(environment), signature(signed))
+        return PublishedEnvironment(_environment(environment), signature(signed))
+    if kind is EnvelopeKind.ATTESTATION:
+        return _attestation(row(value, 6))
     return _proposal(number, client, value)
+
+
+def _environment(data: object) -> TrainingEnvironment:
+    if type(data) is not bytes:
+        raise EncodingError("the environment of an envelope is not bytes")
+    return decode_environment(data)
+
+
+def _attestation(value: list[Any]) -> Attestation:
+    auditor, run, code, environment, witness, signed = value
+    verdict = unsigned("verdict", code, 8)
+    if verdict not in {ReplayVerdict.SAME, ReplayVerdict.OTHER}:
+        raise EncodingError(f"verdict {verdict} cannot be attested: 1 same, 2 other")
+    return Attestation(
+        auditor=Address(fixed_bytes("auditor", auditor, 20)),
+        run=digest(run),
+        verdict=ReplayVerdict(verdict),
+        environment=_environment(environment),
+        witness=digest(witness),
+        signature=signature(signed),
+    )
 
 
 def _scores(number: int, client: ClientId, value: list[Any]) -> PublishedScores:

@@ -14,6 +14,7 @@ from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
     Proposal,
+    Attestation,
     PublishedEnvironment,
     PublishedPayload,
     PublishedScores,
@@ -39,7 +40,7 @@ from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.documents.vector import ScoreVector, decode_vector, encode_vector
 from ledger.protocol.encoding import ResultPreimage, set_digest, sha256
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.training_replay import TrainingEnvironment
+from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import (
     Address,
     Beacon,
@@ -185,6 +186,17 @@ ENVELOPES = {
     ),
     "reply": envelope(2, Reply(vote(REPLY, Phase.ELECTION, 1, 2))),
     "environment": envelope(4, PublishedEnvironment(ENVIRONMENT, SIGNATURE)),
+    "attestation": envelope(
+        4,
+        Attestation(
+            Address(bytes(20)),
+            filled(1),
+            ReplayVerdict.SAME,
+            ENVIRONMENT,
+            filled(2),
+            SIGNATURE,
+        ),
+    ),
 }
 
 

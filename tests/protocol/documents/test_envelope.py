@@ -16,7 +16,7 @@ from tests.support.keys import DOMAIN
 BODY = ("body",)
 
 
-def test_there_are_six_kinds() -> None:
+def test_there_are_seven_kinds() -> None:
     assert {name: int(each.kind) for name, each in ENVELOPES.items()} == {
         "commitment": 1,
         "payload": 2,
@@ -25,8 +25,9 @@ def test_there_are_six_kinds() -> None:
         "request 2": 4,
         "reply": 5,
         "environment": 6,
+        "attestation": 7,
     }
-    assert [int(kind) for kind in EnvelopeKind] == [1, 2, 3, 4, 5, 6]
+    assert [int(kind) for kind in EnvelopeKind] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
@@ -88,6 +89,14 @@ def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
         ("environment", (*BODY, 0), "text", "the environment of an envelope is not bytes"),
         ("environment", (*BODY, 0), b"", "not a canonical msgpack document"),
         ("environment", (*BODY, 1), bytes(64), "is not 65 bytes"),
+        ("attestation", BODY, [b""], "is not a list of 6"),
+        ("attestation", (*BODY, 0), bytes(19), "is not 20 bytes"),
+        ("attestation", (*BODY, 1), bytes(31), "is not 32 bytes"),
+        ("attestation", (*BODY, 2), 2, None),
+        ("attestation", (*BODY, 2), 3, "verdict 3 cannot be attested"),
+        ("attestation", (*BODY, 3), b"", "not a canonical msgpack document"),
+        ("attestation", (*BODY, 4), b"", "is not 32 bytes"),
+        ("attestation", (*BODY, 5), bytes(64), "is not 65 bytes"),
     ],
 )
 def test_an_envelope_that_is_none_is_refused(
