@@ -30,6 +30,10 @@ _LETS = {
         "hold the client to this training environment when they repeat its update of the round; "
         "no contract reads it"
     ),
+    "Replay": (
+        "hold the signer to this verdict on another's update, and call it false if they repeat the "
+        "update and have another verdict or other losses; no contract reads it"
+    ),
     "Upload": (
         "put exactly these bytes at one URL of one store, at the cost of the client's quota of a "
         "round; no contract reads it"

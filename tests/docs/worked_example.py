@@ -58,7 +58,6 @@ from ledger.protocol.types import (
     EnvironmentStatement,
     IncidentKind,
     Phase,
-    ReplayStatement,
     SignedCommitment,
     SignedVote,
     Vote,
@@ -379,11 +378,12 @@ def environment_of(client: ClientId, domain: Domain) -> PublishedEnvironment:
 def attestation_of(client: ClientId, stated: PublishedEnvironment, told: Example) -> Attestation:
     """Return the attestation of client 0, as an auditor, with the losses 0.5 and 0.25."""
     auditor, environment = signers()[0], stated.environment
-    witness, run = replay_witness(auditor.address, f32(0.5, 0.25)), sha256(told.run)
-    verdict = ReplayVerdict.SAME
-    statement = ReplayStatement(run, 1, client, verdict, environment.digest, witness)
-    signature = sign(auditor, told.inputs.domain, statement)
-    return Attestation(auditor.address, run, verdict, environment, witness, signature)
+    witness, run = replay_witness(auditor.address, f32(0.5, 0.25).tobytes()), sha256(told.run)
+    unsigned = Attestation(
+        auditor.address, run, ReplayVerdict.SAME, environment, witness, bytes(65)
+    )
+    signature = sign(auditor, told.inputs.domain, unsigned.statement(1, client))
+    return replace(unsigned, signature=signature)
 
 
 def compact(signature: bytes) -> bytes:

@@ -213,7 +213,8 @@ def test_signatures_of_one_run_are_invalid_for_the_next(forks: Forks, tmp_path: 
             played(first, first.ledger(reader), 1)
         before, signed = first.manifest, Signed.of(first)
     assert {envelope.kind for _, envelope in signed.mail} == set(EnvelopeKind) - {
-        EnvelopeKind.COMMITMENT
+        EnvelopeKind.COMMITMENT,
+        EnvelopeKind.ATTESTATION,
     }
 
     with LocalNetwork(settings_of(tmp_path / "second", 0.4)) as second:

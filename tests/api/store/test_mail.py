@@ -178,7 +178,7 @@ def test_what_is_no_envelope_of_the_board_is_not_kept(store: Store) -> None:
 def test_mail_is_bound_to_one_contract_and_to_recent_rounds(store: Store) -> None:
     board = board_of(envelope(store.domain, 1))
     for path in (
-        board[:-1] + "7",
+        board[:-1] + "8",
         board[:-1] + "x",
         f"{board}?after=-1",
         f"{board}?after=x",

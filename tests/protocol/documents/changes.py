@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ledger.protocol import canonical
 from ledger.protocol.documents.envelope import (
+    Attestation,
     Envelope,
     PhaseCertificate,
     Proposal,
-    Attestation,
     PublishedEnvironment,
     PublishedPayload,
     PublishedScores,

@@ -48,7 +48,7 @@ def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
         ("payload", ("round",), -1, "round -1"),
         ("payload", ("client",), 2**32, "client 4294967296"),
         ("payload", ("kind",), 0, "there is no envelope of kind 0"),
-        ("payload", ("kind",), 7, "there is no envelope of kind 7"),
+        ("payload", ("kind",), 8, "there is no envelope of kind 8"),
         ("payload", ("kind",), 2**64 - 1, "there is no envelope of kind"),
         ("payload", ("kind",), 1, "is not a list of 2"),
         ("payload", BODY, [], "is not a list of 1"),
