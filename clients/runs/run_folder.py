@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MAX_METRICS_BYTES = 1 << 30
 MAX_ENVIRONMENTS_BYTES = 1 << 20
+MAX_ENVIRONMENT_LINE_BYTES = 1_000
+"""Of JSON: deeper nesting than fits in here ends a Python whose recursion limit is raised."""
 
 
 class RunFolder:
@@ -129,6 +131,8 @@ def line_of(row: RoundMetrics) -> bytes:
 def _environment(path: Path, number: int, line: bytes) -> tuple[int, TrainingEnvironment]:
     """Return the environment of a line, and its first round."""
     try:
+        if len(line) > MAX_ENVIRONMENT_LINE_BYTES:
+            raise ConfigurationError(f"over {MAX_ENVIRONMENT_LINE_BYTES} bytes")
         row = json.loads(line)
         first = row.pop("round")
         environment = decode_environment(canonical.encode({"version": PROTOCOL_VERSION} | row))
