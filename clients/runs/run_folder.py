@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MAX_METRICS_BYTES = 1 << 30
 MAX_ENVIRONMENTS_BYTES = 1 << 20
-MAX_ENVIRONMENT_LINE_BYTES = 1_000
+MAX_ENVIRONMENT_LINE_BYTES = 2_000
 """Of JSON: deeper nesting than fits in here ends a Python whose recursion limit is raised."""
 
 
