@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ from cmfl.inputs.arguments import (
     require_or_none,
 )
 from cmfl.recorded import Run
-from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.errors import BlobError, CmflError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from clients.replay.attesting import ComparedAttestation
     from clients.replay.recorded_environments import EnvironmentOf
     from clients.replay.recorded_updates import RecordedRun
     from clients.replay.replayed_update import TrainingReplay
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 MOST_JOBS = 256
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class ReplayRequest:
         device: cpu, cuda or auto.
         jobs: processes that train.
         log: file of results, which an interrupted replay goes on from; None for none.
+        attests: private key of an auditor who signs the verdicts; None for nobody.
     """
 
     rounds: tuple[int, int] | None = None
@@ -76,6 +81,7 @@ class ReplayRequest:
     device: str = "cpu"
     jobs: int = 1
     log: Path | None = None
+    attests: bytes | None = field(default=None, repr=False)
 
 
 class TrainingVerification:
@@ -265,6 +271,8 @@ def replay_target(
     from clients.replay.training_replay import ReplayOptions, replay_run
 
     _require_request(request)
+    if request.attests is not None and (request.mailbox or target.mailbox_place()) is None:
+        raise ConfigurationError("--sign: name the mailbox for the attestations with --mailbox")
     log = None if request.log is None else ResultFile(request.log)
     run, salts = _recorded(target, request)
     source = ReplaySource(
@@ -280,7 +288,8 @@ def replay_target(
         trained_here=request.trained_here,
         on_progress=on_progress,
     )
-    return replay_run(run, target.published(), source, options)
+    result = replay_run(run, target.published(), source, options)
+    return result if request.poisoned else _attested(target, run, request, result)
 
 
 def drawn_training(
@@ -340,6 +349,41 @@ def _own_salts(document: RunDocument, keys: tuple[bytes, ...]) -> dict[ClientId,
     return salts
 
 
+def _attested(
+    target: Target, run: RecordedRun, request: ReplayRequest, result: TrainingReplay
+) -> TrainingReplay:
+    """Return a result with others' attestations compared, after its own have been published.
+
+    Raises:
+        BlobError: the own attestations cannot be published.
+    """
+    from clients.replay.attesting import compared_attestations, own_attestations
+    from ledger.protocol.documents.run import encode_run
+    from ledger.protocol.encoding import sha256
+    from ledger.protocol.signing import KeySigner
+    from ledger.storage.opening import mailbox_at
+
+    place = request.mailbox or target.mailbox_place()
+    if place is None:
+        return result
+    mailbox, digest = mailbox_at(place), sha256(encode_run(run.document))
+    own = None if request.attests is None else KeySigner(request.attests)
+    compared: list[ComparedAttestation] = []
+    try:
+        compared = compared_attestations(result, digest, mailbox)
+    except (BlobError, OSError) as error:
+        _log.info("the mailbox cannot be read for attestations: %s", error)
+    if own is not None:
+        try:
+            for envelope in own_attestations(result, digest, own):
+                mailbox.put(envelope)
+        except OSError as error:
+            reason = error.strerror or error
+            raise BlobError(f"attestations cannot be put into {place}: {reason}") from error
+    others = (each for each in compared if own is None or each.auditor != own.address)
+    return replace(result, attestations=tuple(others))
+
+
 def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> EnvironmentOf:
     """Return the environments that were recorded: in a mailbox, or by a simulation's home.
 
@@ -377,6 +421,9 @@ def _require_request(request: ReplayRequest) -> None:
         raise ConfigurationError(f"sample = {request.sample}: must be at least 1")
     if request.seed < 0:
         raise ConfigurationError(f"seed = {request.seed}: must not be negative")
+    if request.attests is not None and (request.poisoned or request.trained_here):
+        option = "--poisoned" if request.poisoned else "--trained-here"
+        raise ConfigurationError(f"--sign with {option}: only what the run records is attested")
     for client, salt in request.salts.items():
         if type(salt) is not bytes or len(salt) != 32:
             raise ConfigurationError(f"salts[{client}]: must be 32 bytes")

@@ -12,6 +12,7 @@ from ledger.protocol.training_replay import ReplayVerdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from clients.replay.attesting import ComparedAttestation
     from ledger.protocol.training_replay import TrainingEnvironment
     from ledger.protocol.types import ClientId, Domain
 
@@ -71,6 +72,11 @@ class ReplayedUpdate:
     losses: bytes | None = None
     difference: UpdateDifference | None = None
 
+    @property
+    def is_attestable(self) -> bool:
+        """True if there is a verdict, and the losses for its witness."""
+        return self.verdict is not ReplayVerdict.NOT_CHECKABLE and self.losses is not None
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON, without the losses."""
         difference = self.difference
@@ -98,12 +104,14 @@ class TrainingReplay:
         environment: of this machine.
         data: which samples the updates were repeated with, for people.
         updates: ascending by round and client.
+        attestations: others', compared with this repetition.
     """
 
     domain: Domain
     environment: TrainingEnvironment
     data: str
     updates: tuple[ReplayedUpdate, ...]
+    attestations: tuple[ComparedAttestation, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -143,6 +151,11 @@ class TrainingReplay:
         for reason, number in shared.items():
             if number > 1:
                 yield f"{number} updates {VERDICT_NAMES[ReplayVerdict.NOT_CHECKABLE]}: {reason}"
+        if self.attestations:
+            findings = Counter(attestation.finding for attestation in self.attestations)
+            named = ", ".join(f"{findings[name]} {name}" for name in sorted(findings))
+            yield f"attestations by others: {named}"
+        yield from (str(each) for each in self.attestations if is_verbose or each.is_false)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON, without the losses."""
@@ -155,4 +168,5 @@ class TrainingReplay:
             "environment": {"class": str(environment), "digest": to_hex(environment.digest)},
             "data": self.data,
             "updates": [update.as_dict() for update in self.updates],
+            "attestations": [attestation.as_dict() for attestation in self.attestations],
         }

@@ -24,6 +24,7 @@ from cmfl.commands import (
     chain,
     clients,
     contract,
+    coverage,
     data,
     deploy,
     doctor,
@@ -110,6 +111,7 @@ app.command("settings", rich_help_panel=_SIMULATE)(settings.settings)
 app.add_typer(data.app, name="data", rich_help_panel=_SIMULATE)
 app.add_typer(model.app, name="model", rich_help_panel=_SIMULATE)
 app.command("audit", rich_help_panel=_AUDIT)(audit.audit)
+app.command("coverage", rich_help_panel=_AUDIT)(coverage.coverage)
 app.add_typer(verify.app, name="verify", rich_help_panel=_AUDIT)
 app.add_typer(rounds.app, name="rounds", rich_help_panel=_AUDIT)
 app.add_typer(clients.app, name="clients", rich_help_panel=_AUDIT)

@@ -13,7 +13,7 @@ from cmfl.commands.console import AsJson, complain, print_json, print_line, prog
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.report_file import require_writable
-from cmfl.commands.sender import private_keys
+from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.verbosity import Verbosity
 from cmfl.replaying import MOST_JOBS
@@ -118,6 +118,14 @@ def verify_training(
             "interruption. It holds the losses: keep it as you keep a key.",
         ),
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign",
+            help="Encrypted key of an auditor, who need not be a client: sign the verdicts, and "
+            "put them into the mailbox as attestations.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write the JSON report to this file.")
     ] = None,
@@ -138,7 +146,7 @@ def verify_training(
     where = source.target()
     where.require_chain_of_its_own()
     request = ReplayRequest(
-        rounds=_bounds(round_number, rounds),
+        rounds=read_bounds(round_number, rounds),
         clients=tuple(client or ()),
         sample=sample,
         seed=seed,
@@ -152,12 +160,16 @@ def verify_training(
         device=device,
         jobs=jobs,
         log=log,
+        attests=None if sign is None else keystore_key(sign, password_file),
     )
     with progress() as bar:
         task = bar.add_task("training", total=None)
         result = replay_target(
             where, request, lambda done, total: bar.update(task, completed=done, total=total)
         )
+    if sign is not None and not json:
+        signed = sum(update.is_attestable for update in result.updates)
+        print_line(f"{signed} attestations signed: cmfl coverage shows them")
     _end(result, report, json=json)
 
 
@@ -188,7 +200,7 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool) -> None:
     raise typer.Exit(codes[result.verdict] or (0 if written else WRONG))
 
 
-def _bounds(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:
+def read_bounds(round_number: int | None, rounds: str | None) -> tuple[int, int] | None:
     """Return the first and the last round that are asked for; None for all.
 
     Raises:

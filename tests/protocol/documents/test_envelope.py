@@ -1,15 +1,21 @@
-"""Envelopes: six kinds, each with exactly what makes it genuine."""
+"""Envelopes: seven kinds, each with exactly what makes it genuine."""
 
 from __future__ import annotations
 
 import pytest
 
 from ledger.protocol import canonical
-from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope, encode_envelope
+from ledger.protocol.documents.envelope import (
+    Attestation,
+    EnvelopeKind,
+    decode_envelope,
+    encode_envelope,
+)
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
+from ledger.protocol.types import ClientId, ReplayStatement
 from tests.protocol.documents.changes import ENVELOPES, KINDS, SIGNATURE, VECTOR_BYTES, filled
 from tests.support.keys import DOMAIN
 
@@ -38,6 +44,15 @@ def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
     assert "round=4" in repr(body)
     assert "member=2" in repr(body)
     assert repr(sha256(VECTOR_BYTES)) in repr(body)
+
+
+def test_an_auditor_signs_what_its_envelope_is_about() -> None:
+    envelope = ENVELOPES["attestation"]
+    body = envelope.body
+    assert isinstance(body, Attestation)
+    statement = body.statement(3, ClientId(4))
+    digest = body.environment.digest
+    assert statement == ReplayStatement(filled(1), 3, ClientId(4), 1, digest, filled(2))
 
 
 @pytest.mark.parametrize(
