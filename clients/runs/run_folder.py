@@ -14,6 +14,7 @@ from clients.configuration.loading import load
 from clients.models.model_file import StoredModel, encode_model, read_model_file
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import DISK, Disk, Home, RunPaths, read_file
+from ledger.io.json import parse_json
 from ledger.protocol import canonical
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 MAX_METRICS_BYTES = 1 << 30
 MAX_ENVIRONMENTS_BYTES = 1 << 20
-MAX_ENVIRONMENT_LINE_BYTES = 2_000
-"""Of JSON: deeper nesting than fits in here ends a Python whose recursion limit is raised."""
 
 
 class RunFolder:
@@ -131,12 +130,10 @@ def line_of(row: RoundMetrics) -> bytes:
 def _environment(path: Path, number: int, line: bytes) -> tuple[int, TrainingEnvironment]:
     """Return the environment of a line, and its first round."""
     try:
-        if len(line) > MAX_ENVIRONMENT_LINE_BYTES:
-            raise ConfigurationError(f"over {MAX_ENVIRONMENT_LINE_BYTES} bytes")
-        row = json.loads(line)
+        row = parse_json(line)
         first = row.pop("round")
         environment = decode_environment(canonical.encode({"version": PROTOCOL_VERSION} | row))
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, CmflError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, CmflError) as error:
         raise ConfigurationError(f"{path}, line {number}: this is no environment") from error
     if type(first) is not int or first < 1:
         raise ConfigurationError(f"{path}, line {number}: round must be a whole number from 1")
