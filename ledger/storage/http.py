@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import re
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
+from ledger.io.json import parse_json
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, EncodingError
@@ -302,8 +302,8 @@ def _problem_code(answer: HttpResponse) -> str:
     if answer.media_type != "application/problem+json":
         return ""
     try:
-        problem = json.loads(answer.body)
-    except (ValueError, RecursionError):
+        problem = parse_json(answer.body)
+    except ValueError:
         return ""
     match = _PROBLEM.fullmatch(str(problem.get("type"))) if isinstance(problem, dict) else None
     return match[1] if match else ""
