@@ -16,7 +16,10 @@ import pytest
 from eth_abi.abi import encode as abi_encode
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey, Signature
+from hypothesis import given
+from hypothesis import strategies as st
 
+from clients.local_sgd import LocalTraining, batches
 from ledger.audit.checks.all_checks import step_of_field
 from ledger.protocol import canonical, consensus, ledger_state, parameters, sampling, signing
 from ledger.protocol.documents import envelope, vector
@@ -28,6 +31,7 @@ from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, THRESHOLDS
 from ledger.storage.blobs import MAX_BLOB_BYTES
+from tests.docs import second_training
 from tests.docs.worked_example import DOCUMENT, blocks, example, rewritten, shown
 
 TEXT = DOCUMENT.read_text("utf-8")
@@ -334,6 +338,36 @@ class TestWithoutOurCode:
         accused = unpacked("incidents")["incidents"][0][2]
         banned = keccak(begin + b"banned" + accused.to_bytes(4))
         assert banned == raw("head", "head_0 and a ban")
+
+
+def test_batches_and_data_digest_follow_from_the_document_alone() -> None:
+    values = named("training")
+    client = int(next(label for label in values if label.startswith("job"))[-1])
+    seed = bytes.fromhex(named("opening")["seed_1"])
+    job = hashlib.sha256(seed + client.to_bytes(4)).digest()
+    assert job.hex() == values[f"job of client {client}"]
+    assert second_training.steps(job, 5, 2, 4) == json.loads(values["four steps"])
+    assert second_training.epochs(job, 5, 2, 1) == json.loads(values["one epoch"])
+    digest = second_training.samples_digest(b"\x07" * 32, [[0, 0.5], [1, -1]], [0, 1])
+    assert digest.hex() == values["digest of samples"]
+
+
+@given(st.binary(min_size=32, max_size=32), st.integers(1, 40), st.integers(1, 50))
+def test_the_documents_batches_are_the_trainers(job: bytes, samples: int, size: int) -> None:
+    steps = LocalTraining(learning_rate=1, batch_size=size, local_steps=3)
+    epochs = LocalTraining(learning_rate=1, batch_size=size, local_epochs=2)
+    ours = [[batch.tolist() for batch in batches(job, samples, each)] for each in (steps, epochs)]
+    assert ours[0] == second_training.steps(job, samples, size, 3)
+    assert ours[1] == second_training.epochs(job, samples, size, 2)
+
+
+def test_the_attestation_opens_to_its_auditor_and_losses() -> None:
+    auditor, run, verdict, environment, witness, signature = unpacked("envelope-7")["body"]
+    assert witness == keccak(auditor + hashlib.sha256(struct.pack("<2f", 0.5, 0.25)).digest())
+    assert run == hashlib.sha256(data("run")).digest()
+    client, digest = unpacked("envelope-7")["client"], hashlib.sha256(environment).digest()
+    signed = typed(f"Replay({signing.TYPES['Replay']})", run, 1, client, verdict, digest, witness)
+    assert signer(signed, signature) == auditor
 
 
 def test_every_parameter_is_in_the_settings_with_its_range() -> None:

@@ -12,6 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from clients.datasets.data_binding import samples_digest_of
+from clients.datasets.federated_data import Samples
+from clients.local_sgd import LocalTraining, batches
 from ledger.protocol import bound_inputs, encoding, merkle
 from ledger.protocol.documents.envelope import (
     Attestation,
@@ -44,7 +49,7 @@ from ledger.protocol.judgement import (
 from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
-from ledger.protocol.sampling import drawn_committee
+from ledger.protocol.sampling import drawn_committee, training_seed
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.training_replay import (
     ReplayVerdict,
@@ -72,7 +77,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.documents.envelope import Body
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import Domain
+    from ledger.protocol.types import Digest, Domain
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 BLOCK = re.compile(
@@ -300,6 +305,7 @@ def blocks() -> dict[str, str]:
         "envelope-4b": envelope(election.member, Proposal(election, certificate=certificate)),
         "envelope-5": envelope(told.replies[0].member, Reply(told.replies[0])),
         "envelope-6": envelope(trainers[2], stated),
+        "training": training(inputs.seed, trainers[2]),
         "envelope-7": envelope(trainers[2], attestation_of(trainers[2], stated, told)),
         "head": lines(
             {
@@ -373,6 +379,22 @@ def environment_of(client: ClientId, domain: Domain) -> PublishedEnvironment:
     )
     statement = EnvironmentStatement(1, client, environment.digest)
     return PublishedEnvironment(environment, sign(signers()[client], domain, statement))
+
+
+def training(seed: Digest, client: ClientId) -> str:
+    """Return what repeated training follows from: a client's batches, and a digest of samples."""
+    job = training_seed(seed, client)
+    settings = LocalTraining(learning_rate=0.5, batch_size=2, local_steps=4)
+    epochs = LocalTraining(learning_rate=0.5, batch_size=2, local_epochs=1)
+    samples = Samples(f32(0, 0.5, 1, -1).reshape(2, 2), np.array([0, 1]))
+    return lines(
+        {
+            f"job of client {client}": job.hex(),
+            "four steps": [batch.tolist() for batch in batches(job, 5, settings)],
+            "one epoch": [batch.tolist() for batch in batches(job, 5, epochs)],
+            "digest of samples": samples_digest_of(samples, bytes([7]) * 32).hex(),
+        }
+    )
 
 
 def attestation_of(client: ClientId, stated: PublishedEnvironment, told: Example) -> Attestation:
