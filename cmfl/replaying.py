@@ -19,6 +19,7 @@ from cmfl.inputs.arguments import (
     TABLE,
     TEXT,
     WHOLE,
+    first_and_last,
     require,
     require_each,
     require_or_none,
@@ -231,11 +232,7 @@ def _bounds(round_: int | None, rounds: Sequence[int] | None) -> tuple[int, int]
         return None if round_ is None else (round_, round_)
     if round_ is not None:
         raise ConfigurationError("round= and rounds=: give one of them")
-    require(LIST, rounds=rounds)
-    require_each(WHOLE, "rounds", rounds)
-    if len(rounds) != 2:
-        raise ConfigurationError(f"rounds = {rounds!r:.80}: must be the first and the last")
-    return rounds[0], rounds[1]
+    return first_and_last(rounds)
 
 
 def _clients(client: int | Sequence[int]) -> tuple[int, ...]:
