@@ -19,7 +19,7 @@ from cmfl.inputs.arguments import (
     require_or_none,
 )
 from cmfl.recorded import Run
-from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.errors import BlobError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -146,10 +146,9 @@ def coverage(
     require_each(TEXT, "auditors", auditors)
     bounds = None if rounds is None else first_and_last(rounds)
     place = None if mailbox is None else str(mailbox)
-    is_remote = isinstance(run, Run) and run.target.remote is not None
-    if is_remote and rpc_url is None and address is None and chain_id is None and blobs is None:
-        assert isinstance(run, Run)
-        target = run.target
+    elsewhere = (rpc_url, address, chain_id, blobs, mailbox)
+    if isinstance(run, Run) and name in {None, run.name} and elsewhere == (None,) * 5:
+        target = run.target  # a service reads its own chain and mailbox
     else:
         target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     return Coverage(coverage_of(target, bounds, auditors, place))
@@ -170,7 +169,8 @@ def coverage_of(
         mailbox: location of the attestations; None for the service's, or that of the blobs.
 
     Raises:
-        ConfigurationError: a round has not ended, or a service is asked about another mailbox.
+        ConfigurationError: a round has not ended, or another mailbox is named for a service without
+            the chain that it is about.
         ChainError: the chain cannot be read, or an address is invalid.
         BlobError: the mailbox cannot be read.
         ServiceError: the service does not answer as it should.
@@ -179,15 +179,11 @@ def coverage_of(
     from ledger.history.training_coverage import counting_only
 
     trusted = {eip55(each) for each in auditors}
-    if target.remote is not None and target.rpc_url is None:
-        if mailbox is not None:
-            raise ConfigurationError(
-                f"mailbox {mailbox[:80]}: a service reads its own; name the chain that you trust, "
-                f"too, or leave it out"
-            )
+    if target.remote is not None and mailbox is None:
         with open_deployment(target) as deployment:
             first, last = rounds or (None, None)
             return counting_only(deployment.training(first, last), trusted)
+    target.require_chain_of_its_own()
     return counting_only(_read(target, rounds, mailbox), trusted)
 
 
@@ -195,7 +191,7 @@ def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -
     """Return everybody's coverage, from chain and mailbox.
 
     Raises:
-        ConfigurationError: no mailbox is named, or a round has not ended.
+        ConfigurationError: a round has not ended.
         BlobError: the mailbox cannot be read.
     """
     from ledger.chain.contract.deployment import deployed_domain
@@ -203,8 +199,7 @@ def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -
     from ledger.storage.opening import mailbox_at
 
     place = mailbox or target.mailbox_place()
-    if place is None:
-        raise ConfigurationError("name the place of the attestations with --mailbox")
+    assert place is not None, "a service without a named mailbox is asked itself"
     with target.reader() as chain, chain.snapshot() as view:
         history = target.history(view)
         domain = deployed_domain(history.ledger)

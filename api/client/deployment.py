@@ -31,6 +31,8 @@ TAR = "application/x-tar"
 MAX_COVERAGE_PAGES = 1_000
 """Answers about the coverage of a run, each of thousands of updates."""
 
+MAX_COVERED_UPDATES = 2_000_000
+
 MAX_PAGE = 100
 """Entries of one page; a list with a greater limit is read in several pages."""
 
@@ -171,7 +173,8 @@ class RemoteDeployment:
             pages.append(page)
             if page["next_from"] is None:
                 return joined(pages)
-            if page["last"] < page["first"]:
+            is_endless = sum(len(each["updates"]) for each in pages) > MAX_COVERED_UPDATES
+            if page["last"] < page["first"] or is_endless:
                 break
             # Without bounds the first answer says how many rounds there are: later ones may end.
             start, last = page["next_from"], page["ended"] if last is None else last

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ledger.storage.mailbox import Board
 
 BOARDS = 8
-"""Old boards in memory, each of 64 MiB at most if its auditors fill their quotas."""
+"""Old boards in memory, each within the bounds of a reader."""
 
 
 class OldBoards:

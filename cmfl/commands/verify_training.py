@@ -200,7 +200,7 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool) -> None:
     if result.unpublished:
         complain(
             f"--sign: {result.published} attestations are in the mailbox, and the next is not: "
-            f"{result.unpublished}; with the same --log nothing is trained again"
+            f"{result.unpublished}; repeated with the same --log, nothing is trained again"
         )
         raise typer.Exit(WRONG)
     raise typer.Exit(codes[result.verdict] or (0 if written else WRONG))

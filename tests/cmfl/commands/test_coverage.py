@@ -250,7 +250,9 @@ def test_command_service_and_python_give_one_coverage(audited: Audited) -> None:
         assert succeeds("coverage", "--api", url, *options).json == ours.as_dict()
         connected = cmfl_package.connect(url)
         assert cmfl_package.coverage(connected).as_dict() == home.as_dict()
-        assert "mailbox" in refusal("coverage", "--api", url, "--mailbox", audited.home)
+        assert "no chain" in refusal("coverage", "--api", url, "--mailbox", audited.home)
+        assert "no effect" in refusal("coverage", "--api", url, "--blobs", audited.home)
+        assert "1..9" in refusal("coverage", "--api", url, "--rounds", "1..9")
     (row,) = [row for row in home.updates if row["verdict"] == "disputed"]
     assert (row["client"], row["same"], row["other"]) == (
         other.client,

@@ -10,6 +10,7 @@ import { clientLink, roundLink } from "../run.js";
 
 const MOST_CLIENTS = 200;
 const MOST_PAGES = 40;
+const LONGEST_WAIT_MS = 6_000;
 const TITLE = "Training repeated by auditors";
 const NAMES = { same: "attested_same", other: "attested_other", disputed: "attested_disputed", none: "attested_none" };
 
@@ -17,10 +18,12 @@ const NAMES = { same: "attested_same", other: "attested_other", disputed: "attes
 export async function training(path, rounds, signal) {
   if (!rounds.length || !(await has("/training"))) return null;
   try {
-    const updates = await readUpdates(path, rounds, signal);
+    // A mailbox may be slow, and the rest of the page does not need it.
+    const limit = AbortSignal.timeout(LONGEST_WAIT_MS);
+    const updates = await readUpdates(path, rounds, signal ? AbortSignal.any([signal, limit]) : limit);
     return section(TITLE, ...(updates.some((one) => one.attestations.length) ? shown(path, rounds, updates) : nothing(rounds)));
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
+    if (signal?.aborted || !(error instanceof Refused || error.name === "TimeoutError" || error.name === "AbortError")) throw error;
     return section(TITLE, h("p", { class: "quiet" }, "The attestations cannot be read now: ", told(error.message), "."));
   }
 }
