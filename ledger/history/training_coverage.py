@@ -55,7 +55,8 @@ def training_coverage(
     ended = history.newest()
     if ended and history.some([ended])[0].status is RoundStatus.OPEN:
         ended -= 1
-    first, last = rounds[0] or 1, ended if rounds[1] is None else rounds[1]
+    first = 1 if rounds[0] is None else rounds[0]
+    last = ended if rounds[1] is None else rounds[1]
     if rounds != (None, None) and not 1 <= first <= last <= ended:
         raise ConfigurationError(
             f"rounds {first}..{last}: must be first and last of the {ended} ended rounds"
