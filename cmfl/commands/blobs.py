@@ -203,7 +203,7 @@ def prune(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Remove the payloads and the mail of old rounds; records, vectors and models stay.
+    """Remove payloads and mail of old rounds; records, vectors, models and attestations stay.
 
     An audit of such a round names what is missing, and ends incomplete (exit code 3).
     """
