@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
 
+from api.federation.coverage import CoverageReader
 from api.federation.monitor import FederationMonitor
 from api.http import openapi
 from api.http.access import Access
@@ -45,6 +46,7 @@ from api.routes import (
     round_routes,
     series_routes,
     service_routes,
+    training_routes,
     verification_routes,
     web_routes,
 )
@@ -79,6 +81,7 @@ _ROUTES = (
     evidence_routes,
     digest_routes,
     series_routes,
+    training_routes,
     event_routes,
     federation_routes,
     proof_routes,
@@ -121,6 +124,7 @@ def create_app(
     app.state.histories = histories_of(settings, index)
     app.state.cache = AnswerCache()
     app.state.federations = FederationMonitor(settings.mailbox)
+    app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
     app.state.streams = Streams(settings.most_streams)
     app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
     for routes in _ROUTES:

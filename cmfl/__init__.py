@@ -11,7 +11,8 @@ Runs:           `run`, `open`, `connect`, `runs`, `audit`; the types `Run`, `Rou
 Own parts:      `Data`, and any model class or function given to `run` or `compare`.
 Comparisons:    `compare`, `sweep`; the type `Comparison`.
 Proofs:         `Round.prove` and `verify`; the types `Proof`, `Verification`.
-Training:       `verify_training` repeats updates bit for bit; the type `TrainingVerification`.
+Training:       `verify_training` repeats updates bit for bit, `coverage` shows which ones auditors
+                have repeated; the types `TrainingVerification` and `Coverage`.
 Plain arrays:   the modules `cmfl.rules` and `cmfl.aggregators`.
 Errors:         `CmflError`; `ConfigurationError`, its subclass, is about the arguments.
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from cmfl.recorded import Explanation, Round, Rounds, Run
     from cmfl.replaying import TrainingVerification, verify_training
     from cmfl.running import run
+    from cmfl.training_coverage import Coverage, coverage
     from cmfl.verifying import Verification, verify
     from ledger.protocol.errors import CmflError, ConfigurationError
 
@@ -44,6 +46,7 @@ __all__ = [
     "CmflError",
     "Comparison",
     "ConfigurationError",
+    "Coverage",
     "Data",
     "Explanation",
     "Proof",
@@ -57,6 +60,7 @@ __all__ = [
     "audit",
     "compare",
     "connect",
+    "coverage",
     "open",
     "rules",
     "run",
@@ -71,6 +75,7 @@ _PLACES = {
     "CmflError": "ledger.protocol.errors",
     "Comparison": "cmfl.comparison",
     "ConfigurationError": "ledger.protocol.errors",
+    "Coverage": "cmfl.training_coverage",
     "Data": "clients.datasets.own_data",
     "Explanation": "cmfl.recorded",
     "Proof": "cmfl.proofs",
@@ -83,6 +88,7 @@ _PLACES = {
     "audit": "cmfl.auditing",
     "compare": "cmfl.comparison",
     "connect": "cmfl.opening",
+    "coverage": "cmfl.training_coverage",
     "open": "cmfl.opening",
     "run": "cmfl.running",
     "runs": "cmfl.opening",

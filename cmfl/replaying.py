@@ -19,6 +19,7 @@ from cmfl.inputs.arguments import (
     TABLE,
     TEXT,
     WHOLE,
+    first_and_last,
     require,
     require_each,
     require_or_none,
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from clients.replay.replayed_update import TrainingReplay
     from cmfl.access.target import Target
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import ClientId
+    from ledger.protocol.signing import Signer
+    from ledger.protocol.types import ClientId, Digest
 
 MOST_JOBS = 256
 
@@ -230,11 +232,7 @@ def _bounds(round_: int | None, rounds: Sequence[int] | None) -> tuple[int, int]
         return None if round_ is None else (round_, round_)
     if round_ is not None:
         raise ConfigurationError("round= and rounds=: give one of them")
-    require(LIST, rounds=rounds)
-    require_each(WHOLE, "rounds", rounds)
-    if len(rounds) != 2:
-        raise ConfigurationError(f"rounds = {rounds!r:.80}: must be the first and the last")
-    return rounds[0], rounds[1]
+    return first_and_last(rounds)
 
 
 def _clients(client: int | Sequence[int]) -> tuple[int, ...]:
@@ -354,10 +352,9 @@ def _attested(
 ) -> TrainingReplay:
     """Return a result with others' attestations compared, after its own have been published.
 
-    Raises:
-        BlobError: the own attestations cannot be published.
+    A long replay is not lost with its mailbox: what could not be published is part of the result.
     """
-    from clients.replay.attesting import compared_attestations, own_attestations
+    from clients.replay.attesting import compared_attestations
     from ledger.protocol.documents.run import encode_run
     from ledger.protocol.encoding import sha256
     from ledger.protocol.signing import KeySigner
@@ -366,22 +363,37 @@ def _attested(
     place = request.mailbox or target.mailbox_place()
     if place is None:
         return result
-    mailbox, digest = mailbox_at(place), sha256(encode_run(run.document))
+    digest = sha256(encode_run(run.document))
     own = None if request.attests is None else KeySigner(request.attests)
     compared: list[ComparedAttestation] = []
     try:
-        compared = compared_attestations(result, digest, mailbox)
+        compared = compared_attestations(result, digest, mailbox_at(place))
     except (BlobError, OSError) as error:
         _log.info("the mailbox cannot be read for attestations: %s", error)
     if own is not None:
-        try:
-            for envelope in own_attestations(result, digest, own):
-                mailbox.put(envelope)
-        except OSError as error:
-            reason = error.strerror or error
-            raise BlobError(f"attestations cannot be put into {place}: {reason}") from error
+        result = _published(result, digest, own, place)
     others = (each for each in compared if own is None or each.auditor != own.address)
     return replace(result, attestations=tuple(others))
+
+
+def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str) -> TrainingReplay:
+    """Put an auditor's attestations into a mailbox, and return the result with what came of it."""
+    from clients.replay.attesting import own_attestations
+    from ledger.storage.opening import mailbox_at
+    from ledger.storage.uploads import AUDITOR, UploadSigner
+
+    uploads = UploadSigner(result.domain, auditor, AUDITOR)
+    published = 0
+    try:
+        mailbox = mailbox_at(place, uploads)
+        for envelope in own_attestations(result, run, auditor):
+            uploads.round = envelope.round
+            mailbox.put(envelope)
+            published += 1
+    except (BlobError, OSError) as error:
+        reason = str(getattr(error, "strerror", None) or error)
+        return replace(result, published=published, unpublished=reason)
+    return replace(result, published=published)
 
 
 def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> EnvironmentOf:

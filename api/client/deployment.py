@@ -13,7 +13,9 @@ from ledger.history.responses.deployments import DeploymentAnswer
 from ledger.history.responses.digests import DigestAnswer
 from ledger.history.responses.rounds import ExplanationAnswer, FullRoundAnswer, RoundsAnswer
 from ledger.history.responses.series import SeriesAnswer
+from ledger.history.responses.training import TrainingAnswer, TrainingCoverage
 from ledger.history.status import Order
+from ledger.history.training_coverage import joined
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ MAX_PROOF_BYTES = 64 << 20
 MAX_BUNDLE_BYTES = 16 << 30
 """More than the largest round whose parts are all allowed; its parts have bounds of their own."""
 TAR = "application/x-tar"
+MAX_COVERAGE_PAGES = 1_000
+"""Answers about the coverage of a run, each of thousands of updates."""
+
+MAX_COVERED_UPDATES = 2_000_000
+
 MAX_PAGE = 100
 """Entries of one page; a list with a greater limit is read in several pages."""
 
@@ -149,6 +156,29 @@ class RemoteDeployment:
         if {len(column) for column in columns} != {len(answer["round"])}:
             raise ServiceError(f"{self._connection.shown_url}: a series of unequal columns")
         return answer
+
+    def training(self, first: int | None = None, last: int | None = None) -> TrainingCoverage:
+        """Return which updates auditors have repeated, of some ended rounds or of all.
+
+        Raises:
+            ServiceError: there is no answer, or its pages do not follow each other.
+        """
+        pages: list[TrainingCoverage] = []
+        start = first
+        for _ in range(MAX_COVERAGE_PAGES):
+            page = self.read(TrainingAnswer, "training", {"from": start, "to": last})
+            follows = start is None or page["first"] == start
+            if not follows or (page["next_from"] not in {None, page["last"] + 1}):
+                raise ServiceError(f"{self._connection.shown_url}: coverage of other rounds")
+            pages.append(page)
+            if page["next_from"] is None:
+                return joined(pages)
+            is_endless = sum(len(each["updates"]) for each in pages) > MAX_COVERED_UPDATES
+            if page["last"] < page["first"] or is_endless:
+                break
+            # Without bounds the first answer says how many rounds there are: later ones may end.
+            start, last = page["next_from"], page["ended"] if last is None else last
+        raise ServiceError(f"{self._connection.shown_url}: coverage without end")
 
     def proof(self, number: int, client: int, *, whole: bool = False) -> bytes:
         """Return the proof of a client's part in a round, for `ledger.audit.proofs`.

@@ -55,6 +55,7 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.FEDERATION_NOT_WATCHED: "this service reads no mailbox",
     kinds.STREAMS_EXHAUSTED: "64 streams are open already",
     kinds.BUSY: "another bundle is being made",
+    kinds.MAILBOX_UNREADABLE: "the mailbox does not answer now",
     kinds.VERIFICATION_NOT_FOUND: f"there is no verification {_NAME} of it",
     kinds.REPORT_NOT_FOUND: f"verification {_NAME} has no report",
     kinds.VERIFICATION_REFUSED: "no token is set, so only who sits at this machine may begin "

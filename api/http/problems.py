@@ -48,6 +48,7 @@ FEDERATION_NOT_WATCHED = ProblemKind(
 )
 STREAMS_EXHAUSTED = ProblemKind("streams-exhausted", 503, "There are too many streams")
 BUSY = ProblemKind("busy", 503, "Somebody else is being served")
+MAILBOX_UNREADABLE = ProblemKind("mailbox-unreadable", 503, "The mailbox cannot be read")
 VERIFICATION_NOT_FOUND = ProblemKind("verification-not-found", 404, "There is no such verification")
 REPORT_NOT_FOUND = ProblemKind("report-not-found", 404, "There is no such report")
 VERIFICATION_REFUSED = ProblemKind(

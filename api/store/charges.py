@@ -1,4 +1,4 @@
-"""Charges of each client's uploads in each round, on disk, so that a restart forgets nothing.
+"""Charges of each writer's uploads in each round, on disk, so that a restart forgets nothing.
 
 A charge is made before the bytes arrive, so that a client cannot exceed its quota by sending many
 blobs at once, and taken back if they do not. The same bytes are charged once, however often they
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from api.store.auditors import Writer, writer_of
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Domain, Upload
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS charged (
+CREATE TABLE IF NOT EXISTS charged (  -- client: index of a client, or address of an auditor
     round BLOB NOT NULL, client INTEGER NOT NULL, kind INTEGER NOT NULL, digest BLOB NOT NULL,
     size INTEGER NOT NULL, costs INTEGER NOT NULL,
     PRIMARY KEY (round, client, kind, digest)
@@ -39,9 +40,10 @@ class ChargeKind(IntEnum):
 
     BLOB = 1
     ENVELOPE = 2
+    ATTESTATION = 3
 
 
-_Key = tuple[bytes, int, int, bytes]
+_Key = tuple[bytes, Writer, int, bytes]
 
 
 @dataclass(slots=True)
@@ -142,15 +144,24 @@ class Charges:
         return {Digest(bytes(row[0])) for row in rows}
 
     def rounds(self) -> list[int]:
-        """Return the rounds that have charges, ascending."""
+        """Return the rounds that have charges of clients, ascending."""
         with self._lock, self._translated():
-            rows = self._file.execute("SELECT DISTINCT round FROM charged ORDER BY round")
+            rows = self._file.execute(
+                "SELECT DISTINCT round FROM charged WHERE kind <> ? ORDER BY round",
+                (ChargeKind.ATTESTATION,),
+            )
             return [int.from_bytes(row[0]) for row in rows.fetchall()]
 
     def forget(self, round_number: int) -> None:
-        """Drop the charges of a round that no client can write to any more."""
+        """Drop the charges of a round that no client can write to any more.
+
+        Those of attestations stay, as attestations do: an auditor can write to an old round.
+        """
         with self._lock, self._translated():
-            self._file.execute("DELETE FROM charged WHERE round = ?", (_number(round_number),))
+            self._file.execute(
+                "DELETE FROM charged WHERE round = ? AND kind <> ?",
+                (_number(round_number), ChargeKind.ATTESTATION),
+            )
 
     def close(self) -> None:
         """Close the file."""
@@ -197,7 +208,7 @@ def other_charges(folder: Path, domain: Domain) -> list[Path]:
 
 
 def _key(upload: Upload, kind: ChargeKind) -> _Key:
-    return _number(upload.round), upload.client, int(kind), upload.digest
+    return _number(upload.round), writer_of(upload), int(kind), upload.digest
 
 
 def _number(round_number: int) -> bytes:

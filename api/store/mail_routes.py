@@ -1,4 +1,4 @@
-"""Mail of a store: envelopes of one contract, put by its clients and listed by arrival."""
+"""Mail of a store: envelopes of one contract, put by clients and auditors, listed by arrival."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from anyio import to_thread
 from starlette.responses import Response
 
 from api.http.problems import ProblemError, ProblemKind
+from api.store.auditors import AttestationUpload, name_of
 from api.store.charges import ChargeKind
-from api.store.receiver import BODY_WRONG, require_round
+from api.store.old_boards import OldBoards
+from api.store.receiver import BODY_WRONG, UPLOAD_REFUSED, require_round
+from ledger.history.training_coverage import is_genuine
 from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
+from ledger.protocol.documents.envelope import Attestation, EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
 from ledger.storage.mailbox import (
@@ -43,6 +46,7 @@ LEAST_ENVELOPES = 256
 LEAST_MAIL_BYTES = 4 * 2**20
 """A client's mail in a round, whatever the number of clients; an honest one sends far less."""
 
+_READ_BY_AUDITORS = {EnvelopeKind.ENVIRONMENT, EnvelopeKind.ATTESTATION}
 _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
 _NAME = re.compile(digest_patterns.BARE)
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -61,6 +65,7 @@ class MailRoutes:
         self._receiver = receiver
         self._mailbox = mailbox
         self._epoch = epoch
+        self._old = OldBoards(receiver.settings.folder, epoch)
 
     async def get(self, request: Request) -> Response:
         """Return a page of a board's envelopes, those after the first `after`.
@@ -78,7 +83,8 @@ class MailRoutes:
     async def put(self, request: Request) -> Response:
         """Store an envelope: 201 once it is durable, 200 if it was there.
 
-        Members pass on envelopes that others lack; the client that sends one is charged.
+        Members pass on envelopes that others lack; the client that sends one is charged. An
+        attestation is put by its auditor alone.
 
         Raises:
             ProblemError: the store refuses it.
@@ -89,29 +95,39 @@ class MailRoutes:
         if not _NAME.fullmatch(name):
             raise ProblemError(BOARD_NOT_FOUND, "an envelope's name is its sha256")
         receiver, digest = self._receiver, Digest(bytes.fromhex(name))
-        upload, permissions = await to_thread.run_sync(
-            receiver.authorize, request, digest, MAX_DOCUMENT_BYTES
-        )
-        require_round(permissions, board[1])
+        upload, permissions = await to_thread.run_sync(self._authorize, request, digest, board)
         data = await receiver.receive(request, upload)
         # Not on the event loop: a megabyte is hashed and decoded.
         envelope = await to_thread.run_sync(_decode, data, digest, board, permissions)
-        quota = _quota(receiver.settings, len(permissions.registry))
+        if isinstance(upload, AttestationUpload):
+            _require_own(envelope, upload, permissions)
+        quota = _quota(receiver.settings, len(permissions.registry), upload)
         # The charge is for the board's round: the envelope names it, and the signature does not.
         charged = replace(upload, round=envelope.round)
         is_new = await to_thread.run_sync(self._store, envelope, charged, quota)
         return Response(status_code=201 if is_new else 200, headers=_NO_STORE)
 
+    def _authorize(
+        self, request: Request, digest: Digest, board: Board
+    ) -> tuple[Upload, WritePermissions]:
+        if board[2] is EnvelopeKind.ATTESTATION:
+            return self._receiver.authorize_attestation(request, digest, board[1])
+        upload, permissions = self._receiver.authorize(request, digest, MAX_DOCUMENT_BYTES)
+        require_round(permissions, board[1])
+        return upload, permissions
+
     def _store(self, envelope: Envelope, upload: Upload, quota: tuple[int, int]) -> bool:
         if self._mailbox.holds(envelope):
             return False
-        self._receiver.charge(upload, ChargeKind.ENVELOPE, quota)
+        is_attestation = isinstance(upload, AttestationUpload)
+        kind = ChargeKind.ATTESTATION if is_attestation else ChargeKind.ENVELOPE
+        self._receiver.charge(upload, kind, quota)
         is_stored = False
         try:
             is_new = self._mailbox.put(envelope)
             is_stored = True
         finally:
-            self._receiver.charges.settle(upload, ChargeKind.ENVELOPE, is_stored=is_stored)
+            self._receiver.charges.settle(upload, kind, is_stored=is_stored)
         return is_new
 
     def _page(self, board: Board, after: int) -> bytes:
@@ -119,18 +135,21 @@ class MailRoutes:
         current = self._receiver.permissions.now().round
         oldest = current - self._receiver.settings.mail_rounds + 1
         self._mailbox.forget(board[0], oldest)
-        first = 1 if board[2] is EnvelopeKind.ENVIRONMENT else oldest
+        epoch, mailbox = self._epoch, self._mailbox
+        first = 1 if board[2] in _READ_BY_AUDITORS else oldest
         if not first <= board[1] <= current + 1:
-            return encode_page(Page(self._epoch, after, ()))
+            return encode_page(Page(epoch, after, ()))
+        if board[1] < oldest:
+            epoch, mailbox = self._old.of(board)
         envelopes: list[bytes] = []
         size = 0
-        for envelope in self._mailbox.listed(*board, after)[:MAX_PAGE_ENVELOPES]:
+        for envelope in mailbox.listed(*board, after)[:MAX_PAGE_ENVELOPES]:
             data = encode_envelope(envelope)
             size += len(data)
             if envelopes and size > MAX_ENVELOPE_BYTES:
                 break
             envelopes.append(data)
-        return encode_page(Page(self._epoch, after, tuple(envelopes)))
+        return encode_page(Page(epoch, after, tuple(envelopes)))
 
     def _board(self, request: Request) -> Board:
         domain, path = self._receiver.permissions.domain, request.path_params
@@ -162,12 +181,38 @@ def _decode(data: bytes, digest: Digest, board: Board, permissions: WritePermiss
     return envelope
 
 
-def _quota(settings: StoreSettings, clients: int) -> tuple[int, int]:
-    """Return the number and bytes of the envelopes that a client may put in one round.
+def _require_own(
+    envelope: Envelope, upload: AttestationUpload, permissions: WritePermissions
+) -> None:
+    """Refuse an attestation that its auditor has not signed for this run, or that another sends.
+
+    Raises:
+        ProblemError: it is none that the sender may put.
+    """
+    body = envelope.body
+    assert isinstance(body, Attestation), "it is of this board"
+    if body.auditor != upload.auditor:
+        detail = f"0x{body.auditor.hex()} attests, and {name_of(upload)} sends it: each its own"
+        raise ProblemError(UPLOAD_REFUSED, detail)
+    named = (permissions.run, envelope.round, envelope.client)
+    if not is_genuine(body, envelope.domain, *named):
+        detail = f"it is of another run, or its signature is not 0x{body.auditor.hex()}'s"
+        raise ProblemError(ENVELOPE_INVALID, detail)
+
+
+def _quota(settings: StoreSettings, clients: int, upload: Upload) -> tuple[int, int]:
+    """Return the number and bytes of the envelopes that a writer may put in one round.
 
     Readers bound what they accept of a board. With larger quotas a few clients could fill a board
-    before the others have sent anything.
+    before the others have sent anything. Half of the board of attestations is the clients', which
+    nobody needs; the other half is for the auditors whom the operator names.
     """
+    if isinstance(upload, AttestationUpload):
+        share = MAX_FOLDER_OBJECTS // (2 * clients)
+        envelopes = settings.quota_envelopes
+        if upload.auditor not in settings.auditors:
+            envelopes = min(envelopes, share)
+        return envelopes, settings.quota_mail_bytes
     envelopes = max(LEAST_ENVELOPES, MAX_FOLDER_OBJECTS // clients)
     size = max(LEAST_MAIL_BYTES, MAX_FOLDER_BYTES // clients)
     return min(settings.quota_envelopes, envelopes), min(settings.quota_mail_bytes, size)

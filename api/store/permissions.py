@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.errors import ChainError
 from ledger.protocol.fold import registry_with_bans
+from ledger.protocol.ledger_state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.types import RegisteredClient
+    from ledger.protocol.types import Address, Digest, RegisteredClient
 
 FRESH_SECONDS = 1.0
 STALE_SECONDS = 60.0
@@ -27,15 +28,26 @@ class WritePermissions:
 
     Attributes:
         round: the open one, or the last.
+        ended: number of rounds that have ended.
+        run: sha256 of the run document.
         registry: all clients with their bans.
     """
 
     round: int
+    ended: int
+    run: Digest
     registry: tuple[RegisteredClient, ...]
 
     def accepts(self, round_number: int) -> bool:
         """Return whether a round is open, or next to the open one."""
         return abs(round_number - self.round) <= 1
+
+    def has_registered(self, address: Address) -> bool:
+        """Return whether an address is a client's that is not banned."""
+        return any(
+            client.address == address and not client.is_banned_in(self.round)
+            for client in self.registry
+        )
 
 
 class PermissionCache:
@@ -94,6 +106,8 @@ class PermissionCache:
         return latest[1]
 
     def _read(self) -> WritePermissions:
-        number = self._ledger.state().round
+        state = self._ledger.state()
+        ended = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
         ledger = self._log.up_to(self._ledger)
-        return WritePermissions(number, registry_with_bans(ledger.registry(), ledger.bans()))
+        registry = registry_with_bans(ledger.registry(), ledger.bans())
+        return WritePermissions(state.round, ended, ledger.deployment().config, registry)

@@ -11,12 +11,13 @@ from anyio import to_thread
 from starlette.requests import ClientDisconnect
 
 from api.http.problems import BODY_TOO_LARGE, ProblemError, ProblemKind
+from api.store.auditors import MAX_ATTESTATION_BYTES, AttestationUpload, name_of
 from api.store.slots import Slots
 from ledger.io.home import DISK, WRITING, Disk
 from ledger.protocol.errors import EncodingError, SignatureError
-from ledger.protocol.signing import is_signed_by
+from ledger.protocol.signing import is_signed_by, recover, typed_digest
 from ledger.storage import http
-from ledger.storage.uploads import parse_authorization
+from ledger.storage.uploads import AUDITOR, parse_authorization
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ LENGTH_NEEDED = ProblemKind("length-needed", 411, "A body needs a Content-Length
 UPLOAD_UNSIGNED = ProblemKind("upload-unsigned", 401, "An upload needs a client's signature")
 UPLOAD_ELSEWHERE = ProblemKind(http.UPLOAD_ELSEWHERE, 401, "The upload is signed for another store")
 UPLOAD_REFUSED = ProblemKind("upload-refused", 403, "The client may not write here")
+ROUND_NOT_ENDED = ProblemKind("round-not-ended", 409, "The round has not ended")
 ROUND_NOT_TAKEN = ProblemKind(
     "round-not-taken", 409, "The round is neither open nor next to the open one"
 )
@@ -94,6 +96,42 @@ class Receiver:
             raise ProblemError(UPLOAD_REFUSED, detail)
         return upload, permissions
 
+    def authorize_attestation(
+        self, request: Request, digest: Digest, round_number: int
+    ) -> tuple[AttestationUpload, WritePermissions]:
+        """Return the upload that an auditor has signed; the body is not read.
+
+        Who signs is recovered: an auditor whom the operator names, or a registered client. It signs
+        for the round that its attestation is about, which may have ended at any time.
+
+        Raises:
+            ProblemError: it gives no length, one too large, or nobody who may attest signed it; or
+                the round has not ended.
+            ChainError: the permissions are unknown.
+        """
+        length = _length(request, MAX_ATTESTATION_BYTES)
+        upload, signature = _signed_upload(request, digest, length)
+        self._require_this_store(request, upload)
+        if (upload.client, upload.round) != (AUDITOR, round_number):
+            detail = f"an attestation about round {round_number} is signed for {AUDITOR} and it"
+            raise ProblemError(UPLOAD_REFUSED, detail)
+        permissions = self.permissions.now()
+        try:
+            address = recover(typed_digest(self.permissions.domain, upload), signature)
+        except SignatureError as error:
+            raise ProblemError(UPLOAD_REFUSED, str(error)) from error
+        if address not in self.settings.auditors and not permissions.has_registered(address):
+            detail = (
+                f"0x{address.hex()}, whose signature it is for this contract, this place and these "
+                f"bytes, is no auditor of this store and no client that may write"
+            )
+            raise ProblemError(UPLOAD_REFUSED, detail)
+        if not 1 <= round_number <= permissions.ended:
+            detail = f"round {round_number} is none of the {permissions.ended} ended ones"
+            raise ProblemError(ROUND_NOT_ENDED, detail)
+        fields = (upload.round, upload.client, upload.url, upload.digest, upload.size)
+        return AttestationUpload(*fields, address), permissions
+
     def charge(self, upload: Upload, kind: ChargeKind, quota: tuple[int, int]) -> None:
         """Charge a client for an upload; see `Charges.charge`.
 
@@ -103,7 +141,7 @@ class Receiver:
         """
         if not self.charges.charge(upload, kind, quota):
             detail = (
-                f"client {upload.client} may put {quota[0]} of them and {quota[1]} bytes in round "
+                f"{name_of(upload)} may put {quota[0]} of them and {quota[1]} bytes in round "
                 f"{upload.round}; {upload.size} more are too many"
             )
             raise ProblemError(QUOTA_EXCEEDED, detail)
@@ -171,7 +209,7 @@ class Receiver:
         except TimeoutError:
             detail = (
                 f"{received} of {size} bytes arrived in the {seconds:.0f} s that they may take, or "
-                f"so slowly that another body for client {upload.client} has taken their slot"
+                f"so slowly that another body for {name_of(upload)} has taken their slot"
             )
             raise ProblemError(TOO_SLOW, detail) from None
         except ClientDisconnect:

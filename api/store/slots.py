@@ -14,10 +14,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from api.store.auditors import writer_of
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ledger.protocol.types import ClientId, Digest, Upload
+    from api.store.auditors import Writer
+    from ledger.protocol.types import Digest, Upload
 
 DIGESTS_AT_ONCE = 8
 """Different blobs or envelopes that may arrive for one client."""
@@ -76,7 +79,7 @@ class Slots:
     """The bodies that are arriving, of all clients; for one event loop."""
 
     def __init__(self) -> None:
-        self._clients: dict[ClientId, _ClientSlots] = {}
+        self._clients: dict[Writer, _ClientSlots] = {}
 
     @asynccontextmanager
     async def hold(self, upload: Upload, seconds: float) -> AsyncIterator[Transfer]:
@@ -88,7 +91,8 @@ class Slots:
         Raises:
             TimeoutError: the time is over, or the transfer was cut for another.
         """
-        slots = self._clients.setdefault(upload.client, _ClientSlots())
+        writer = writer_of(upload)
+        slots = self._clients.setdefault(writer, _ClientSlots())
         async with asyncio.timeout(seconds) as timeout:
             transfer = Transfer(upload.digest, timeout, slots)
             if len(slots.silent) >= SILENT_AT_ONCE:
@@ -97,7 +101,7 @@ class Slots:
             try:
                 yield transfer
             finally:
-                self._leave(upload.client, transfer)
+                self._leave(writer, transfer)
 
     def count(self, transfer: Transfer, size: int) -> None:
         """Count bytes that have arrived; the first bytes make room for their transfer."""
@@ -108,7 +112,7 @@ class Slots:
             slots.arriving.setdefault(transfer.digest, []).append(transfer)
         transfer.count(size, now)
 
-    def _leave(self, client: ClientId, transfer: Transfer) -> None:
+    def _leave(self, writer: Writer, transfer: Transfer) -> None:
         slots = transfer.slots
         if transfer in slots.silent:
             slots.silent.remove(transfer)
@@ -117,8 +121,8 @@ class Slots:
             same.remove(transfer)
             if not same:
                 del slots.arriving[transfer.digest]
-        if not slots.silent and not slots.arriving and self._clients.get(client) is slots:
-            del self._clients[client]
+        if not slots.silent and not slots.arriving and self._clients.get(writer) is slots:
+            del self._clients[writer]
 
 
 def _make_room(slots: _ClientSlots, digest: Digest, now: float) -> None:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.store.auditors import MAX_AUDITORS
+from ledger.protocol.types import Address
+
 MEBIBYTE = 2**20
 
 
@@ -22,6 +25,8 @@ class StoreSettings(BaseModel):
         quota_blobs: number of new blobs of one client in one round.
         quota_mail_bytes: of new envelopes that one client sends in one round, its own or others'.
         quota_envelopes: number of new envelopes that one client sends in one round.
+        auditors: addresses that may put attestations, beside the registered clients; each has the
+            quotas of a client's envelopes.
         keep_rounds: number of newest rounds whose payloads and mail are retained; None for all.
         mail_rounds: number of newest rounds whose mail is listed.
         grace_seconds: that a client may take to send anything at all.
@@ -38,6 +43,7 @@ class StoreSettings(BaseModel):
     quota_blobs: Annotated[int, Field(ge=1, le=10**6)] = 1_000
     quota_mail_bytes: Annotated[int, Field(ge=1, le=2**40)] = 32 * MEBIBYTE
     quota_envelopes: Annotated[int, Field(ge=1, le=10**6)] = 2_000
+    auditors: Annotated[frozenset[Address], Field(max_length=MAX_AUDITORS)] = frozenset()
     keep_rounds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     mail_rounds: Annotated[int, Field(ge=2, le=1_000)] = 8
     grace_seconds: Annotated[float, Field(gt=0, le=600)] = 20.0

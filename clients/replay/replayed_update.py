@@ -105,6 +105,9 @@ class TrainingReplay:
         data: which samples the updates were repeated with, for people.
         updates: ascending by round and client.
         attestations: others', compared with this repetition.
+        published: number of own attestations that are in the mailbox.
+        unpublished: reason why not all own attestations are there; empty if they are, and where
+            nobody signs.
     """
 
     domain: Domain
@@ -112,6 +115,8 @@ class TrainingReplay:
     data: str
     updates: tuple[ReplayedUpdate, ...]
     attestations: tuple[ComparedAttestation, ...] = ()
+    published: int = 0
+    unpublished: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -169,4 +174,6 @@ class TrainingReplay:
             "data": self.data,
             "updates": [update.as_dict() for update in self.updates],
             "attestations": [attestation.as_dict() for attestation in self.attestations],
+            "published": self.published,
+            "unpublished": self.unpublished,
         }

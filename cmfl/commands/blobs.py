@@ -76,7 +76,8 @@ class StoreOptions:
             "--keep-rounds",
             min=1,
             max=2**31 - 1,
-            help="Number of newest rounds whose payloads and mail are retained; all if not given.",
+            help="Number of newest rounds whose payloads and mail (but attestations, which stay) "
+            "are retained; all if not given.",
         ),
     ] = None
     max_blob_bytes: Annotated[
@@ -112,12 +113,32 @@ class StoreOptions:
             help="New envelopes that one client sends in one round.",
         ),
     ] = 2_000
+    auditor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--auditor",
+            metavar="ADDRESS",
+            help="May put attestations of any ended round, as registered clients may; may be "
+            "repeated.",
+        ),
+    ] = None
     log_requests: LogRequests = False
 
     def settings(self, folder: Path) -> StoreSettings:
-        """Return the settings of the store over a folder."""
-        from api.store.store_settings import StoreSettings
+        """Return the settings of the store over a folder.
 
+        Raises:
+            ConfigurationError: there are too many auditors.
+            ChainError: an auditor's address is invalid.
+        """
+        from api.store.auditors import MAX_AUDITORS
+        from api.store.store_settings import StoreSettings
+        from ledger.chain.addresses import to_canonical
+        from ledger.protocol.types import Address
+
+        auditors = frozenset(Address(to_canonical(each)) for each in self.auditor or ())
+        if len(auditors) > MAX_AUDITORS:
+            raise ConfigurationError(f"--auditor: {len(auditors)} are more than {MAX_AUDITORS}")
         return StoreSettings(
             folder=folder,
             public_urls=tuple(self.public_url or ()),
@@ -126,6 +147,7 @@ class StoreOptions:
             quota_blobs=self.quota_blobs,
             quota_mail_bytes=self.quota_mail_bytes,
             quota_envelopes=self.quota_envelopes,
+            auditors=auditors,
             keep_rounds=self.keep_rounds,
             logs_requests=self.log_requests,
         )
@@ -181,7 +203,7 @@ def prune(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Remove the payloads and the mail of old rounds; records, vectors and models stay.
+    """Remove payloads and mail of old rounds; records, vectors, models and attestations stay.
 
     An audit of such a round names what is missing, and ends incomplete (exit code 3).
     """
@@ -265,7 +287,8 @@ def serve(
 
     A writer sends the signature of a registered client that is not banned, for a round that is
     open or next to the open one, and for this store's URL: an upload that is signed for another
-    store is refused. There is no TLS: use a proxy on an open network.
+    store is refused. Attestations of ended rounds are put by their auditors: clients, and those
+    whom --auditor names. There is no TLS: use a proxy on an open network.
     """
     from api.store.serve_store import serve as serve_store
 

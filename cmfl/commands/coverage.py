@@ -10,12 +10,11 @@ from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.verify_training import read_bounds
-from ledger.protocol.errors import BlobError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.history.training_coverage import AttestedUpdate, TrainingCoverage
+    from cmfl.training_coverage import Coverage
 
 WIDEST = 100
 """Clients of a grid; with more only the numbers of each round are shown."""
@@ -33,7 +32,8 @@ def coverage(
     mailbox: Annotated[
         str | None,
         typer.Option(
-            "--mailbox", help="URL or folder with the attestations; else that of the blobs."
+            "--mailbox",
+            help="URL or folder with the attestations; else that of the blobs, or of the service.",
         ),
     ] = None,
     auditor: Annotated[
@@ -52,25 +52,10 @@ def coverage(
     auditor's word, and anybody can sign with a new key: name the auditors that you trust. Where
     auditors disagree, all of them are shown; whoever repeats the update finds out who is false.
     """
-    from ledger.chain.addresses import to_canonical
-    from ledger.chain.contract.deployment import deployed_domain
-    from ledger.history.training_coverage import training_coverage
-    from ledger.protocol.types import Address
-    from ledger.storage.opening import mailbox_at
+    from cmfl.training_coverage import Coverage, coverage_of
 
     bounds = read_bounds(None, rounds)
-    trusted = {Address(to_canonical(address)) for address in auditor or ()}
-    target = source.target()
-    place = mailbox or target.mailbox_place()
-    if place is None:
-        raise ConfigurationError("a service has no attestations: name their place with --mailbox")
-    with target.reader() as chain, chain.snapshot() as view:
-        history = target.history(view)
-        domain = deployed_domain(history.ledger)
-        try:
-            result = training_coverage(history, domain, mailbox_at(place), bounds, trusted)
-        except OSError as error:
-            raise BlobError(f"mailbox {place}: {error.strerror or error}") from error
+    result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))
     if json:
         print_json(result.as_dict())
         return
@@ -78,33 +63,24 @@ def coverage(
         print_line(line)
 
 
-def _lines(result: TrainingCoverage) -> Iterator[str]:
+def _lines(result: Coverage) -> Iterator[str]:
     """Yield the coverage for people."""
-    same, other, disputed, none = result.counts.values()
-    updates = len(result.updates)
-    yield (
-        f"{updates - none} of {updates} updates of rounds {result.first} to {result.last} "
-        f"attested: {same} same, {other} other, {disputed} disputed"
-    )
-    yield from (f"auditor 0x{address.hex()}" for address in result.auditors)
-    by_round: dict[int, dict[int, AttestedUpdate]] = {}
-    for update in result.updates:
-        by_round.setdefault(update.round, {})[update.client] = update
-    if result.clients <= WIDEST:
+    yield result.sentence
+    yield from (f"auditor {address}" for address in result.auditors)
+    clients, updates = result.answer["clients"], result.answer["updates"]
+    by_round: dict[int, dict[int, str]] = {}
+    for update in updates:
+        by_round.setdefault(update["round"], {})[update["client"]] = update["verdict"]
+    if clients <= WIDEST:
         yield "one column for each client: s same, X other, ? disputed, . not attested"
-    for number, updates_of_round in by_round.items():
-        if result.clients <= WIDEST:
-            found = (updates_of_round.get(client) for client in range(result.clients))
-            row = "".join(" " if each is None else MARKS[each.verdict] for each in found)
+    for number, verdicts in by_round.items():
+        if clients <= WIDEST:
+            row = "".join(MARKS.get(verdicts.get(client, ""), " ") for client in range(clients))
             yield f"{number:>6}  {row.rstrip()}"
         else:
-            verdicts = [each.verdict for each in updates_of_round.values()]
-            counts = ", ".join(f"{verdicts.count(name)} {name}" for name in MARKS)
-            yield f"round {number}: {counts}"
-    for update in result.updates:
-        if update.verdict in {"other", "disputed"}:
-            words = [
-                f"{each['verdict']} by {each['auditor']}"
-                for each in update.as_dict()["attestations"]
-            ]
-            yield f"round {update.round}, client {update.client}: {', '.join(words)}"
+            found = list(verdicts.values())
+            yield f"round {number}: {', '.join(f'{found.count(name)} {name}' for name in MARKS)}"
+    for update in updates:
+        if update["verdict"] in {"other", "disputed"}:
+            words = (f"{each['verdict']} by {each['auditor']}" for each in update["attestations"])
+            yield f"round {update['round']}, client {update['client']}: {', '.join(words)}"

@@ -137,7 +137,8 @@ def verify_training(
     its bits. "other": the same inputs in the same environment give another update. "not checkable":
     the environment differs and so do the bits, or an input is missing or not the one that the run
     document binds, and the reason says which. Exit code 0: all are the same. 1: at least one is
-    another. 3: none is another, but something could not be checked.
+    another. 3: none is another, but something could not be checked. 2: with --sign, a mailbox that
+    does not take the attestations; the result is shown and written all the same.
     """
     from cmfl.replaying import ReplayRequest, replay_target
 
@@ -167,9 +168,8 @@ def verify_training(
         result = replay_target(
             where, request, lambda done, total: bar.update(task, completed=done, total=total)
         )
-    if sign is not None and not json:
-        signed = sum(update.is_attestable for update in result.updates)
-        print_line(f"{signed} attestations signed: cmfl coverage shows them")
+    if sign is not None and not result.unpublished and not json:
+        print_line(f"{result.published} attestations signed: cmfl coverage shows them")
     _end(result, report, json=json)
 
 
@@ -197,6 +197,12 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool) -> None:
         except OSError as error:
             complain(f"--report {report}: {error.strerror}: the report is not there, or not whole")
             written = False
+    if result.unpublished:
+        complain(
+            f"--sign: {result.published} attestations are in the mailbox, and the next is not: "
+            f"{result.unpublished}; repeated with the same --log, nothing is trained again"
+        )
+        raise typer.Exit(WRONG)
     raise typer.Exit(codes[result.verdict] or (0 if written else WRONG))
 
 

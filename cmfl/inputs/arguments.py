@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 class ArgumentRule(NamedTuple):
@@ -80,3 +80,16 @@ def require_or_none(rule: ArgumentRule, **arguments: object) -> None:
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     require(rule, **given)
+
+
+def first_and_last(rounds: Sequence[int]) -> tuple[int, int]:
+    """Return the first and the last round that a list of two names.
+
+    Raises:
+        ConfigurationError: it is no list of two numbers.
+    """
+    require(LIST, rounds=rounds)
+    require_each(WHOLE, "rounds", rounds)
+    if len(rounds) != 2:
+        raise ConfigurationError(f"rounds = {rounds!r:.80}: must be the first and the last")
+    return int(rounds[0]), int(rounds[1])

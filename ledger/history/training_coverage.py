@@ -6,9 +6,9 @@ who disagree are shown side by side (docs/protocol.md, "Attestation").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ledger.chain.addresses import checksum
 from ledger.history.status import RoundStatus
 from ledger.protocol.documents.envelope import Attestation, EnvelopeKind
 from ledger.protocol.encoding import to_hex
@@ -17,101 +17,25 @@ from ledger.protocol.signing import is_signed_by
 from ledger.protocol.training_replay import ReplayVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from ledger.history.chain_history import ChainHistory
-    from ledger.protocol.types import Address, ClientId, Digest, Domain
+    from ledger.history.responses.training import (
+        AttestationEntry,
+        AttestedUpdate,
+        CoverageVerdict,
+        TrainingCoverage,
+    )
+    from ledger.history.source import HistorySource
+    from ledger.protocol.types import ClientId, Digest, Domain
     from ledger.storage.mailbox import Mailbox
-
-VERDICTS = {ReplayVerdict.SAME: "same", ReplayVerdict.OTHER: "other"}
-
-
-@dataclass(frozen=True, slots=True)
-class AttestedUpdate:
-    """An update that the chain has, and the attestations about it.
-
-    Attributes:
-        round: t.
-        client: whose update it is.
-        attestations: genuine ones, by auditor; an auditor may have several.
-    """
-
-    round: int
-    client: ClientId
-    attestations: tuple[Attestation, ...]
-
-    @property
-    def verdict(self) -> str:
-        """Return "same", "other", "disputed" where auditors disagree, or "none"."""
-        verdicts = {VERDICTS[attestation.verdict] for attestation in self.attestations}
-        return "disputed" if len(verdicts) > 1 else next(iter(verdicts), "none")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "round": self.round,
-            "client": int(self.client),
-            "verdict": self.verdict,
-            "attestations": [
-                {
-                    "auditor": to_hex(attestation.auditor),
-                    "verdict": VERDICTS[attestation.verdict],
-                    "environment": str(attestation.environment),
-                    "witness": to_hex(attestation.witness),
-                }
-                for attestation in self.attestations
-            ],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingCoverage:
-    """Coverage of some rounds of a run.
-
-    Attributes:
-        domain: of the run's contract.
-        first: round.
-        last: round.
-        clients: number of registered ones.
-        updates: of these rounds, ascending.
-    """
-
-    domain: Domain
-    first: int
-    last: int
-    clients: int
-    updates: tuple[AttestedUpdate, ...]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Number of updates by verdict: same, other, disputed, none."""
-        verdicts = [update.verdict for update in self.updates]
-        return {name: verdicts.count(name) for name in ("same", "other", "disputed", "none")}
-
-    @property
-    def auditors(self) -> list[Address]:
-        """Those who have attested anything here, ascending."""
-        return sorted({a.auditor for update in self.updates for a in update.attestations})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "contract": to_hex(self.domain.contract),
-            "chain_id": self.domain.chain_id,
-            "rounds": [self.first, self.last],
-            "clients": self.clients,
-            "counts": self.counts,
-            "auditors": [to_hex(auditor) for auditor in self.auditors],
-            "updates": [update.as_dict() for update in self.updates],
-        }
 
 
 def training_coverage(
-    history: ChainHistory,
+    history: HistorySource,
     domain: Domain,
     mailbox: Mailbox,
-    rounds: tuple[int, int] | None = None,
-    auditors: Collection[Address] = (),
+    rounds: tuple[int | None, int | None] = (None, None),
+    is_enough: Callable[[int], bool] = lambda _: False,
 ) -> TrainingCoverage:
     """Return the coverage of ended rounds; every commitment that counts is an update.
 
@@ -119,39 +43,61 @@ def training_coverage(
         history: of the run.
         domain: of its contract.
         mailbox: with the attestations.
-        rounds: first and last; None for all that have ended.
-        auditors: whose attestations count; empty for everybody's.
+        rounds: first and last; None for the first and the last of all that have ended.
+        is_enough: called after each round with the number of updates so far; where it returns True
+            the rest is left to another call, from `next_from` on.
 
     Raises:
         ConfigurationError: a round that has not ended.
         OSError: the mailbox cannot be read.
         BlobError: it cannot be read.
     """
-    ended = [r for r in history.rounds(1, history.newest()) if r.status is not RoundStatus.OPEN]
-    first, last = rounds or (1, len(ended))
-    if not 1 <= first <= last <= len(ended) and rounds is not None:
+    ended = history.newest()
+    if ended and history.some([ended])[0].status is RoundStatus.OPEN:
+        ended -= 1
+    first = 1 if rounds[0] is None else rounds[0]
+    last = ended if rounds[1] is None else rounds[1]
+    if rounds != (None, None) and not 1 <= first <= last <= ended:
         raise ConfigurationError(
-            f"rounds {first}..{last}: must be first and last of the {len(ended)} ended rounds"
+            f"rounds {first}..{last}: must be first and last of the {ended} ended rounds"
         )
     updates: list[AttestedUpdate] = []
-    for number in range(first, last + 1):
-        round_ = history.round(number)
-        assert round_ is not None, "it has ended"
-        found = attestations_of_round(mailbox, domain, history.fixed.config, number)
-        updates += [
-            AttestedUpdate(
-                number,
-                client,
-                tuple(
-                    attestation
-                    for about, attestation in found
-                    if about == client and (not auditors or attestation.auditor in auditors)
-                ),
-            )
-            for client in sorted(round_.counted)
-        ]
-        mailbox.forget(domain, number + 1)
-    return TrainingCoverage(domain, first, last, history.fixed.clients, tuple(updates))
+    covered = first - 1
+    while covered < last and not (covered >= first and is_enough(len(updates))):
+        covered += 1
+        updates += _updates_of_round(history, domain, mailbox, covered)
+    clients = history.fixed.clients
+    return _summary((first, covered, last, ended), clients, updates)
+
+
+def counting_only(coverage: TrainingCoverage, auditors: Collection[str]) -> TrainingCoverage:
+    """Return a coverage in which the attestations of some auditors count alone.
+
+    Args:
+        coverage: of everybody's attestations.
+        auditors: addresses, EIP-55; empty for everybody.
+    """
+    if not auditors:
+        return coverage
+    updates = [
+        _update(
+            update["round"],
+            update["client"],
+            [each for each in update["attestations"] if each["auditor"] in auditors],
+        )
+        for update in coverage["updates"]
+    ]
+    last = coverage["last"] if coverage["next_from"] is None else coverage["next_from"]
+    numbers = (coverage["first"], coverage["last"], last, coverage["ended"])
+    return _summary(numbers, coverage["clients"], updates)
+
+
+def joined(pages: Sequence[TrainingCoverage]) -> TrainingCoverage:
+    """Return the coverage of consecutive rounds that several calls have given."""
+    updates = [update for page in pages for update in page["updates"]]
+    newest = pages[-1]
+    numbers = (pages[0]["first"], newest["last"], newest["last"], newest["ended"])
+    return _summary(numbers, newest["clients"], updates)
 
 
 def attestations_of_round(
@@ -174,3 +120,71 @@ def is_genuine(
     statement = attestation.statement(round_number, client)
     signed = attestation.auditor, domain, statement, attestation.signature
     return attestation.run == run and is_signed_by(*signed)
+
+
+def _updates_of_round(
+    history: HistorySource, domain: Domain, mailbox: Mailbox, number: int
+) -> list[AttestedUpdate]:
+    round_ = history.round(number)
+    assert round_ is not None, "it has ended"
+    entries: dict[ClientId, list[AttestationEntry]] = {
+        client: [] for client in sorted(round_.counted)
+    }
+    for client, attestation in attestations_of_round(mailbox, domain, history.fixed.config, number):
+        if client in entries:
+            entries[client].append(_entry(attestation))
+    mailbox.forget(domain, number + 1)
+    return [_update(number, client, found) for client, found in entries.items()]
+
+
+def _entry(attestation: Attestation) -> AttestationEntry:
+    return {
+        "auditor": checksum(attestation.auditor),
+        "verdict": "same" if attestation.verdict is ReplayVerdict.SAME else "other",
+        "environment": str(attestation.environment),
+        "witness": to_hex(attestation.witness),
+    }
+
+
+def _update(number: int, client: int, attestations: list[AttestationEntry]) -> AttestedUpdate:
+    verdicts: set[CoverageVerdict] = {attestation["verdict"] for attestation in attestations}
+    verdict: CoverageVerdict = next(iter(verdicts), "none")
+    if len(verdicts) > 1:
+        verdict = "disputed"
+    return {
+        "round": number,
+        "client": int(client),
+        "verdict": verdict,
+        "attestations": attestations,
+    }
+
+
+def _summary(
+    numbers: tuple[int, int, int, int], clients: int, updates: Iterable[AttestedUpdate]
+) -> TrainingCoverage:
+    """Return updates with their numbers.
+
+    Args:
+        numbers: first round, last one covered, last one asked for, number of ended ones.
+        clients: registered ones.
+        updates: of the covered rounds.
+    """
+    first, covered, last, ended = numbers
+    entries = list(updates)
+    verdicts = [update["verdict"] for update in entries]
+    auditors = {each["auditor"] for update in entries for each in update["attestations"]}
+    return {
+        "first": first,
+        "last": covered,
+        "ended": ended,
+        "next_from": covered + 1 if covered < last else None,
+        "clients": clients,
+        "counts": {
+            "same": verdicts.count("same"),
+            "other": verdicts.count("other"),
+            "disputed": verdicts.count("disputed"),
+            "none": verdicts.count("none"),
+        },
+        "auditors": sorted(auditors, key=str.lower),
+        "updates": entries,
+    }

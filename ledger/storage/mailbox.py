@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol import canonical
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.envelope import decode_envelope, encode_envelope
+from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope, encode_envelope
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.payload import Payload
 from ledger.storage.objects import FolderCursor, MemoryObjects
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
+    from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Domain
     from ledger.storage.objects import ObjectStore
 
@@ -90,6 +90,7 @@ def decode_page(data: bytes) -> Page:
 Board = tuple["Domain", int, "EnvelopeKind"]
 """A contract, a round and a kind of envelope."""
 
+_ATTESTATIONS = str(int(EnvelopeKind.ATTESTATION))
 _ROUND = re.compile("0|[1-9][0-9]{0,19}")
 
 
@@ -213,6 +214,8 @@ def run_folder(domain: Domain) -> str:
 def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
     """Remove the mail of old rounds from a local folder, for all readers; return the rounds.
 
+    Attestations stay: they are few, and coverage of a run's training reads those of every round.
+
     Args:
         folder: of the mailbox.
         domain: the contract on its chain.
@@ -223,18 +226,28 @@ def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
     """
     mail = folder / run_folder(domain)
     names = [path.name for path in mail.glob("*") if _ROUND.fullmatch(path.name)]
-    old = sorted(number for number in map(int, names) if number < before_round)
     faults: list[OSError] = []
-    for number in old:
+    removed = []
+    for number in sorted(number for number in map(int, names) if number < before_round):
         try:
-            shutil.rmtree(mail / str(number))
+            removed += [number] if _remove_boards(mail / str(number)) else []
         except FileNotFoundError:
             continue  # another process removes it, too
         except OSError as error:
             faults.append(error)
     if faults:
         raise faults[0]
-    return old
+    return removed
+
+
+def _remove_boards(folder: Path) -> bool:
+    """Remove a round's mail but its attestations; return whether there was any."""
+    boards = [path for path in folder.iterdir() if path.name != _ATTESTATIONS]
+    for path in boards:
+        shutil.rmtree(path)
+    if not (folder / _ATTESTATIONS).exists():
+        folder.rmdir()
+    return bool(boards)
 
 
 def _object_of(envelope: Envelope) -> tuple[str, Payload]:

@@ -1,4 +1,4 @@
-"""Signatures by which registered clients ask a store server to keep their bytes."""
+"""Signatures by which clients and auditors ask a store server to keep their bytes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SCHEME = "CMFL"
 MAX_URL_CHARACTERS = 4_000
+AUDITOR = ClientId(2**32 - 1)
+"""Stands for a client's index where an auditor signs, who has none; no run has so many clients."""
+
 _HEADER = re.compile(
     rf"{SCHEME} (0|[1-9]\d{{0,9}})\.(0|[1-9]\d{{0,19}})\.([0-9a-f]{{130}}) "
     rf"([!-~]{{1,{MAX_URL_CHARACTERS}}})"

@@ -28,6 +28,7 @@ from ledger.history.responses import (
     fields,
     rounds,
     series,
+    training,
 )
 from ledger.index import responses as index
 from ledger.protocol.rules import registry
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 ANSWERS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for module in (
-        *(fields, clients, deployments, digests, evidence, rounds, series),
+        *(fields, clients, deployments, digests, evidence, rounds, series, training),
         *(index, federation, service, verifications),
     )
     for kind in vars(module).values()
@@ -98,7 +99,14 @@ def test_every_endpoint_of_the_issue_is_there(document: dict[str, Any]) -> None:
     ids = {operation["operationId"] for _, _, operation in operations(document)}
     assert ids == {
         *("check_health", "check_readiness", "read_status", "list_chains"),
-        *("list_deployments", "read_deployment", "read_series", "list_evidence", "find_digest"),
+        *(
+            "list_deployments",
+            "read_deployment",
+            "read_series",
+            "read_training",
+            "list_evidence",
+            "find_digest",
+        ),
         *("list_rounds", "read_round", "explain_round", "read_updates", "read_scores"),
         *("read_votes", "read_committee", "read_aggregation", "read_proof", "read_bundle"),
         *("list_clients", "read_client", "list_client_rounds", "follow_rounds"),

@@ -164,6 +164,22 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any]]] = [
             "progress": 5,
         }.items()
     ),
+    *(
+        (cmfl.coverage, {"run": ".", name: value})
+        for name, value in {
+            "run": 5,
+            "name": 5,
+            "rounds": 5,
+            "auditors": "0x12",
+            "mailbox": 5,
+            "rpc_url": 5,
+            "address": 5,
+            "chain_id": "x",
+            "blobs": 5,
+        }.items()
+    ),
+    (cmfl.coverage, {"run": ".", "rounds": ["x"]}),
+    (cmfl.coverage, {"run": ".", "auditors": [5]}),
     (cmfl.verify_training, {"run": ".", "settings": [5]}),
     (cmfl.verify_training, {"run": ".", "rounds": ["x"]}),
     (cmfl.verify_training, {"run": ".", "client": ["x"]}),

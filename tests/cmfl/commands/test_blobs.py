@@ -110,6 +110,8 @@ def test_a_store_is_served_until_it_is_told_to_stop(
         (["--quota-bytes", "0"], "--quota-bytes"),
         (["--contract", "0x12"], "is not an address"),
         (["--host", "0.0.0.0", "--port", "0"], "give --public-url"),
+        (["--auditor", "0x12"], "is not an address"),
+        ([part for n in range(17) for part in ("--auditor", f"0x{n:040x}")], "17 are more than 16"),
         (["--public-url", "store.example", "--port", "0"], "--public-url 'store.example': "),
     ],
 )

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from eth_account import Account
 
+import cmfl as cmfl_package
+from api.settings import Settings
 from clients.random_streams import simulated_signers
+from cmfl.access.target import Target
+from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Attestation, Envelope, EnvelopeKind
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.training_replay import ReplayVerdict, replay_witness
 from ledger.storage.opening import mailbox_at
+from ledger.storage.uploads import AUDITOR as AUDITOR_INDEX
+from ledger.storage.uploads import UploadSigner
+from tests.api.conftest import serving
+from tests.api.store.conftest import served
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from ledger.protocol.types import Domain
+    from ledger.storage.mailbox import Mailbox
 
 pytestmark = SHARED
 
@@ -57,14 +67,20 @@ class Audited:
         mailbox = mailbox_at(str(self.home / "blobs"))
         return mailbox.listed(self.domain, round_number, EnvelopeKind.ATTESTATION)
 
-    def put(self, envelope: Envelope, signer: KeySigner, **changed: object) -> None:
+    def put(
+        self,
+        envelope: Envelope,
+        signer: KeySigner,
+        mailbox: Mailbox | None = None,
+        **changed: object,
+    ) -> None:
         """Sign somebody's attestation, with something changed, by another key."""
         body = envelope.body
         assert isinstance(body, Attestation)
         forged = replace(body, auditor=signer.address, **changed)  # type: ignore[arg-type]
         statement = forged.statement(envelope.round, envelope.client)
         signed = replace(forged, signature=sign(signer, self.domain, statement))
-        mailbox_at(str(self.home / "blobs")).put(replace(envelope, body=signed))
+        (mailbox or mailbox_at(str(self.home / "blobs"))).put(replace(envelope, body=signed))
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +105,9 @@ def test_coverage_shows_what_an_auditor_found(signed: Audited) -> None:
         expected = found.get((update["round"], update["client"]), "none")
         assert update["verdict"] == expected
         assert len(update["attestations"]) == (expected != "none")
-    assert shown["auditors"] == [f"0x{AUDITOR.address.hex()}"]
+    assert shown["auditors"] == [checksum(AUDITOR.address)]
     assert shown["counts"]["other"] > 0
-    assert shown["rounds"] == [1, 5]
+    assert (shown["first"], shown["last"], shown["ended"]) == (1, 5, 5)
     lines = succeeds("coverage", "--home", signed.home, "--rounds", "1..2").out.splitlines()
     assert " attested: " in lines[0]
     assert any(line.startswith("     1  ") and "X" in line for line in lines)
@@ -166,4 +182,89 @@ def test_a_client_may_be_the_auditor(audited: Audited) -> None:
     client = simulated_signers(0, 14)[0]
     audited.put(audited.mail()[0], client)
     shown = succeeds("coverage", "--home", audited.home, "--json").json
-    assert f"0x{client.address.hex()}" in shown["auditors"]
+    assert checksum(client.address) in shown["auditors"]
+
+
+@contextmanager
+def stored(audited: Audited, *auditors: KeySigner) -> Iterator[str]:
+    """Yield the URL of a store over the home's blobs, in which some auditors may write."""
+    target = Target(audited.home)
+    named = frozenset(auditor.address for auditor in auditors)
+    with (
+        target.reader() as chain,
+        served(audited.home / "blobs", target.ledger(chain), auditors=named) as url,
+    ):
+        yield url
+
+
+def test_a_false_attestation_is_found_over_a_served_store(audited: Audited) -> None:
+    removed = audited.mail()
+    shutil.rmtree(audited.home / "blobs" / "mail")
+    asked = ("verify", "training", "--home", audited.home, "--round", "1", "--json")
+    with stored(audited, AUDITOR, LIAR) as url:
+        uploads = UploadSigner(audited.domain, LIAR, AUDITOR_INDEX, round=1)
+        false = next(e for e in removed if e.body.verdict is ReplayVerdict.OTHER)  # type: ignore[union-attr]
+        audited.put(false, LIAR, mailbox_at(url, uploads), verdict=ReplayVerdict.SAME)
+        result = cmfl(*asked, *audited.key, "--blobs", url).json
+        assert (result["published"], result["unpublished"]) == (len(removed), "")
+        (found,) = result["attestations"]
+        assert (found["client"], found["finding"]) == (false.client, "false")
+        ours = succeeds("coverage", "--home", audited.home, "--blobs", url, "--json").json
+    disputed = [each for each in ours["updates"] if each["verdict"] == "disputed"]
+    assert [each["client"] for each in disputed] == [false.client]
+    by = {each["auditor"]: each["verdict"] for each in disputed[0]["attestations"]}
+    assert by == {checksum(AUDITOR.address): "other", checksum(LIAR.address): "same"}
+
+
+def test_a_refused_publication_loses_no_result(audited: Audited, tmp_path: Path) -> None:
+    asked = ("verify", "training", "--home", audited.home, "--round", "1", *audited.key)
+    report = tmp_path / "report.json"
+    with stored(audited) as url:
+        refused = cmfl(*asked, "--blobs", url, "--report", report)
+    assert refused.code == 2
+    assert "upload-refused" in refused.err
+    assert refused.err.count("\n") == 1
+    assert "updates same" in refused.out
+    assert "attestations signed" not in refused.out
+    written = json.loads(report.read_text())
+    found = {each["client"]: each["verdict"] for each in written["updates"]}
+    shown = (each for each in audited.shown["updates"] if each["round"] == 1)
+    assert found == {each["client"]: each["verdict"] for each in shown}
+    away = cmfl(*asked, "--mailbox", url, "--json")
+    assert away.code == 2
+    assert len(away.json["updates"]) == len(written["updates"])
+    assert (away.json["published"], bool(away.json["unpublished"])) == (0, True)
+
+
+def test_command_service_and_python_give_one_coverage(audited: Audited) -> None:
+    other = next(e for e in audited.mail() if e.body.verdict is ReplayVerdict.OTHER)  # type: ignore[union-attr]
+    audited.put(other, LIAR, verdict=ReplayVerdict.SAME)
+    trusted = checksum(AUDITOR.address)
+    home = cmfl_package.coverage(audited.home)
+    assert home.as_dict() == succeeds("coverage", "--home", audited.home, "--json").json
+    ours = cmfl_package.coverage(audited.home, rounds=[1, 2], auditors=[trusted])
+    with serving(Settings(home=audited.home)) as client:
+        url = str(client.base_url)
+        assert succeeds("coverage", "--api", url, "--json").json == home.as_dict()
+        options = ("--rounds", "1..2", "--auditor", trusted, "--json")
+        assert succeeds("coverage", "--api", url, *options).json == ours.as_dict()
+        connected = cmfl_package.connect(url)
+        assert cmfl_package.coverage(connected).as_dict() == home.as_dict()
+        assert "no chain" in refusal("coverage", "--api", url, "--mailbox", audited.home)
+        assert "no effect" in refusal("coverage", "--api", url, "--blobs", audited.home)
+        assert "1..9" in refusal("coverage", "--api", url, "--rounds", "1..9")
+    (row,) = [row for row in home.updates if row["verdict"] == "disputed"]
+    assert (row["client"], row["same"], row["other"]) == (
+        other.client,
+        checksum(LIAR.address),
+        trusted,
+    )
+    assert (home.counts["disputed"], ours.counts["disputed"]) == (1, 0)
+    assert home.rounds == (1, 5)
+    assert home.sentence in repr(home)
+    assert home.sentence in home._repr_html_()
+    assert list(home.to_pandas().columns) == ["round", "client", "verdict", "same", "other"]
+    assert {row["auditor"] for row in home.attestations} == set(home.auditors)
+    lines = succeeds("coverage", "--home", audited.home).out
+    assert f"round 1, client {other.client}: " in lines
+    assert f"same by {checksum(LIAR.address)}" in lines

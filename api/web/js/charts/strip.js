@@ -1,4 +1,4 @@
-// Who was what in which round: clients downwards, rounds to the right. Squares train, circles serve.
+// A mark for each client in each round: clients downwards, rounds to the right.
 
 import { h, s } from "../dom.js";
 
@@ -20,6 +20,10 @@ export const MARKS = {
   unknown: "member, nothing recorded",
   empty_seat: "empty seat",
   banned: "banned in this round",
+  attested_same: "same bits",
+  attested_other: "other bits",
+  attested_disputed: "auditors disagree",
+  attested_none: "not attested",
 };
 
 /** Return the strip of some rounds.
@@ -84,6 +88,10 @@ function shape(mark, x, y) {
     case "refused": return [circle("m-refused"), slash];
     case "none": return [circle("m-none")];
     case "empty_seat": return [circle("m-empty")];
+    case "attested_same": return [square("m-same")];
+    case "attested_other": return [square("m-refused"), slash, s("line", { x1: x + 4, y1: y + 4, x2: x + 14, y2: y + 14, class: "slash" })];
+    case "attested_disputed": return [square("m-disputed"), s("path", { d: `M${x + 4} ${y + 14}L${x + 14} ${y + 4}V${y + 14}Z`, class: "m-disputed-half" })];
+    case "attested_none": return [s("circle", { cx: x + 9, cy: y + 9, r: 2, class: "m-unattested" })];
     case "banned": return [s("rect", { x: x + 1, y: y + 1, width: 16, height: 16, rx: 3, class: "m-banned" })];
     default: return [circle("m-open")];
   }

@@ -9,6 +9,7 @@ import { deploymentPath, runLink, withQuery } from "../places.js";
 import { has, read, readIfThere, readList } from "../rest.js";
 import { clientLink, isNoteworthy, remoteCommand, roundLink, settings, statusBadge, tabs, viewsText } from "../run.js";
 import { STAGES, wordFor } from "../words.js";
+import { training } from "./training.js";
 
 const WINDOW = 40;
 const PAGE = 20;
@@ -24,6 +25,7 @@ export async function run(place, signal) {
     readSeries(path, signal),
   ]);
   const shown = recent.found.reverse();
+  const ended = shown.filter((round) => round.ended).map((round) => round.round);
   const points = series ?? pointsOf(shown);
   return {
     title: deployment.run,
@@ -36,6 +38,7 @@ export async function run(place, signal) {
       updatesChart(points),
       accuracyChart(series?.claimed ? points : null),
       activity(path, shown, recent.more, until),
+      await training(path, ended, signal),
       noteworthy(path, points),
       section("Settings", h("p", { class: "quiet" }, "Fixed when the run began; the contract holds what it enforces."),
         facts(settings(deployment)), digests(deployment)),

@@ -1,0 +1,98 @@
+"""Coverage of runs' training, read from the mailbox by one request at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from api.http.problems import BUSY, MAILBOX_UNREADABLE, REQUEST_INVALID, ProblemError
+from api.schemas.problems import FieldError
+from ledger.chain.contract.deployment import deployed_domain
+from ledger.history.training_coverage import training_coverage
+from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.storage.folder import FolderObjects
+from ledger.storage.mailbox import ObjectMailbox
+from ledger.storage.opening import mailbox_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from api.request_view import RequestView
+    from ledger.history.responses.training import TrainingCoverage
+    from ledger.history.source import HistorySource
+
+MAX_UPDATES = 5_000
+"""Updates after which an answer ends with its round."""
+
+MAX_SECONDS = 5.0
+"""Time after which it does: a mailbox may be slow, and its reader holds a thread."""
+
+WAITING_SECONDS = 2.0
+
+
+class CoverageReader:
+    """Reads attestations for one service; safe to share between threads.
+
+    Args:
+        location: of the mailbox; None for the folder of the blobs.
+        folder: of the blobs, in which a simulation's auditors put their attestations.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self, location: str | None, folder: Path, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._location = location
+        self._folder = folder
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def read(
+        self, reading: RequestView, address: str, rounds: tuple[int | None, int | None]
+    ) -> TrainingCoverage:
+        """Return the coverage of rounds of a deployment, as many as one answer has room for.
+
+        Args:
+            reading: the chain as the request sees it.
+            address: of the contract.
+            rounds: first and last; None for the first and the last that have ended.
+
+        Raises:
+            ProblemError: no such deployment is served, a round has not ended, the mailbox cannot
+                be read, or another request reads it for long.
+            ChainError: the chain cannot be read.
+        """
+        served = reading.deployment(address)
+        domain = deployed_domain(reading.chain.history(served).ledger)
+        if not self._lock.acquire(timeout=WAITING_SECONDS):
+            raise ProblemError(BUSY, "another request is reading the mailbox")
+        try:
+            mailbox = self._mailbox()
+            end = self._clock() + MAX_SECONDS
+
+            def is_enough(updates: int) -> bool:
+                return updates >= MAX_UPDATES or self._clock() >= end
+
+            def read(history: HistorySource) -> TrainingCoverage:
+                return training_coverage(history, domain, mailbox, rounds, is_enough)
+
+            return reading.chain.query(served, read)
+        except ConfigurationError as error:
+            errors = [FieldError(place="query", name="from", detail=str(error))]
+            raise ProblemError(REQUEST_INVALID, f"query from: {error}", errors) from error
+        except (BlobError, OSError) as error:
+            _log.warning("the mailbox cannot be read for attestations: %s", error)
+            raise ProblemError(MAILBOX_UNREADABLE, "the mailbox does not answer now") from error
+        finally:
+            self._lock.release()
+
+    def _mailbox(self) -> ObjectMailbox:
+        if self._location is not None:
+            return mailbox_at(self._location)
+        return ObjectMailbox(FolderObjects(self._folder))
+
+
+_log = logging.getLogger(__name__)
