@@ -397,7 +397,7 @@ def _published(result: TrainingReplay, run: Digest, auditor: Signer, place: str)
 
 
 def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> EnvironmentOf:
-    """Return the environments that were recorded: in a mailbox, or by a simulation's home.
+    """Return the environments that were recorded: by a simulation's home, or in a mailbox.
 
     Raises:
         BlobError: there is no mailbox at this location.
@@ -409,13 +409,11 @@ def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> Envi
     from ledger.io.home import Home
     from ledger.storage.opening import mailbox_at
 
-    place = mailbox
-    if place is None:
-        for paths in Home(target.home).deployed():
-            recorded = RunFolder(paths).environments() if paths.environments.exists() else []
-            if recorded and read_run_manifest(paths).domain() == run.domain:
-                return recorded_environments.of_simulation(recorded)
-        place = target.mailbox_place()
+    for paths in Home(target.home).deployed():
+        recorded = RunFolder(paths).environments() if paths.environments.exists() else []
+        if recorded and read_run_manifest(paths).domain() == run.domain:
+            return recorded_environments.of_simulation(recorded)
+    place = mailbox or target.mailbox_place()
     if place is None:
         return recorded_environments.of_simulation(())
     return recorded_environments.of_mailbox(mailbox_at(place), run.domain, run.document.registry)
