@@ -229,6 +229,7 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
         "contract artefact",
         "distances",
         "torch",
+        "environment class",
         "port",
         "disk",
         "chain",
