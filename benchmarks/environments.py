@@ -6,9 +6,9 @@ processes. Updates of a cap are compared with those that were trained uncapped o
 those of two processes with those of one under the same cap. `--write FILE.npz` keeps them, and
 `--against FILE.npz` compares with those that another torch or another machine has kept.
 
-Where bits differ, the largest distance over the clients is given twice, as `cmfl verify training`
-does: as a share of the update's length, and in units of the median distance of the round's updates
-from their mean.
+Where bits differ, the median and the largest distance over the clients are given twice, as
+`cmfl verify training` gives each: as a share of the update's length, and in units of the median
+distance of the round's updates from their mean.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,7 +143,7 @@ def trained_updates(
 
 
 def comparison(trained: NDArray[np.float32], others: NDArray[np.float32]) -> str:
-    """Return "same", or how many updates differ and how far the farthest two are apart."""
+    """Return "same", or how many updates differ and how far, in the median and at most."""
     if trained.shape != others.shape:
         return "of another shape"
     differing = [
@@ -152,10 +153,11 @@ def comparison(trained: NDArray[np.float32], others: NDArray[np.float32]) -> str
     ]
     if not differing:
         return "same"
-    farthest = max(differing, key=lambda difference: difference.relative or 0.0)
-    share, spread = farthest.relative or 0.0, farthest.spread or 0.0
-    number = f"{len(differing)} of {len(trained)} differ"
-    return f"{number}: {share:.0e} lengths, {spread:.0e} spreads"
+    shares = [difference.relative or 0.0 for difference in differing]
+    spreads = [difference.spread or 0.0 for difference in differing]
+    length = f"{median(shares):.0e} to {max(shares):.0e} lengths"
+    spread = f"{median(spreads):.0e} to {max(spreads):.0e} spreads"
+    return f"{len(differing)} of {len(trained)}: {length}, {spread}"
 
 
 if __name__ == "__main__":
