@@ -82,6 +82,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.training_replay
+	$(BIN)/python -m benchmarks.environments
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.rounds
 

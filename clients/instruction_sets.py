@@ -2,7 +2,8 @@
 
 ATen, oneDNN and MKL choose their kernels by the processor's instruction set, once in the life of a
 process. Kernels of two sets form sums in another order, so the last bits of an update differ. A cap
-is four environment variables that they read; it holds for processes that start under it.
+is four environment variables that they read; it holds for processes that start under it. What a
+process sets later counts for the libraries that have not chosen yet, and nobody knows which.
 """
 
 from __future__ import annotations
@@ -56,8 +57,14 @@ _NEEDED: dict[InstructionSet, set[str]] = {
 }
 """Flags of the processor that ATen, oneDNN and MKL need for each instruction set."""
 
+SET_LATE = "with variables set after the start"
+"""Ending of the instruction set of a process in which nobody knows what is in force."""
+
 _MAX_VARIABLES = 60
 _CPUINFO = Path("/proc/cpuinfo")
+_ENVIRON = Path("/proc/self/environ")
+_AT_IMPORT = dict(os.environ)
+"""Environment when this module was imported: the nearest to the start where nothing says it."""
 
 
 def processor_kind() -> str:
@@ -98,26 +105,42 @@ def require_cap(name: InstructionSet) -> None:
     )
 
 
-def cap_in_force(environment: Mapping[str, str] = os.environ) -> InstructionSet | None:
-    """Return the cap that a process with these environment variables computes under, if any."""
-    there = {name: environment[name] for name in VARIABLES if name in environment}
-    return next((name for name, variables in CAPS.items() if variables == there), None)
+def cap_of(environment: Mapping[str, str]) -> InstructionSet | None:
+    """Return the cap of processes that start with these environment variables, if any."""
+    chosen = _chosen(environment)
+    return next((name for name, variables in CAPS.items() if variables == chosen), None)
 
 
-def instruction_set(capability: str, environment: Mapping[str, str] = os.environ) -> str:
+def cap_named(isa: str) -> InstructionSet | None:
+    """Return the cap that an environment class names; None if it names another instruction set."""
+    return next((name for name in CAPS if name == isa), None)
+
+
+def instruction_set_here(capability: str) -> str:
+    """Return the instruction set in force in this process, as an environment class names it.
+
+    Args:
+        capability: which one ATen says that it uses.
+    """
+    if _chosen(os.environ) != _chosen(_environment_at_start()):
+        return f"{capability.lower()} {SET_LATE}"
+    return instruction_set(capability, os.environ)
+
+
+def instruction_set(capability: str, environment: Mapping[str, str]) -> str:
     """Return the instruction set in force, as an environment class names it.
 
     Args:
         capability: which one ATen says that it uses.
-        environment: of the process.
+        environment: with which the process started.
 
     Returns:
         The name of a cap, what ATen chose where nothing caps it ("avx512 uncapped"), or that with
         the variables that someone set otherwise.
     """
-    if (cap := cap_in_force(environment)) is not None and cap == capability.lower():
+    if (cap := cap_of(environment)) is not None and cap == capability.lower():
         return cap
-    chosen = [f"{name}={environment[name]}" for name in VARIABLES if name in environment]
+    chosen = [f"{name}={value}" for name, value in _chosen(environment).items()]
     text = " ".join(chosen) or "uncapped"
     if len(text) > _MAX_VARIABLES or not (text.isascii() and text.isprintable()):
         text = f"variables {sha256(text.encode(errors='surrogateescape')).hex()[:16]}"
@@ -144,6 +167,21 @@ def capped(name: InstructionSet | None) -> Iterator[None]:
             os.environ.pop(variable, None)
             if value is not None:
                 os.environ[variable] = value
+
+
+def _chosen(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in VARIABLES if name in environment}
+
+
+@lru_cache(maxsize=1)
+def _environment_at_start() -> dict[str, str]:
+    """Return the environment that this process, or the one it was forked from, started with."""
+    try:
+        data = _ENVIRON.read_bytes()
+    except OSError:
+        return _AT_IMPORT
+    pairs = (os.fsdecode(line).partition("=") for line in data.split(b"\0"))
+    return {name: value for name, _, value in pairs}
 
 
 @lru_cache(maxsize=1)

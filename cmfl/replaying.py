@@ -172,13 +172,15 @@ def verify_training(
         trained_here: take updates whose environment nobody recorded to be trained in this
             machine's environment class, as those of a run are that was played here.
         settings: `section.key=value` of this machine, such as `model.name=net.py:Net` for a model
-            of the owner's own, whose code is run.
+            of the owner's own, whose code is run, or `machine.isa=avx2` to repeat under a cap of
+            the instruction set; without it, under the one that all recorded environments name.
         rpc_url: a node whose chain is read, in place of the home's own chain.
         address: of the contract on that chain, 0x-hex.
         chain_id: that the node must have; None accepts the node's own.
         blobs: URL or folder of the blobs.
         device: cpu, cuda or auto.
-        jobs: processes that train; over 1 a script needs the usual `if __name__ == "__main__":`.
+        jobs: processes that train; over 1, or under a cap, a script needs the usual
+            `if __name__ == "__main__":`.
         log: file of results, which an interrupted replay goes on from.
         progress: whether to show progress; None where somebody looks.
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from clients.datasets.registry import DataChoice
+from clients.instruction_sets import InstructionSet
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
@@ -260,9 +261,10 @@ class MaliceSection(Section):
 
 
 class MachineSection(Section):
-    """Execution of the run; changes no result.
+    """Execution of the run; only `isa` and `device` change the result, by its last bits.
 
-    On Ray, workers are actors of the cluster at the address, or of one that starts with the run.
+    So do processors with other instruction sets, where no cap makes them alike. On Ray, workers are
+    actors of the cluster at the address, or of one that starts with the run.
     """
 
     device: Literal["cpu", "cuda", "auto"] = "cpu"
@@ -275,6 +277,8 @@ class MachineSection(Section):
     """Where the workers are: on this machine, or actors of a Ray cluster."""
     ray_address: Annotated[str, Field(min_length=1)] | None = None
     """Of the cluster, with engine = ray; one of the run's own if not given."""
+    isa: InstructionSet | None = None
+    """Newest instruction set that training uses; what the processor can do if not given."""
     keep: Literal["all", "accepted"] | Annotated[int, Field(ge=1, le=2**31 - 1)] = "all"
     """Which payloads stay: all, those of accepted updates, or all of the last N rounds."""
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_ROUNDS = 1024
+"""Rounds whose statements are remembered: a replay looks for their caps before it trains."""
+
 
 def of_simulation(recorded: Sequence[tuple[int, TrainingEnvironment]]) -> EnvironmentOf:
     """Return the environments of a simulation's updates, one for all clients of a round.
@@ -52,7 +55,7 @@ def of_mailbox(
     """
     is_readable = True
 
-    @lru_cache(maxsize=1)
+    @lru_cache(maxsize=_ROUNDS)
     def stated(round_number: int) -> Mapping[ClientId, TrainingEnvironment]:
         nonlocal is_readable
         if not is_readable:

@@ -6,11 +6,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.training_replay import ReplayVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from clients.replay.attesting import ComparedAttestation
     from ledger.protocol.training_replay import TrainingEnvironment
@@ -36,6 +40,28 @@ class UpdateDifference:
 
     relative: float | None
     spread: float | None
+
+    @classmethod
+    def between(
+        cls,
+        repeated: NDArray[np.float32],
+        recorded: NDArray[np.float32],
+        honest: Sequence[NDArray[np.float32]],
+    ) -> UpdateDifference:
+        """Return the distance of two finite updates, each of shape (d,).
+
+        Args:
+            repeated: the one.
+            recorded: the other.
+            honest: updates of a round that differ as honest ones do.
+        """
+        distance = _norm(repeated, recorded)
+        length = _norm(recorded, np.zeros(1, np.float32))
+        spread = _spread(honest)
+        return cls(
+            relative=distance / length if length else None,
+            spread=distance / spread if spread else None,
+        )
 
     def __str__(self) -> str:
         parts = []
@@ -177,3 +203,16 @@ class TrainingReplay:
             "published": self.published,
             "unpublished": self.unpublished,
         }
+
+
+def _spread(updates: Sequence[NDArray[np.float32]]) -> float | None:
+    """Return the median distance of finite updates from their mean; None of fewer than two."""
+    finite = [update for update in updates if np.isfinite(update).all()]
+    if len(finite) < 2:
+        return None
+    mean: NDArray[np.float64] = np.mean(finite, axis=0, dtype=np.float64)
+    return float(np.median([_norm(update, mean) for update in finite]))
+
+
+def _norm(one: NDArray[np.float32], other: NDArray[np.float32] | NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(one.astype(np.float64) - other))

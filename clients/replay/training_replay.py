@@ -14,6 +14,7 @@ import numpy as np
 
 from clients.datasets.data_binding import samples_digest_of
 from clients.devices import device_named
+from clients.instruction_sets import available_caps, cap_named
 from clients.replay.replay_inputs import (
     InputsMissingError,
     ReplaySource,
@@ -21,8 +22,8 @@ from clients.replay.replay_inputs import (
     replay_inputs,
 )
 from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay, UpdateDifference
-from clients.training.engine_factory import open_engine
-from clients.training.environment import environment_of, settled_path
+from clients.training.engine_factory import open_engine, require_engine
+from clients.training.environment import environment_here, require_known, settled_path
 from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import commitment_of, sha256
@@ -125,10 +126,15 @@ def replay_run(
         options: how.
 
     Raises:
-        ConfigurationError: a setting is not this machine's, or code or a path is missing.
+        ConfigurationError: a setting is not this machine's, code or a path is missing, a cap does
+            not hold here, or nothing says which instruction set is in force.
     """
     configuration = replay_configuration(run.document, source)
-    environment = environment_of(configuration)
+    configuration = _under_recorded_cap(configuration, run, options.recorded)
+    machine = configuration.machine
+    require_engine(machine.device, None, machine.isa)
+    environment = environment_here(settled_path(configuration), machine.device, machine.isa)
+    require_known(environment)
     options.on_progress(0, run.updates)
     try:
         inputs = replay_inputs(run.document, configuration, run.clients, source)
@@ -251,9 +257,39 @@ def _verdict(
         return ReplayVerdict.NOT_CHECKABLE, reason
     if recorded is not None and recorded != task.environment:
         reason = f"the bits differ{far}, and so does the environment: it was {recorded}"
-        return ReplayVerdict.NOT_CHECKABLE, reason
+        return ReplayVerdict.NOT_CHECKABLE, reason + _hint(recorded, task.environment)
     where = "" if recorded is not None else ", if it was trained in this environment, as you say"
     return ReplayVerdict.OTHER, f"{task.inputs.described} make another update{far}{where}"
+
+
+def _hint(recorded: TrainingEnvironment, here: TrainingEnvironment) -> str:
+    """Return how to repeat an update under the cap that its trainer recorded, if it did."""
+    cap = cap_named(recorded.isa)
+    if cap is None or recorded.isa == here.isa or here.device != "cpu":
+        return ""
+    if cap not in available_caps():
+        return "; this processor cannot do that cap"
+    return f"; --set machine.isa={cap} repeats it under that cap"
+
+
+def _under_recorded_cap(
+    configuration: Configuration, run: RecordedRun, recorded: EnvironmentOf
+) -> Configuration:
+    """Return a configuration with the cap that all recorded environments of the updates name.
+
+    Without one such cap, or if it cannot be had here, or if another one is set, it stays as it is.
+    """
+    machine = configuration.machine
+    if machine.isa is not None or device_named(machine.device).type != "cpu":
+        return configuration
+    environments = (
+        recorded(round_.round, update.client) for round_ in run.rounds for update in round_.updates
+    )
+    names = {environment.isa for environment in environments if environment is not None}
+    cap = cap_named(names.pop()) if len(names) == 1 else None
+    if cap not in available_caps():
+        return configuration
+    return configuration.model_copy(update={"machine": machine.model_copy(update={"isa": cap})})
 
 
 def _difference(
@@ -267,13 +303,7 @@ def _difference(
     recorded = _vector(task, update.payload)
     if recorded is None or not (np.isfinite(recorded).all() and np.isfinite(repeated).all()):
         return None
-    distance = _norm(repeated, recorded)
-    length = _norm(recorded, np.zeros(1, np.float32))
-    spread = _spread(_comparable(task, round_, trained))
-    return UpdateDifference(
-        relative=distance / length if length else None,
-        spread=distance / spread if spread else None,
-    )
+    return UpdateDifference.between(repeated, recorded, _comparable(task, round_, trained))
 
 
 def _comparable(
@@ -287,19 +317,6 @@ def _comparable(
         return [update.vector for update in trained.values()]
     vectors = [_vector(task, digest) for digest in round_.accepted]
     return [vector for vector in vectors if vector is not None]
-
-
-def _spread(updates: Sequence[NDArray[np.float32]]) -> float | None:
-    """Return the median distance of finite updates from their mean; None of fewer than two."""
-    finite = [update for update in updates if np.isfinite(update).all()]
-    if len(finite) < 2:
-        return None
-    mean: NDArray[np.float64] = np.mean(finite, axis=0, dtype=np.float64)
-    return float(np.median([_norm(update, mean) for update in finite]))
-
-
-def _norm(one: NDArray[np.float32], other: NDArray[np.float32] | NDArray[np.float64]) -> float:
-    return float(np.linalg.norm(one.astype(np.float64) - other))
 
 
 def _vector(task: ReplayTask, digest: Digest | None) -> NDArray[np.float32] | None:
@@ -367,6 +384,7 @@ class _Trainer:
                 path=settled_path(task.configuration),
                 sets={},
                 rows=self._rows,
+                isa=task.configuration.machine.isa,
                 records_losses=True,
             )
         try:

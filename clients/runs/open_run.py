@@ -126,7 +126,8 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
         The run; its worker processes end with the context.
     """
     # Before anything is deployed.
-    require_engine(configuration.machine.device, configuration.machine.cluster)
+    machine = configuration.machine
+    require_engine(machine.device, machine.cluster, machine.isa)
     configuration, population, manifest = prepare(home, name, configuration, chain, blobs, disk)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
     keep = retention_policy_of(configuration.machine.keep)
@@ -194,7 +195,8 @@ def open_memory_run(
             blocks.
         OSError: the run's folder cannot be written.
     """
-    require_engine(configuration.machine.device, configuration.machine.cluster)
+    machine = configuration.machine
+    require_engine(machine.device, machine.cluster, machine.isa)
     population = populate(configuration)
     configuration = with_training_path(configuration, population)
     document = run_document(configuration, population)

@@ -95,7 +95,8 @@ def open_measure(
         path=path,
         sets=sets,
         rows=rows,
-        cluster=configuration.machine.cluster,
+        cluster=machine.cluster,
+        isa=machine.isa,
     ) as engine:
         gauge = ModelGauge(
             engine=watched(engine),

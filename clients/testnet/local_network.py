@@ -212,6 +212,8 @@ class LocalNetwork:
 
     def _settle(self, chain_id: int, address: str) -> None:
         settings, pace = self.settings, self.settings.clocks
+        cap = settings.configuration.machine.isa
+        cap_settings = () if cap is None else (f"machine.isa={cap}",)
         meeting = NetworkTarget(
             chain_id=chain_id,
             contract=address,
@@ -221,7 +223,7 @@ class LocalNetwork:
             poll_seconds=pace.poll_seconds,
             data=settings.configuration.data.path,
             allow_predictable_seeds=settings.allow_predictable_seeds,
-            settings=own_code_settings(settings.configuration),
+            settings=(*own_code_settings(settings.configuration), *cap_settings),
         )
         hosted = clients_by_worker(settings.configuration.protocol.clients, settings.workers)
         for number, clients in enumerate(hosted):

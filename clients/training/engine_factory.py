@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clients.devices import device_named
+from clients.instruction_sets import require_cap
 from clients.training.device_distances import engine_distances
+from clients.training.environment import isa_in_force
 from clients.training.evaluation import (
     Evaluator,
     FinishedEvaluation,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from clients.datasets.federated_data import FederatedData, Samples
+    from clients.instruction_sets import InstructionSet
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model, ParameterVector
     from clients.training.port import TrainingJob, TrainingPath
@@ -80,22 +83,45 @@ class LocalEngine(Engine):
         self._updates.close()
 
 
-def require_engine(device: str, cluster: str | None) -> None:
+def require_engine(device: str, cluster: str | None, isa: InstructionSet | None = None) -> None:
     """Reject settings with which no engine can be opened, without opening one.
 
     Args:
         device: "cpu", "cuda" or "auto".
         cluster: address of a Ray cluster; None for this machine without Ray.
+        isa: cap of the instruction set; None for none.
 
     Raises:
-        ConfigurationError: the device or the cluster is not available.
+        ConfigurationError: the device, the cluster or the cap is not available, or a cap is asked
+            for where it would not hold.
     """
-    device_named(device)
+    kind = device_named(device).type
+    if isa is not None:
+        _require_cappable(isa, kind, cluster)
     if cluster is not None:
         require_reachable(cluster)
 
 
-def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
+def _require_cappable(isa: InstructionSet, device: str, cluster: str | None) -> None:
+    """Refuse a cap that would not hold.
+
+    Raises:
+        ConfigurationError: names the reason.
+    """
+    if cluster is not None:
+        raise ConfigurationError(
+            f"machine.isa = {isa} with machine.engine = ray: actors start with the environment of "
+            f"their nodes: leave one of them out"
+        )
+    if device != "cpu":
+        raise ConfigurationError(
+            f"machine.isa = {isa} with machine.device = {device}: it caps a processor, and a GPU "
+            f"trains: leave one of them out"
+        )
+    require_cap(isa)
+
+
+def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
     model: Model,
     data: FederatedData,
     training: LocalTraining,
@@ -106,6 +132,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
     sets: Mapping[str, Samples],
     rows: int,
     cluster: str | None = None,
+    isa: InstructionSet | None = None,
     records_losses: bool = False,
 ) -> Engine:
     """Return an engine; the updates are the same for any number of workers.
@@ -116,19 +143,24 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         training: settings of the local training.
         device: "cpu", "cuda" or "auto"; the code for CUDA has never run on a GPU.
         workers: 1 for this process; more for as many spawned processes, which live until `close`. A
-            script that asks for more must guard its main part by `if __name__ == "__main__"`.
+            script that asks for more, or for a cap, must guard its main part by
+            `if __name__ == "__main__"`.
         path: "plain" or "lockstep".
         sets: sample sets for evaluation, by name.
         rows: expected number of jobs per call.
         cluster: address of a Ray cluster; None for this machine without Ray.
+        isa: cap of the instruction set; None for none. One worker, too, is a spawned process,
+            unless this one has started under the same cap.
         records_losses: whether updates come with the loss of every local step; not on a cluster.
 
     Raises:
         ConfigurationError: unknown or missing device, too many workers, more than one worker on
-            CUDA, a cluster with CUDA, or no cluster at the address.
+            CUDA, a cluster with CUDA, no cluster at the address, or a cap that does not hold.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")
+    if isa is not None:
+        _require_cappable(isa, device_named(device).type, cluster)
     workload = Workload(
         model=model,
         train=data.train,
@@ -146,6 +178,6 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         from clients.training.ray_engine import RayEngine  # noqa: PLC0415
 
         return RayEngine(workload, workers, distances, cluster)
-    if workers == 1:
+    if workers == 1 and (isa is None or isa == isa_in_force()):
         return LocalEngine(workload, rows, distances)
-    return PoolEngine(workload, workers, rows, distances)
+    return PoolEngine(workload, workers, rows, distances, isa)

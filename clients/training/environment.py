@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from clients.devices import device_named
-from clients.instruction_sets import instruction_set, processor_kind
+from clients.instruction_sets import SET_LATE, InstructionSet, instruction_set_here, processor_kind
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import MAX_ENVIRONMENT_TEXT, TrainingEnvironment
 
@@ -15,22 +16,31 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.training.port import TrainingPath
 
+_ELSEWHERE = "unknown: actors of a cluster"
+
 
 def environment_of(configuration: Configuration) -> TrainingEnvironment:
-    """Return the class of updates that this process trains for a run.
+    """Return the class of updates that an engine of this process trains for a run.
+
+    Of a cluster's actors it is unknown, and equal to that of no repetition.
 
     Raises:
         ConfigurationError: the training path is left open, or the device is not available.
     """
-    return environment_here(settled_path(configuration), configuration.machine.device)
+    machine = configuration.machine
+    here = environment_here(settled_path(configuration), machine.device, machine.isa)
+    return here if machine.cluster is None else replace(here, isa=_ELSEWHERE)
 
 
-def environment_here(path: TrainingPath, device: str) -> TrainingEnvironment:
-    """Return the class of updates that this process trains.
+def environment_here(
+    path: TrainingPath, device: str, cap: InstructionSet | None = None
+) -> TrainingEnvironment:
+    """Return the class of updates that an engine of this process trains.
 
     Args:
         path: of the training.
         device: "cpu", "cuda" or "auto".
+        cap: that the engine is opened with, which refuses processes that do not compute under it.
 
     Raises:
         ConfigurationError: unknown device, or CUDA is not available.
@@ -39,10 +49,28 @@ def environment_here(path: TrainingPath, device: str) -> TrainingEnvironment:
         torch=str(torch.__version__),
         path=path,
         processor=processor_kind(),
-        isa=instruction_set(torch.backends.cpu.get_cpu_capability()),
+        isa=cap or isa_in_force(),
         device=_device_kind(device_named(device)),
         threads=1,  # devices.reproducible: whatever the machine has
     )
+
+
+def isa_in_force() -> str:
+    """Return the instruction set with which torch computes in this process."""
+    return instruction_set_here(torch.backends.cpu.get_cpu_capability())
+
+
+def require_known(environment: TrainingEnvironment) -> None:
+    """Refuse to compare updates with those of an environment of which nobody knows the class.
+
+    Raises:
+        ConfigurationError: variables were set after the process started.
+    """
+    if environment.isa.endswith(SET_LATE):
+        raise ConfigurationError(
+            "variables that choose torch's kernels were set after this process had started, so "
+            "that nothing says which are in force: set them before, or set machine.isa instead"
+        )
 
 
 def settled_path(configuration: Configuration) -> TrainingPath:

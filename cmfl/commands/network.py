@@ -124,8 +124,11 @@ def _settings(
             run's seeds can be predicted.
     """
     from clients.configuration.parsing import require_unpredictable
+    from clients.instruction_sets import require_cap
     from clients.testnet.network_settings import NetworkSettings
 
+    if configuration.machine.isa is not None:
+        require_cap(configuration.machine.isa)
     require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable_seeds)
     clients = configuration.protocol.clients
     if workers > clients:

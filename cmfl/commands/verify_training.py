@@ -103,7 +103,7 @@ def verify_training(
             "--set",
             metavar="KEY=VALUE",
             help="Of this machine: model.name=FILE.py:CLASS, your copy of the run's own model, "
-            "which is run, and others.",
+            "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
         ),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "cpu",

@@ -50,6 +50,8 @@ NOT_EXECUTED = {
     "besu ": "a foreign node that is not installed",
     "ray ": "a cluster of several machines; tests/clients/training plays on one",
     "cmfl run --set machine.engine=ray": "a cluster of several machines",
+    "cmfl run --set machine.isa=": "a processor with AVX2; tests/clients/replay plays another cap",
+    "cmfl verify training --home capped": "needs that run",
     "cmfl data fetch": "needs the network; tests/clients/datasets plays it against a local server",
     "cmfl experiment run all": "minutes to hours",
     "cmfl experiment run normal": "an hour, and the real FEMNIST",

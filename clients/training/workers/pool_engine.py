@@ -33,10 +33,12 @@ from clients.training.workers.worker_process import (
     TrainTask,
 )
 from clients.training.workload import JobQueue
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from clients.instruction_sets import InstructionSet
     from clients.models.model import ParameterVector
     from clients.training.evaluation import EvaluationBlock
     from clients.training.port import Evaluation, TrainingJob
@@ -60,13 +62,24 @@ class PoolEngine(Engine):
         workers: number of processes.
         rows: expected number of jobs per call; more cost another allocation.
         distances: computes all distances of a round.
+        isa: cap of the instruction set under which the processes start; None for none.
 
     Raises:
         ValueError: samples that cannot be shared.
+        ConfigurationError: a process does not compute under the cap, as it says itself.
+        TrainingError: with a cap, a process ended early.
     """
 
-    def __init__(self, workload: Workload, workers: int, rows: int, distances: Distances) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        workers: int,
+        rows: int,
+        distances: Distances,
+        isa: InstructionSet | None = None,
+    ) -> None:
         self.distances = distances
+        self._isa = isa
         self._workload = workload
         dimension = workload.model.dimension
         self._shared = SharedState(
@@ -76,8 +89,11 @@ class PoolEngine(Engine):
             updates=UpdateMatrix(rows, dimension),
         )
         self._chunk: int | None = None
+        self._started = 0
         self._evaluation: RunningEvaluation | None = None
-        self._group = WorkerGroup(self._shared, workers)
+        self._group = WorkerGroup(self._shared, workers, isa)
+        if isa is not None:
+            self._require_cap(workers)
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -139,6 +155,12 @@ class PoolEngine(Engine):
             self.close()
             raise
 
+    def _require_cap(self, workers: int) -> None:
+        """Wait until every process has said with which instruction set it computes."""
+        with self._closing_on_failure():
+            while self._started < workers:
+                self._answers()
+
     def _results(self, jobs: Sequence[TrainingJob]) -> list[tuple[Digest, bytes | None]]:
         """Let the workers train; return the digest and the losses of each update."""
         while self._chunk is None:
@@ -168,6 +190,12 @@ class PoolEngine(Engine):
         for worker, task, reply in self._group.answers():
             if isinstance(reply, StartReply):
                 self._chunk = reply.chunk
+                self._started += 1
+                if self._isa is not None and reply.isa != self._isa:
+                    raise ConfigurationError(
+                        f"machine.isa = {self._isa}: this torch computes with {reply.isa} in a "
+                        f"process that started under the cap: leave it out"
+                    )
             elif isinstance(task, EvaluateTask) and isinstance(reply, EvaluateReply):
                 assert self._evaluation is not None, "workers evaluate for a started evaluation"
                 self._evaluation.add(task, reply)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from clients.instruction_sets import capped
 from clients.training.port import TrainingError
 from clients.training.workers.worker_process import FailureReply, StartTask, work
 from ledger.io.processes import start_child
@@ -16,6 +17,7 @@ from ledger.io.processes import start_child
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from clients.instruction_sets import InstructionSet
     from clients.training.workers.worker_process import Reply, SharedState, Task
     from ledger.io.processes import Child
 
@@ -61,14 +63,16 @@ class WorkerGroup:
     Args:
         shared: the memory they work in.
         count: number of workers.
+        isa: cap of the instruction set under which they start; None for none.
     """
 
-    def __init__(self, shared: SharedState, count: int) -> None:
+    def __init__(self, shared: SharedState, count: int, isa: InstructionSet | None = None) -> None:
         self.workers: list[WorkerHandle] = []
         try:
-            for _ in range(count):
-                child = start_child(work, shared, environment=_ENVIRONMENT)
-                self.workers.append(WorkerHandle(child, deque([StartTask()])))
+            with capped(isa):
+                for _ in range(count):
+                    child = start_child(work, shared, environment=_ENVIRONMENT)
+                    self.workers.append(WorkerHandle(child, deque([StartTask()])))
         except BaseException:
             self.close()
             raise

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clients.datasets.federated_data import Samples
+from clients.training.environment import isa_in_force
 from clients.training.evaluation import Evaluator
 from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, payload_of, share
 from clients.training.workload import as_training_error, losses_of
@@ -75,9 +76,11 @@ class StartReply:
 
     Attributes:
         chunk: number of clients that its trainer prefers to take at once.
+        isa: instruction set with which it computes, as an environment class names it.
     """
 
     chunk: int
+    isa: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +224,7 @@ class TaskRunner:
             case StartTask():
                 self._workload = self._shared.workload.opened()
                 self._trainer = self._workload.trainer()
-                return StartReply(self._trainer.chunk)
+                return StartReply(self._trainer.chunk, isa_in_force())
             case TrainTask():
                 return self._trained(task)
             case EvaluateTask():

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import platform
 import shutil
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ def checks(home: Path, asked_port: int | None) -> list[Check]:
         ("contract artefact", _artefact),
         ("distances", _distances),
         ("torch", _torch),
+        ("environment class", _environment),
         ("port", lambda: _port(asked_port)),
         ("disk", lambda: _disk(home)),
     ]
@@ -76,12 +78,33 @@ def _distances() -> str:
 
 
 def _torch() -> str:
-    """Say which torch there is; without importing it, which takes longer than all other checks."""
-    try:
-        installed = version("torch")
-    except PackageNotFoundError:
+    """Say which torch there is."""
+    installed = _torch_version()
+    if installed is None:
         return "not installed: audit and serve work, run and deploy do not"
     return f"{installed}, {_gpu()}"
+
+
+def _torch_version() -> str | None:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
+
+
+def _environment() -> str:
+    """Say in which class updates are trained here, and under which caps they can be."""
+    if _torch_version() is None:
+        return "none without torch: nothing is trained or repeated here"
+    try:
+        from clients.training.environment import environment_here
+    except ImportError as error:
+        raise CmflError(f"torch cannot be imported: {error!s:.300}") from error
+    from clients.instruction_sets import available_caps
+
+    here = replace(environment_here("plain", "cpu"), path="plain or lockstep")
+    caps = ", ".join(available_caps()) or "left out alone: this processor has no choice"
+    return f"{here}; machine.isa can be {caps}"
 
 
 def _gpu() -> str:

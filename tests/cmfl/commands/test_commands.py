@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from clients.instruction_sets import available_caps, processor_kind
+from clients.training.environment import environment_here
 from cmfl.commands.checks import machine
 from cmfl.commands.console import plain
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -229,6 +231,7 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
         "contract artefact",
         "distances",
         "torch",
+        "environment class",
         "port",
         "disk",
         "chain",
@@ -253,6 +256,18 @@ def test_doctor_says_how_quick_distances_are(
     monkeypatch.setattr("ledger.distances.fast.fallback_reason", lambda: reason)
     (check,) = (check for name, check in machine.checks(Path(), None) if name == "distances")
     assert check().endswith(said)
+
+
+def test_doctor_says_the_class_and_caps_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    (check,) = (
+        check for name, check in machine.checks(Path(), None) if name == "environment class"
+    )
+    here, processor = environment_here("plain", "cpu"), processor_kind()
+    assert check().startswith(f"torch {here.torch}, plain or lockstep path, {processor} {here.isa}")
+    caps = available_caps()
+    assert check().endswith(f"machine.isa can be {', '.join(caps)}" if caps else "has no choice")
+    monkeypatch.setattr(machine, "_torch_version", lambda: None)
+    assert check().startswith("none without torch")
 
 
 def failing(home: Path, *options: object) -> dict[str, str]:

@@ -97,6 +97,28 @@ def test_an_unknown_environment_accuses_nobody_unless_it_was_here(
     assert (result.code, result.json["verdict"]) == (1, "other")
 
 
+def test_another_build_of_torch_accuses_nobody(home: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "home"
+    shutil.copytree(home, moved)
+    file = Home(moved).run("run").environments
+    file.write_text(file.read_text().replace('"torch": "', '"torch": "0.0.1+'))
+    result = cmfl("verify", "training", "--home", moved, "--json")
+    assert (result.code, result.json["verdict"]) == (3, "not checkable")
+
+
+def test_a_cap_that_the_processor_lacks_ends_with_2(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clients.instruction_sets._first_processor", dict)
+    capped = ("--set", "machine.isa=avx2")
+    assert "machine.isa = avx2: " in refusal("verify", "training", "--home", home, *capped)
+    run = ("run", "--preset", "smoke", "--home", tmp_path / "none", *capped)
+    assert "machine.isa = avx2: " in refusal(*run)
+    network = ("network", "--preset", "smoke", "--home", tmp_path / "none", *capped)
+    assert "machine.isa = avx2: " in refusal(*network)
+    assert "machine.isa" in refusal(*run[:-1], "machine.isa=sse9")
+
+
 def test_a_damaged_file_of_environments_is_named(home: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "home"
     shutil.copytree(home, damaged)

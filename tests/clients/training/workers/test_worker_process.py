@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.models.model import model_of
+from clients.training.environment import isa_in_force
 from clients.training.port import TrainingJob
 from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, UpdateMatrix
 from clients.training.workers.worker_process import (
@@ -63,7 +64,7 @@ def test_samples_stay_in_place_and_are_read_only() -> None:
 def test_a_worker_writes_updates_in_place_and_returns_digests() -> None:
     memory = shared(BRANCHED)
     bench = TaskRunner(memory)
-    assert bench.reply(StartTask()) == StartReply(chunk=1)
+    assert bench.reply(StartTask()) == StartReply(chunk=1, isa=isa_in_force())
     task = TrainTask(rows=5, places=(4, 1), jobs=tuple(jobs(2, 0)))
     reply = bench.reply(task)
     rows = memory.updates.rows(5)
