@@ -21,6 +21,7 @@ from rich.table import Table
 
 COMMANDS = (
     ("--help",),
+    ("--version",),
     ("runs", "list"),
     ("rounds", "list"),
     ("rounds", "show", "3"),
@@ -44,7 +45,7 @@ def main() -> None:
         _cpu_seconds("run", "--preset", "smoke", "--home", str(home), "--json")
         for _ in range(1 + repeats):
             for command in COMMANDS:
-                where = () if command == ("--help",) else ("--home", str(home))
+                where = () if command[0].startswith("--") else ("--home", str(home))
                 times[" ".join(command)].append(_cpu_seconds(*command, *where))
     medians = {name: round(median(seconds[1:]), 3) for name, seconds in times.items()}
     table = Table("command", "CPU seconds", title="start-up")

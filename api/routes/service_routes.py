@@ -22,7 +22,7 @@ from ledger.history.serialise.serialise_deployments import (
     stage_name,
 )
 from ledger.index.responses import indexed_deployments
-from ledger.protocol.encoding import PROTOCOL_VERSION
+from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from api.schemas.service import DeploymentStatus, ServiceStatus

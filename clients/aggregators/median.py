@@ -30,8 +30,6 @@ class Median(Aggregator):
         """Return the median of each coordinate."""
         result = np.empty(mixture.dimension)
         half = len(mixture) // 2
-        for part, rows in mixture.blocks():
-            ordered = np.sort(rows, axis=0)
-            odd = len(mixture) % 2
-            result[part] = ordered[half] if odd else (ordered[half - 1] + ordered[half]) / 2
+        for part, middle in mixture.ranked(half - 1 + len(mixture) % 2, half + 1):
+            result[part] = middle.sum(axis=0, dtype=np.float64) / len(middle)
         return AggregatorSelection(result, everybody(mixture))

@@ -7,16 +7,24 @@ Sums are in the order of the updates: the same bytes on any processor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.aggregators.sorting_network import row_sorter
+from ledger.distances.composed_rules import is_vector
+from ledger.distances.machine_code import NoMachineCodeError, machine_code
+from ledger.distances.streaming import StreamedSquares
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 Vector = NDArray[np.float64]
+Rows = Sequence[NDArray[np.floating]] | NDArray[np.float64]
 
 BLOCK = 1 << 13
 """Numbers of each vector per block. Determines the order of a distance's sum."""
@@ -59,10 +67,22 @@ class Mixture:
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Yield each block's slice and the vectors' numbers in it, shape (vectors, block)."""
-        for start in range(0, self.dimension, BLOCK):
-            part = slice(start, start + BLOCK)
-            rows = np.stack([update[part] for update in self.updates]).astype(np.float64)
+        for part in self._parts():
+            rows = np.stack([update[part] for update in self.updates], dtype=np.float64)
             yield part, rows if self.coefficients is None else _combined(self.coefficients, rows)
+
+    def ranked(self, first: int, last: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        """Yield each block's slice and, in it, each coordinate's numbers of some ranks, ascending.
+
+        Args:
+            first: the lowest rank, from 0.
+            last: after the highest rank, at most the number of vectors.
+        """
+        sorter = row_sorter(self.updates, first, last) if self.coefficients is None else None
+        if sorter is not None:
+            yield from ((part, sorter(part)) for part in self._parts())
+        else:
+            yield from ((part, _ranked(rows, first, last)) for part, rows in self._rows())
 
     def combined(self, weights: Vector) -> Vector:
         """Return the sum of the vectors, each times its weight.
@@ -73,9 +93,10 @@ class Mixture:
         Returns:
             Shape (d,).
         """
-        result = np.empty(self.dimension)
-        for part, rows in self.blocks():
-            result[part] = _combined(weights[None, :], rows)[0]
+        result, used = np.zeros(self.dimension), np.flatnonzero(weights).tolist()
+        for part, rows in self._rows():
+            for place in used:
+                result[part] += weights[place] * rows[place]
         return result
 
     def distances_from(self, point: Vector) -> Vector:
@@ -87,16 +108,23 @@ class Mixture:
         Returns:
             Euclidean distances, shape (vectors,).
         """
-        total = np.zeros(len(self))
-        for part, rows in self.blocks():
-            total += np.square(rows - point[part]).sum(axis=1)
-        return np.sqrt(total)
+        squares = np.zeros(len(self))
+        for part, rows in self._rows():
+            for place, row in enumerate(rows):
+                squares[place] += np.square(row - point[part]).sum()
+        return np.sqrt(squares)
 
     def squared_distances(self) -> NDArray[np.float64]:
         """Return the squared Euclidean distance of every two vectors, shape (vectors, vectors).
 
-        Direct differences, each pair once: a Gram matrix would lose the distance of near ones.
+        Direct differences, each pair once: a Gram matrix would lose the distance of near ones. The
+        loop over updates is compiled where that is possible.
         """
+        if self.coefficients is None and all(map(is_vector, self.updates)):
+            with suppress(NoMachineCodeError):
+                updates = [np.ascontiguousarray(update) for update in self.updates]
+                squares = StreamedSquares(machine_code(), 1, updates, range(len(updates)))
+                return squares.squares(0, self.dimension)
         total = np.zeros((len(self), len(self)))
         for _, rows in self.blocks():
             for place, row in enumerate(rows[:-1]):
@@ -109,6 +137,26 @@ class Mixture:
             return tuple(sorted(set(places)))
         chosen = self.coefficients[sorted(set(places))]
         return tuple(np.flatnonzero((chosen != 0).any(axis=0)).tolist())
+
+    def _rows(self) -> Iterator[tuple[slice, Rows]]:
+        """Yield each block's slice and the vectors' numbers in it, updates in their own type."""
+        if self.coefficients is not None:
+            yield from self.blocks()
+        else:
+            yield from ((part, [update[part] for update in self.updates]) for part in self._parts())
+
+    def _parts(self) -> Iterator[slice]:
+        for start in range(0, self.dimension, BLOCK):
+            yield slice(start, min(start + BLOCK, self.dimension))
+
+
+def _ranked(rows: Rows, first: int, last: int) -> NDArray[np.floating]:
+    """Return the numbers of some ranks at each coordinate, by sorting each one's contiguously."""
+    columns = np.empty((len(rows[0]), len(rows)), dtype=np.result_type(*rows))
+    for place, row in enumerate(rows):
+        columns[:, place] = row
+    columns.sort(axis=1)
+    return np.ascontiguousarray(columns[:, first:last].T)
 
 
 def _combined(coefficients: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:

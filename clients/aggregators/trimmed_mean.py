@@ -38,8 +38,6 @@ class TrMean(Aggregator):
     ) -> AggregatorSelection:
         """Return the trimmed mean of each coordinate, unweighted as in the paper."""
         result = np.empty(mixture.dimension)
-        remaining = len(mixture) - 2 * self.f
-        for part, rows in mixture.blocks():
-            ordered = np.sort(rows, axis=0)[self.f : self.f + remaining]
-            result[part] = ordered.sum(axis=0) / remaining
+        for part, rows in mixture.ranked(self.f, len(mixture) - self.f):
+            result[part] = rows.sum(axis=0, dtype=np.float64) / len(rows)
         return AggregatorSelection(result, everybody(mixture))

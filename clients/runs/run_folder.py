@@ -16,9 +16,9 @@ from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import DISK, Disk, Home, RunPaths, read_file
 from ledger.io.json import parse_json
 from ledger.protocol import canonical
-from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
 from ledger.protocol.training_replay import decode_environment
+from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

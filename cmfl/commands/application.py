@@ -142,7 +142,7 @@ def _print_version(value: bool) -> None:
     from importlib.resources import files
 
     from ledger.io.json import parse_json
-    from ledger.protocol.encoding import PROTOCOL_VERSION
+    from ledger.protocol.types import PROTOCOL_VERSION
 
     artefact = files("contracts") / "artifacts" / "committee_ledger.json"
     print_line(f"cmfl {version('cmfl-ledger')}")

@@ -42,8 +42,9 @@ from ledger.audit.worker_pool import parallel_checks
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.io.own_rules import use_rules
-from ledger.protocol.encoding import PROTOCOL_VERSION, commitment_of, to_hex
+from ledger.protocol.encoding import commitment_of, to_hex
 from ledger.protocol.errors import ChainError, CmflError
+from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -161,7 +161,7 @@ def distances_by(squares_of: SquaresFactory) -> Distances:
         rows = [updates[client] for client in clients]
         # The travel is one row more: compared with all, and all with it, in the same stream.
         drawn = [] if server_direction is None else [server_direction.vector]
-        if not rows or not members or rule not in COMPOSED or not all(map(_is_vector, rows)):
+        if not rows or not members or rule not in COMPOSED or not all(map(is_vector, rows)):
             return plain_distances(rule, context, updates, members)
         if len({row.shape for row in [*rows, *drawn]}) > 1:
             raise ValueError("the updates differ in length")
@@ -180,6 +180,11 @@ def distances_by(squares_of: SquaresFactory) -> Distances:
     return distances
 
 
+def is_vector(row: NDArray[np.float32]) -> bool:
+    """Return whether compiled loops read an array once it is contiguous: a float32 vector."""
+    return row.dtype == np.float32 and row.dtype.isnative and row.ndim == 1 and len(row) > 0
+
+
 def _ends(layout: Layout) -> list[int]:
     """Return the end of each tensor in the flat vector, after a 0."""
     return list(accumulate((prod(shape) for _, shape in layout), initial=0))
@@ -189,7 +194,3 @@ def _fits(layout: Layout, dimension: int) -> bool:
     """Return whether the tensors are contiguous and fill a vector of this length."""
     ends = _ends(layout)
     return ends[-1] == dimension and ends == sorted(ends)
-
-
-def _is_vector(row: NDArray[np.float32]) -> bool:
-    return row.dtype == np.float32 and row.dtype.isnative and row.ndim == 1 and len(row) > 0

@@ -124,6 +124,23 @@ def compiled(processor: Processor) -> MachineCode:
     Raises:
         NoMachineCodeError: llvmlite is missing, or the system forbids generated code.
     """
+    owner = linked(_written(processor.tile), processor)
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    signature = (pointer, number, number, number, number, pointer, pointer, pointer)
+    address = owner.get_function_address(_NAME)
+    return MachineCode(processor.tile, ctypes.CFUNCTYPE(None, *signature)(address), owner)
+
+
+def linked(assembly: str, processor: Processor) -> Any:
+    """Return the engine that holds a module's functions as long as it is referenced.
+
+    Args:
+        assembly: the module in LLVM's language.
+        processor: that it is compiled for.
+
+    Raises:
+        NoMachineCodeError: llvmlite is missing, or the system forbids generated code.
+    """
     llvm = _llvm()
     try:
         llvm.initialize_native_target()
@@ -132,16 +149,13 @@ def compiled(processor: Processor) -> MachineCode:
         machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=processor.name, features=processor.features, opt=3, jit=True
         )
-        module = llvm.parse_assembly(_written(processor.tile))
+        module = llvm.parse_assembly(assembly)
         module.verify()
         owner = llvm.create_mcjit_compiler(module, machine)
         owner.finalize_object()
-        address = owner.get_function_address(_NAME)
     except (OSError, RuntimeError) as error:
         raise NoMachineCodeError(f"LLVM: {error}") from error
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    signature = (pointer, number, number, number, number, pointer, pointer, pointer)
-    return MachineCode(processor.tile, ctypes.CFUNCTYPE(None, *signature)(address), owner)
+    return owner
 
 
 def _llvm() -> Any:

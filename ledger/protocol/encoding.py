@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-PROTOCOL_VERSION = 2
 INFINITY_BITS = 0x7FF0_0000_0000_0000
 """Bit pattern of +infinity: every finite non-negative float64 has a smaller one."""
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import canonical
 from ledger.protocol.documents.fields import unsigned, versioned_fields
-from ledger.protocol.encoding import PROTOCOL_VERSION, keccak256, sha256
+from ledger.protocol.encoding import keccak256, sha256
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from ledger.protocol.types import Address, Digest

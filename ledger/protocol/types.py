@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NewType
 
+PROTOCOL_VERSION = 2
+"""In every document and in the EIP-712 domain (docs/protocol.md)."""
+
 ClientId = NewType("ClientId", int)
 """Index of a registered client, in [0, K)."""
 

@@ -34,6 +34,7 @@ from ledger.protocol.rules.reference import displacement
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import (
     NO_DIGEST,
+    PROTOCOL_VERSION,
     Address,
     ClientId,
     Commitment,
@@ -78,7 +79,7 @@ def floats(values: list[str]) -> NDArray[np.float64]:
 
 def test_no_kind_of_vector_is_left_untested() -> None:
     assert set(VECTORS) == TESTED
-    assert VECTORS["version"] == encoding.PROTOCOL_VERSION
+    assert VECTORS["version"] == PROTOCOL_VERSION
     assert all(VECTORS[key] for key in TESTED)
 
 

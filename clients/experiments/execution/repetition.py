@@ -20,8 +20,8 @@ from clients.experiments.execution.chain_run import evidence_of, play_on_chain, 
 from clients.experiments.execution.learning_rates import factors
 from clients.experiments.rows import encode_row
 from ledger.audit.report import AuditOutcome
-from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

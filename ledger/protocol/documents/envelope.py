@@ -18,7 +18,7 @@ from ledger.protocol.documents.fields import (
 )
 from ledger.protocol.documents.incidents import decode_preimage, preimage_fields
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
-from ledger.protocol.encoding import PROTOCOL_VERSION, ResultPreimage, sha256
+from ledger.protocol.encoding import ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.training_replay import (
@@ -28,6 +28,7 @@ from ledger.protocol.training_replay import (
     encode_environment,
 )
 from ledger.protocol.types import (
+    PROTOCOL_VERSION,
     Address,
     ClientId,
     Commitment,

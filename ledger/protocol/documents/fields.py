@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import PROTOCOL_VERSION, ClientId, Digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

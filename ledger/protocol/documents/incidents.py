@@ -18,9 +18,10 @@ from ledger.protocol.documents.fields import (
     unsigned,
     versioned_fields,
 )
-from ledger.protocol.encoding import PROTOCOL_VERSION, ResultPreimage
+from ledger.protocol.encoding import ResultPreimage
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import (
+    PROTOCOL_VERSION,
     ClientId,
     Digest,
     IncidentKind,

@@ -17,9 +17,10 @@ from ledger.protocol.documents.fields import (
     unsigned,
     versioned_fields,
 )
-from ledger.protocol.encoding import PROTOCOL_VERSION, set_digest
+from ledger.protocol.encoding import set_digest
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import (
+    PROTOCOL_VERSION,
     ClientId,
     Digest,
     DropoutReason,

@@ -15,15 +15,9 @@ from ledger.protocol.documents.fields import (
     unsigned,
     versioned_fields,
 )
-from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import EncodingError, ParametersError
 from ledger.protocol.parameters import Parameters, require_layout
-from ledger.protocol.types import (
-    NO_DIGEST,
-    Address,
-    Digest,
-    RegisteredClient,
-)
+from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION, Address, Digest, RegisteredClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,9 @@ from ledger.protocol.documents.fields import (
     unsigned,
     versioned_fields,
 )
-from ledger.protocol.encoding import PROTOCOL_VERSION, client_list
+from ledger.protocol.encoding import client_list
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from clients.aggregators.krum import krum_scores
 from clients.aggregators.mixture import Mixture
@@ -18,6 +19,8 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from clients.aggregators.aggregator import AggregatorSelection
 
@@ -195,6 +198,34 @@ def test_ties_are_broken_as_in_the_papers(points: Points, f: int) -> None:
         for one in points
     ]
     assert np.allclose(mixed("NNM", many, {"f": f}), [mean_of(points, places) for places in near])
+
+
+HOSTILE = st.sampled_from([0.0, -0.0, 1e-45, 1.0, -2.5, 2.0**120, -(2.0**120)])
+NUMBERS = st.one_of(HOSTILE, st.floats(width=32, allow_nan=False, allow_infinity=False))
+SHAPES = st.tuples(st.integers(1, 7), st.integers(1, 70))
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(np.float32, SHAPES, elements=NUMBERS), st.data())
+def test_median_and_trimmed_mean_are_numpys_in_float64(
+    updates: NDArray[np.float32], data: st.DataObject
+) -> None:
+    many, wide, n = Mixture(list(updates)), updates.astype(np.float64), len(updates)
+    f = data.draw(st.integers(0, (n - 1) // 2))
+    assert (found("Median", many).vector == np.median(wide, axis=0)).all()
+    trimmed = np.sort(wide, axis=0)[f : n - f].sum(axis=0) / (n - 2 * f)
+    assert (found("TrMean", many, {"f": f}).vector == trimmed).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(arrays(np.float32, SHAPES, elements=NUMBERS))
+def test_squared_distances_are_those_of_the_definition(updates: NDArray[np.float32]) -> None:
+    wide = updates.astype(np.float64)
+    expected = np.square(wide[:, None] - wide[None]).sum(axis=2)
+    squared = Mixture(list(updates)).squared_distances()
+    assert np.allclose(squared, expected, rtol=1e-13, atol=0)
+    assert (squared == squared.T).all()
+    assert (squared[expected == 0] == 0).all()  # of equal updates, whose scores are then tied
 
 
 ROBUST: dict[str, dict[str, Any]] = {

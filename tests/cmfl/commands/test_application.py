@@ -19,7 +19,7 @@ import typer
 from clients.configuration.parsing import PRESETS
 from cmfl.commands import application, verbosity
 from cmfl.commands.verbosity import Verbosity
-from ledger.protocol.encoding import PROTOCOL_VERSION
+from ledger.protocol.types import PROTOCOL_VERSION
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 from tests.processes import PATIENCE_SECONDS
 

@@ -1,0 +1,187 @@
+"""Updates sorted in each coordinate by a compiled sorting network.
+
+A network is a list of comparators, which put two rows in order, whatever the numbers are: one step
+orders 64 coordinates at once in vectors, and the rows of a step stay in the first-level cache.
+Minimum and maximum round nothing, so that the result is that of `np.sort`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.distances.composed_rules import is_vector
+from ledger.distances.machine_code import NoMachineCodeError, linked, this_processor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Network = NDArray[np.int64]
+"""Comparators in order, shape (comparators, 2): the smaller number goes to the first row."""
+
+LANES = 64
+"""Coordinates that a comparator orders at once."""
+
+MOST_ROWS = 512
+"""Of more updates NumPy's sort is as fast: a network's comparators grow as n log² n."""
+
+
+def row_sorter(
+    updates: Sequence[NDArray[Any]], first: int, last: int
+) -> Callable[[slice], NDArray[np.float32]] | None:
+    """Return a function that sorts a block of the updates; None where NumPy must sort them.
+
+    Args:
+        updates: of one length.
+        first: the lowest rank that is needed, from 0.
+        last: after the highest rank.
+
+    Returns:
+        From a block to each coordinate's numbers of these ranks, ascending, shape (ranks, block).
+    """
+    code = _compiled()
+    if code is None or len(updates) > MOST_ROWS or not all(map(is_vector, updates)):
+        return None
+    rows = [np.ascontiguousarray(row) for row in updates]
+    addresses = np.array([row.ctypes.data for row in rows], dtype=np.uintp)
+    comparators = network(len(rows), first, last) * (LANES * rows[0].itemsize)
+    buffer = np.zeros((len(rows), LANES), dtype=np.float32)
+    sort_rows, _engine = code
+
+    def ranked(part: slice) -> NDArray[np.float32]:
+        start, stop, _ = part.indices(len(rows[0]))
+        result = np.empty((last - first, stop - start), dtype=np.float32)
+        sort_rows(
+            *(addresses.ctypes.data, len(addresses)),
+            *(comparators.ctypes.data, len(comparators)),
+            *(start, stop, buffer.ctypes.data, result.ctypes.data, first, last),
+        )
+        return result
+
+    return ranked
+
+
+@lru_cache(maxsize=8)
+def network(rows: int, first: int, last: int) -> Network:
+    """Return a network after which rows [first, last) hold the numbers of these ranks.
+
+    It is Batcher's merge exchange (Knuth, The Art of Computer Programming 5.2.2, Algorithm M)
+    without the comparators that no needed rank depends on.
+    """
+    comparators, needed = [], set(range(first, last))
+    for low, high in reversed(list(_merge_exchange(rows))):
+        if low in needed or high in needed:
+            comparators.append((low, high))
+            needed |= {low, high}
+    return np.array(comparators[::-1], dtype=np.int64).reshape(-1, 2)
+
+
+def _merge_exchange(rows: int) -> Iterable[tuple[int, int]]:
+    half = 1 << max(0, (rows - 1).bit_length() - 1)
+    p = half
+    while p > 0:
+        q, r, d = half, 0, p
+        while d > 0:
+            yield from ((i, i + d) for i in range(rows - d) if i & p == r)
+            d, q, r = q - p, q >> 1, p
+        p >>= 1
+
+
+@cache
+def _compiled() -> tuple[Callable[..., None], object] | None:
+    """Return the loop and the engine that holds it; None where nothing can be compiled."""
+    try:
+        engine = linked(_LOOP, this_processor())
+    except NoMachineCodeError:
+        return None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    takes = (pointer, number) * 2 + (number, number, pointer, pointer, number, number)
+    address = engine.get_function_address("sort_rows")
+    return ctypes.CFUNCTYPE(None, *takes)(address), engine
+
+
+_LOOP = f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+; Sorts coordinates [start, stop) of the rows; the result has a row for each rank.
+define void @sort_rows(ptr %rows, i64 %row_count, ptr %comparators, i64 %comparator_count,
+    i64 %start, i64 %stop, ptr noalias %buffer, ptr noalias %result, i64 %first, i64 %last) {{
+entry:
+  %width = sub i64 %stop, %start
+  br label %step
+
+step:
+  %at = phi i64 [%start, %entry], [%next, %stored]
+  %is_left = icmp slt i64 %at, %stop
+  br i1 %is_left, label %load_all, label %end
+
+load_all:
+  %left = sub i64 %stop, %at
+  %is_full = icmp sge i64 %left, {LANES}
+  %numbers = select i1 %is_full, i64 {LANES}, i64 %left
+  %bytes = mul i64 %numbers, 4
+  br label %load
+
+load:
+  %row = phi i64 [0, %load_all], [%next_row, %load]
+  %row_at = getelementptr ptr, ptr %rows, i64 %row
+  %row_start = load ptr, ptr %row_at
+  %source = getelementptr float, ptr %row_start, i64 %at
+  %row_offset = mul i64 %row, {LANES}
+  %target = getelementptr float, ptr %buffer, i64 %row_offset
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
+  %next_row = add i64 %row, 1
+  %is_row = icmp slt i64 %next_row, %row_count
+  br i1 %is_row, label %load, label %compare_all
+
+compare_all:
+  %is_any = icmp sgt i64 %comparator_count, 0
+  br i1 %is_any, label %compare, label %store
+
+compare:
+  %number = phi i64 [0, %compare_all], [%next_number, %compare]
+  %low_place = mul i64 %number, 2
+  %low_at = getelementptr i64, ptr %comparators, i64 %low_place
+  %high_at = getelementptr i64, ptr %low_at, i64 1
+  %low_offset = load i64, ptr %low_at
+  %high_offset = load i64, ptr %high_at
+  %low = getelementptr i8, ptr %buffer, i64 %low_offset
+  %high = getelementptr i8, ptr %buffer, i64 %high_offset
+  %a = load <{LANES} x float>, ptr %low, align 4
+  %b = load <{LANES} x float>, ptr %high, align 4
+  %is_less = fcmp olt <{LANES} x float> %a, %b
+  %smaller = select <{LANES} x i1> %is_less, <{LANES} x float> %a, <{LANES} x float> %b
+  %is_more = fcmp ogt <{LANES} x float> %b, %a
+  %larger = select <{LANES} x i1> %is_more, <{LANES} x float> %b, <{LANES} x float> %a
+  store <{LANES} x float> %smaller, ptr %low, align 4
+  store <{LANES} x float> %larger, ptr %high, align 4
+  %next_number = add i64 %number, 1
+  %is_number = icmp slt i64 %next_number, %comparator_count
+  br i1 %is_number, label %compare, label %store
+
+store:
+  %rank = phi i64 [%first, %compare_all], [%first, %compare], [%next_rank, %store]
+  %rank_offset = mul i64 %rank, {LANES}
+  %sorted = getelementptr float, ptr %buffer, i64 %rank_offset
+  %result_row = sub i64 %rank, %first
+  %result_offset = mul i64 %result_row, %width
+  %done = sub i64 %at, %start
+  %place = add i64 %result_offset, %done
+  %written = getelementptr float, ptr %result, i64 %place
+  call void @llvm.memcpy.p0.p0.i64(ptr %written, ptr %sorted, i64 %bytes, i1 false)
+  %next_rank = add i64 %rank, 1
+  %is_rank = icmp slt i64 %next_rank, %last
+  br i1 %is_rank, label %store, label %stored
+
+stored:
+  %next = add i64 %at, {LANES}
+  br label %step
+
+end:
+  ret void
+}}
+"""

@@ -1,0 +1,101 @@
+"""Sorting networks, and ranks by the compiled loop and by NumPy."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from clients.aggregators import mixture as mixtures
+from clients.aggregators import sorting_network
+from clients.aggregators.mixture import BLOCK, Mixture
+from clients.aggregators.sorting_network import LANES, MOST_ROWS, network, row_sorter
+from ledger.distances import machine_code
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LARGEST = float(np.finfo(np.float32).max)
+HOSTILE = st.sampled_from([0.0, -0.0, 1e-45, -1e-45, LARGEST, -LARGEST, 1.0])
+NUMBERS = st.one_of(HOSTILE, st.floats(width=32, allow_nan=False, allow_infinity=False))
+
+
+def ranks(updates: NDArray[np.floating], first: int, last: int) -> NDArray[np.floating]:
+    parts = [rows for _, rows in Mixture(list(updates)).ranked(first, last)]
+    return np.concatenate(parts, axis=1)
+
+
+@pytest.mark.parametrize("rows", range(1, 13))
+def test_a_network_sorts_every_row_of_zeros_and_ones(rows: int) -> None:
+    # A network that sorts these sorts everything (Knuth 5.3.4, Theorem Z).
+    values = np.array(list(product((0, 1), repeat=rows))).T
+    for first in range(rows):
+        ordered = values.copy()
+        for low, high in network(rows, first, rows - first // 2).tolist():
+            pair = ordered[[low, high]]
+            ordered[low], ordered[high] = pair.min(axis=0), pair.max(axis=0)
+        wanted = slice(first, rows - first // 2)
+        assert (ordered[wanted] == np.sort(values, axis=0)[wanted]).all()
+
+
+def test_a_median_needs_fewer_comparators_than_a_sort() -> None:
+    assert len(network(65, 32, 33)) < len(network(65, 0, 65)) == 565
+    assert len(network(1, 0, 1)) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays.arrays(
+        np.float32, st.tuples(st.integers(1, 9), st.integers(1, 2 * LANES + 3)), elements=NUMBERS
+    ),
+    st.data(),
+)
+def test_ranks_are_those_of_a_sort(updates: NDArray[np.float32], data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(updates) - 1))
+    last = data.draw(st.integers(first + 1, len(updates)))
+    expected = np.sort(updates.astype(np.float64), axis=0)[first:last]
+    for given_ in (updates, updates.astype(np.float64)):  # compiled, and by NumPy
+        assert (ranks(given_, first, last) == expected).all()
+
+
+def test_ranks_of_many_blocks_and_any_memory_layout_are_the_same() -> None:
+    updates = np.random.default_rng(0).standard_normal((7, 2 * BLOCK + 5), dtype=np.float32)
+    expected = np.sort(updates, axis=0)[2:5]
+    for layout in (updates, np.asfortranarray(updates), np.repeat(updates, 2, axis=1)[:, ::2]):
+        assert ranks(layout, 2, 5).tobytes() == expected.tobytes()
+    assert (updates == np.random.default_rng(0).standard_normal(updates.shape, np.float32)).all()
+
+
+def test_more_updates_than_a_network_takes_are_sorted_by_numpy() -> None:
+    updates = np.random.default_rng(0).standard_normal((MOST_ROWS + 1, 3), dtype=np.float32)
+    assert row_sorter(list(updates), 0, 1) is None
+    assert row_sorter(list(updates[1:]), 0, 1) is not None
+    assert (ranks(updates, 9, 11) == np.sort(updates, axis=0)[9:11]).all()
+
+
+def test_without_machine_code_ranks_and_distances_are_those_of_numpy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    updates = np.random.default_rng(0).standard_normal((6, 700), dtype=np.float32)
+    compiled = ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()
+    asked: list[str] = []
+
+    def refused(*_: object) -> object:
+        asked.append("compile")
+        raise machine_code.NoMachineCodeError("the system forbids it")
+
+    sorting_network._compiled.cache_clear()
+    monkeypatch.setattr(sorting_network, "linked", refused)
+    monkeypatch.setattr(mixtures, "machine_code", refused)
+    try:
+        plain = ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()
+    finally:
+        sorting_network._compiled.cache_clear()
+    assert len(asked) == 2
+    assert plain[0].tobytes() == compiled[0].tobytes()
+    assert np.allclose(plain[1], compiled[1], rtol=1e-13, atol=0)
