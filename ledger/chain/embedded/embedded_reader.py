@@ -199,7 +199,8 @@ class EmbeddedReader(BlockReader):
         """Verify the whole chain as it is now, and that it can be extended.
 
         Args:
-            execute: also execute every transaction again and compare the state roots.
+            execute: also execute every transaction again, by py-evm's own parts, and compare the
+                state roots.
             progress: called with the number of each verified block.
 
         Raises:
@@ -214,7 +215,7 @@ class EmbeddedReader(BlockReader):
             integrity.verify_chain(
                 self._store,
                 database,
-                type(self._chain)(database),
+                evm.chain_class(self.chain_id, is_reference=True)(database),
                 self.genesis_hash,
                 execute=execute,
                 progress=progress,
