@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 
 FORK = "Prague"
+_HASH_BYTES = 32
 COINBASE = b"\x00" * 20
 BEACON_ROOT = ZERO_HASH32
 """Parent beacon block root: zeros, where py-evm would put the empty trie's root."""
@@ -105,8 +106,13 @@ DAMAGE = (
 """Errors that damaged bytes cause in py-evm, rlp, trie and Python."""
 
 
+_MAX_CACHED_BYTES = 2**24
+
+
 class OverlayDatabase(BaseAtomicDB):
     """py-evm's database: the store, under the writes that are not committed yet.
+
+    Content-addressed values are cached once they are verified.
 
     Attributes:
         pending: the uncommitted writes; None means deleted.
@@ -117,6 +123,8 @@ class OverlayDatabase(BaseAtomicDB):
         self._store = store
         self.pending: dict[bytes, bytes | None] = {}
         self.nodes = TrieNodes(self)
+        self._verified: dict[bytes, bytes] = {}
+        self._verified_bytes = 0
 
     def __getitem__(self, key: bytes) -> bytes:
         value = self.pending[key] if key in self.pending else self._stored(key)
@@ -135,15 +143,37 @@ class OverlayDatabase(BaseAtomicDB):
     def _exists(self, key: bytes) -> bool:
         if key in self.pending:
             return self.pending[key] is not None
-        return self._store.get(key) is not None
+        return key in self._verified or self._store.get(key) is not None
 
     def _stored(self, key: bytes) -> bytes | None:
+        if key in self._verified:
+            return self._verified[key]
         value = self._store.get(key)
-        if value is not None and len(key) == 32 and keccak(value) != key:
+        if value is None or len(key) != _HASH_BYTES:
+            return value
+        if not self._cache(key, value):
             raise ChainDamagedError(
                 f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
             )
         return value
+
+    def _cache(self, key: bytes, value: bytes) -> bool:
+        """Cache a value under its hash; return False if it has another."""
+        if keccak(value) != key:
+            return False
+        if self._verified_bytes > _MAX_CACHED_BYTES:
+            self._verified.clear()
+            self._verified_bytes = 0
+        self._verified[key] = value
+        self._verified_bytes += len(value)
+        return True
+
+    def committed(self) -> None:
+        """Turn the pending writes into cached ones: the store has them."""
+        for key, value in self.pending.items():
+            if value is not None and len(key) == _HASH_BYTES:
+                self._cache(key, value)
+        self.pending.clear()
 
     @contextlib.contextmanager
     def atomic_batch(self) -> Iterator[AtomicWriteBatchAPI]:
