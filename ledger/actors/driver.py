@@ -1,4 +1,4 @@
-"""Carries out actors' actions: statements are durable before any of them leaves."""
+"""Carries out actors' actions: statements are durable before any of them leaves the process."""
 
 from __future__ import annotations
 
@@ -99,8 +99,9 @@ class Driver:
         """Carry out actions in order, and say whether any of them had an effect.
 
         What was said, and every blob that was stored, is durable before anything leaves the
-        process; the contract's refusals are no errors: it takes what is true and new, and the
-        actors see what it took.
+        process: mail that others read, or a transaction. What was said is also durable before a
+        blob is written, which others may read. The contract's refusals are no errors: it takes what
+        is true and new, and the actors see what it took.
 
         Raises:
             JournalError: what was said cannot be made durable; nothing has left.
@@ -118,7 +119,9 @@ class Driver:
             BlobError: a blob cannot be stored or made durable; nothing has left.
             OSError: the mailbox cannot be written.
         """
-        self._context.journal.sync()
+        actions = tuple(actions)
+        if self._context.mailbox.is_shared or any(map(self._is_visible_outside, actions)):
+            self._context.journal.sync()
         has_new_mail = False
         transactions: list[Transaction] = []
         for action in self._stored_first(actions):
@@ -177,6 +180,15 @@ class Driver:
             return False  # another was quicker
         self._writer.forget()
         return True
+
+    def _is_visible_outside(self, action: Action) -> bool:
+        """Return whether other processes can see an action if the mailbox is this process's own.
+
+        Its mail is lost with the process and so are the statements in it: they need not be durable.
+        """
+        if isinstance(action, StoreBlobs):
+            return self._writer.writes(action)
+        return not isinstance(action, PostEnvelope)
 
     def _stored_first(self, actions: Iterable[Action]) -> list[PostEnvelope | Transaction]:
         """Store all blobs, and return what remains to be done once they are durable.
@@ -255,10 +267,11 @@ class _BlobWriter:
         """Remember blobs for the observer, and write those that stay."""
         self._published.payloads |= action.payloads
         self._published.take((*action.payloads.values(), *action.documents))
-        if self._stays is StoredBlobs.ALL:
-            self._store(action.payloads.values())
-        if self._stays is not StoredBlobs.NOTHING:
-            self._store(action.documents)
+        self._store(self._staying(action))
+
+    def writes(self, action: StoreBlobs) -> bool:
+        """Return whether any of these blobs is written that was not."""
+        return any(blob.digest not in self._stored for blob in self._staying(action))
 
     def take_decision(self, action: SendDecision) -> None:
         """Write the payloads of S_a, as the contract derives it, where no others stay."""
@@ -272,6 +285,12 @@ class _BlobWriter:
     def forget(self) -> None:
         """Forget a round that is over: others may remove what it had stored."""
         self._stored.clear()
+
+    def _staying(self, action: StoreBlobs) -> tuple[Payload, ...]:
+        if self._stays is StoredBlobs.NOTHING:
+            return ()
+        payloads = action.payloads.values() if self._stays is StoredBlobs.ALL else ()
+        return (*payloads, *action.documents)
 
     def _store(self, blobs: Iterable[Payload]) -> None:
         for blob in blobs:

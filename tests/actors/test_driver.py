@@ -150,8 +150,28 @@ def test_local_mail_waits_for_no_disk_but_a_transaction_does(
     store = StoreBlobs((Payload.of(b"blob"),))
     assert driver.apply([store, PostEnvelope(envelope_for(deployed))])
     assert log.happened == ["synced", "stored", "posted"]
+    # Neither mail nor a blob that is there leaves the process: statements may wait.
+    assert driver.apply([store, PostEnvelope(envelope_for(deployed, 1))])
+    assert log.happened[3:] == ["posted"]
     assert driver.apply(deployed.commitments(deployed.chain_view().participants().active[0]))
-    assert log.happened[3:] == ["synced", "durable", "sent"]
+    assert log.happened[4:] == ["synced", "durable", "sent"]
+
+
+def test_shared_mail_waits_for_the_journal_each_time(deployed: Deployed) -> None:
+    driver, log = logged(deployed)
+    for client in range(2):
+        assert driver.apply([PostEnvelope(envelope_for(deployed, client))])
+    assert log.happened == ["synced", "durable", "posted"] * 2
+
+
+def test_a_broken_journal_lets_no_blob_be_written(deployed: Deployed) -> None:
+    driver, log = logged(deployed, is_shared=False)
+    log.is_broken = True
+    post, store = PostEnvelope(envelope_for(deployed)), StoreBlobs((Payload.of(b"blob"),))
+    assert driver.apply([post])
+    with pytest.raises(JournalError, match="disk is full"):
+        driver.apply([store])
+    assert log.happened == ["posted", "synced"]
 
 
 def test_nothing_leaves_if_a_blob_cannot_be_made_durable(

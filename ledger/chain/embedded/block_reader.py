@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import evm, evm_values, integrity
 from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file.chain_store import HEAD_KEY
 from ledger.chain.ports import ChainDamagedError, WrongChainIdError, WrongGenesisError
 from ledger.protocol.errors import ChainError
 
@@ -53,6 +54,7 @@ class BlockReader:
             self._database = evm.OverlayDatabase(store)
             integrity.verify_head(self._database, self.genesis_hash)
             self._chain = evm.chain_class(self.chain_id)(self._database)
+            self._newest_header = self._chain.get_canonical_head()
 
     @property
     def node(self) -> str | None:
@@ -79,7 +81,7 @@ class BlockReader:
     def head(self) -> Block:
         """Return the newest block."""
         with self._lock, evm.damage_translated(self._store):
-            return evm_values.block(self._chain.get_canonical_head())
+            return evm_values.block(self._canonical_head())
 
     def finalized(self) -> int:
         """Return the head's number: blocks of this file are never reverted."""
@@ -97,7 +99,7 @@ class BlockReader:
             ChainDamagedError: the header found is another block's.
         """
         with self._lock, evm.damage_translated(self._store):
-            head = self._chain.get_canonical_head()
+            head = self._canonical_head()
             if number is None or number == head.block_number:
                 return head
             if not 0 <= number < head.block_number:
@@ -108,6 +110,12 @@ class BlockReader:
                     f"{self._store.path}: block {number} is filed as {header.block_number}"
                 )
             return header
+
+    def _canonical_head(self) -> BlockHeaderAPI:
+        # Another process may have added blocks.
+        if self._database.get(HEAD_KEY) != self._newest_header.hash:
+            self._newest_header = self._chain.get_canonical_head()
+        return self._newest_header
 
     def block_number_of(self, block_hash: bytes) -> int | None:
         """Return the number of the block with a hash; None if the chain has none."""

@@ -353,7 +353,7 @@ class EmbeddedChain(EmbeddedReader):
 
     def _mine(self, fill: Callable[[], tuple[BlockAPI, evm.BlockContents]]) -> evm.BlockContents:
         with evm.damage_translated(self._store, evm.REFUSALS):
-            parent, header = self._chain.get_canonical_head(), self._chain.header
+            parent, header = self._canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
                 raise ChainLockedError(f"{self._store.path}: another process writes to this chain")
             self._chain.header = header.copy(
@@ -366,7 +366,7 @@ class EmbeddedChain(EmbeddedReader):
             hashes = [bytes(transaction.hash) for transaction in filled.included]
             rows = log_table.rows_of_block(block.number, hashes, filled.receipts)
             self._store.commit(self._database.pending, rows, parent=parent.hash)
-            self._database.pending.clear()
+            self._database.committed()
         if self._notes_each_block:
             self._note.write(AcknowledgedBlock(self.genesis_hash, block.number, bytes(block.hash)))
         self._write_ahead.bound()

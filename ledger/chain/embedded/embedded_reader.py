@@ -16,6 +16,7 @@ from eth.vm.spoof import SpoofTransaction
 from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded import continuation, evm, evm_values, integrity
 from ledger.chain.embedded.block_reader import BlockReader
+from ledger.chain.embedded.call_answers import CallAnswer, CallAnswers
 from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.chain.embedded.file.head_note import read_note
 from ledger.chain.ports import ChainDamagedError, TransactionRevertedError
@@ -41,6 +42,7 @@ class EmbeddedReader(BlockReader):
     ) -> None:
         super().__init__(store)
         self._noted = noted
+        self._answers = CallAnswers()
 
     @classmethod
     def open(
@@ -130,10 +132,17 @@ class EmbeddedReader(BlockReader):
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         """Return a contract's answer; see `ChainReader.call`."""
-        computation = self.execute(to, data, block_number)
-        if computation.is_error:
-            raise TransactionRevertedError(bytes(computation.output))
-        return bytes(computation.output)
+        # A participant asks the same of each block several times.
+        with self._lock:
+            key = (self.header(block_number).hash, to, data)
+            answer = self._answers.get(key)
+            if answer is None:
+                computation = self.execute(to, data, block_number)
+                answer = CallAnswer(bytes(computation.output), computation.is_error)
+                self._answers.put(key, data, answer)
+        if answer.is_reverted:
+            raise TransactionRevertedError(answer.output)
+        return answer.output
 
     def execute(
         self,
@@ -199,7 +208,8 @@ class EmbeddedReader(BlockReader):
         """Verify the whole chain as it is now, and that it can be extended.
 
         Args:
-            execute: also execute every transaction again and compare the state roots.
+            execute: also execute every transaction again, by py-evm's own parts, and compare the
+                state roots.
             progress: called with the number of each verified block.
 
         Raises:
@@ -214,7 +224,7 @@ class EmbeddedReader(BlockReader):
             integrity.verify_chain(
                 self._store,
                 database,
-                type(self._chain)(database),
+                evm.chain_class(self.chain_id, is_reference=True)(database),
                 self.genesis_hash,
                 execute=execute,
                 progress=progress,

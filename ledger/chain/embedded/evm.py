@@ -3,7 +3,8 @@
 Fork, gas limit and genesis equal eth-tester's (a test compares them) without the import of its
 accounts, key files and curves. py-evm's own chain is in memory only. Here a storage overlay
 collects a block's writes until the block is complete, because py-evm writes a transaction's state
-before its block exists.
+before its block exists. Some parts of its machine are replaced by faster ones (`engine`); the
+reference chain is without them and makes the same blocks.
 
 Every value under a 32-byte key is content-addressed: headers, trie nodes and code are stored under
 their own hash. Each read verifies it, so results of calls and receipts follow from the block hash.
@@ -34,6 +35,7 @@ from eth.db.backends.base import BaseAtomicDB
 from eth.db.backends.memory import MemoryDB
 from eth.exceptions import PyEVMError, VMError
 from eth.vm.forks.prague import PragueVM
+from eth.vm.forks.prague.state import PragueState
 from eth_keys.datatypes import PrivateKey
 from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
@@ -48,6 +50,8 @@ from trie.exceptions import (
 )
 from trie.exceptions import ValidationError as TrieValidationError
 
+from ledger.chain.embedded.engine.opcode_loop import FastComputation
+from ledger.chain.embedded.engine.trie_nodes import FastAccountDB, TrieNodes
 from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.keccak import keccak
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
         SignedTransactionAPI,
     )
     from eth.typing import AccountDetails, HeaderParams
+    from eth.vm.state import BaseState
 
     from ledger.chain.embedded.file.chain_store import ChainStore
 
@@ -71,6 +76,7 @@ if TYPE_CHECKING:
 sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 
 FORK = "Prague"
+_HASH_BYTES = 32
 COINBASE = b"\x00" * 20
 BEACON_ROOT = ZERO_HASH32
 """Parent beacon block root: zeros, where py-evm would put the empty trie's root."""
@@ -100,16 +106,25 @@ DAMAGE = (
 """Errors that damaged bytes cause in py-evm, rlp, trie and Python."""
 
 
+_MAX_CACHED_BYTES = 2**24
+
+
 class OverlayDatabase(BaseAtomicDB):
     """py-evm's database: the store, under the writes that are not committed yet.
 
+    Content-addressed values are cached once they are verified.
+
     Attributes:
         pending: the uncommitted writes; None means deleted.
+        nodes: decoded nodes of the state's tries.
     """
 
     def __init__(self, store: ChainStore) -> None:
         self._store = store
         self.pending: dict[bytes, bytes | None] = {}
+        self.nodes = TrieNodes(self)
+        self._verified: dict[bytes, bytes] = {}
+        self._verified_bytes = 0
 
     def __getitem__(self, key: bytes) -> bytes:
         value = self.pending[key] if key in self.pending else self._stored(key)
@@ -128,15 +143,37 @@ class OverlayDatabase(BaseAtomicDB):
     def _exists(self, key: bytes) -> bool:
         if key in self.pending:
             return self.pending[key] is not None
-        return self._store.get(key) is not None
+        return key in self._verified or self._store.get(key) is not None
 
     def _stored(self, key: bytes) -> bytes | None:
+        if key in self._verified:
+            return self._verified[key]
         value = self._store.get(key)
-        if value is not None and len(key) == 32 and keccak(value) != key:
+        if value is None or len(key) != _HASH_BYTES:
+            return value
+        if not self._cache(key, value):
             raise ChainDamagedError(
                 f"{self._store.path}: the value stored under 0x{key.hex()} has another hash"
             )
         return value
+
+    def _cache(self, key: bytes, value: bytes) -> bool:
+        """Cache a value under its hash; return False if it has another."""
+        if keccak(value) != key:
+            return False
+        if self._verified_bytes > _MAX_CACHED_BYTES:
+            self._verified.clear()
+            self._verified_bytes = 0
+        self._verified[key] = value
+        self._verified_bytes += len(value)
+        return True
+
+    def committed(self) -> None:
+        """Turn the pending writes into cached ones: the store has them."""
+        for key, value in self.pending.items():
+            if value is not None and len(key) == _HASH_BYTES:
+                self._cache(key, value)
+        self.pending.clear()
 
     @contextlib.contextmanager
     def atomic_batch(self) -> Iterator[AtomicWriteBatchAPI]:
@@ -172,12 +209,19 @@ class BlockContents:
     refused: frozenset[bytes]
 
 
+class _FastState(PragueState):
+    computation_class = FastComputation
+    account_db_class = FastAccountDB
+
+
 class _SharedSecondsVM(PragueVM):
     """Prague without distinct block times: blocks may share a second.
 
     Each transaction may have its own block here. With many per second, Ethereum's rule would date
     the chain ever further ahead of the clock.
     """
+
+    _state_class: type[BaseState] = _FastState
 
     @classmethod
     def validate_header(cls, header: BlockHeaderAPI, parent_header: BlockHeaderAPI) -> None:
@@ -227,6 +271,12 @@ class _SharedSecondsVM(PragueVM):
         return BlockContents(header, tuple(included), tuple(receipts), frozenset(refused))
 
 
+class _ReferenceVM(_SharedSecondsVM):
+    """The same machine, all of whose parts are py-evm's."""
+
+    _state_class = PragueState
+
+
 def _fits(transaction: SignedTransactionAPI, header: BlockHeaderAPI) -> bool:
     """Return whether a block has gas left for a transaction, at a price that it pays."""
     is_paid = transaction.max_fee_per_gas >= (header.base_fee_per_gas or 0)
@@ -266,10 +316,20 @@ class EvmChain(MiningChain):
         return imported, filled
 
 
+class _ReferenceChain(EvmChain):
+    vm_configuration = ((GENESIS_BLOCK_NUMBER, _ReferenceVM),)
+
+
 @functools.cache
-def chain_class(chain_id: int) -> type[EvmChain]:
-    """Return the chain class with an EIP-155 id."""
-    named: type[EvmChain] = EvmChain.configure("LedgerChain", chain_id=chain_id)
+def chain_class(chain_id: int, *, is_reference: bool = False) -> type[EvmChain]:
+    """Return the chain class with an EIP-155 id.
+
+    Args:
+        chain_id: the id.
+        is_reference: whether blocks are executed by py-evm's parts alone: slower, and the same.
+    """
+    kind = _ReferenceChain if is_reference else EvmChain
+    named: type[EvmChain] = kind.configure("LedgerChain", chain_id=chain_id)
     return named
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eth.exceptions import Revert
 
+from ledger.chain.embedded.call_answers import CallAnswer, CallAnswers
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.server.block_tags import number_of, requested_number
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.server.transaction_pool import TransactionPool
 
 _ZERO_ADDRESS = "0x" + "00" * 20
-_MAX_CACHED_ANSWERS = 256
-_MAX_CACHED_BYTES = 4096
 
 
 class StateMethods:
@@ -40,7 +37,7 @@ class StateMethods:
     def __init__(self, chain: EmbeddedReader, pool: TransactionPool | None = None) -> None:
         self._chain = chain
         self._pool = pool
-        self._answers = _Answers()
+        self._answers = CallAnswers()
         self.table: Methods = {
             "eth_getBalance": lambda who, at=None: hex(self._account(who, at)[1]),
             "eth_getTransactionCount": self._count,
@@ -74,12 +71,12 @@ class StateMethods:
         answer = None if number is None else self._answers.get((number, call))
         if answer is None:
             number, answer = self._executed(call, at)
-            self._answers.put((number, call), answer)
+            self._answers.put((number, call), call.data, answer)
         if answer.is_reverted:
             raise TransactionRevertedError(answer.output)
         return wire.to_hex(answer.output)
 
-    def _executed(self, call: _Call, at: object) -> tuple[int, _Answer]:
+    def _executed(self, call: _Call, at: object) -> tuple[int, CallAnswer]:
         """Run a call; return the number of its block, and the answer.
 
         Raises:
@@ -94,7 +91,7 @@ class StateMethods:
         is_reverted = isinstance(computation.is_error and computation.error, Revert)
         if computation.is_error and not is_reverted:
             raise wire.RpcFault(wire.SERVER_ERROR, f"execution failed: {computation.error!r}"[:200])
-        return number, _Answer(bytes(computation.output), is_reverted)
+        return number, CallAnswer(bytes(computation.output), is_reverted)
 
     def _estimate(self, request: object, at: object = None) -> str:  # noqa: ARG002 - at the head
         call = _read_call(request)
@@ -120,36 +117,6 @@ class _Call:
     sender: str
     gas: int | None
     value: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """Result of a call."""
-
-    output: bytes
-    is_reverted: bool
-
-
-class _Answers:
-    """Cache of the last answers, by block and call. Safe to share between threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[int, _Call], _Answer] = OrderedDict()
-
-    def get(self, key: tuple[int, _Call]) -> _Answer | None:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def put(self, key: tuple[int, _Call], answer: _Answer) -> None:
-        if len(key[1].data) + len(answer.output) > _MAX_CACHED_BYTES:
-            return
-        with self._lock:
-            self._entries[key] = answer
-            while len(self._entries) > _MAX_CACHED_ANSWERS:
-                self._entries.popitem(last=False)
 
 
 def _read_call(request: object) -> _Call:

@@ -1,0 +1,219 @@
+"""What a round makes the embedded chain do, in counts that are the same on every machine.
+
+Times differ from machine to machine and from minute to minute; what costs them does not. Counted
+are, for each transaction of a round of 7 members and 20 trainers: opcodes, and those of them that
+the faster loop leaves to py-evm's own functions; for one round of the preset `digits`: executed
+calls of the contract, reads of the chain file, and everything that waits for the disk.
+
+`python -m benchmarks.ledger_counts` writes `benchmarks/ledger_counts.json`, with which a test
+compares. It also executes the transactions' blocks again by py-evm's own parts, which have to give
+the same hashes, and prints the CPU time of both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import time
+from collections import Counter
+from functools import wraps
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from eth.vm.code_stream import CodeStream
+from rich.console import Console
+
+from benchmarks.recorded_rounds import RecordedRounds
+from clients.configuration.loading import load
+from clients.runs.open_run import open_run
+from ledger.actors.journal import FileJournal
+from ledger.chain.embedded import evm
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.engine.opcode_loop import BlockStream
+from ledger.chain.embedded.file.chain_store import ChainStore
+from ledger.io.home import Disk
+from ledger.storage.blobs import FolderBlobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COUNTS = Path(__file__).with_suffix(".json")
+MEMBERS, TRAINERS, CLIENTS = 7, 20, 100
+ROUNDS_BEFORE = 2
+REPEATS = 5
+_NOW = 1_700_000_000.0
+
+
+def main() -> None:
+    """Write the counts; execute the counted blocks by both machines and print what they take."""
+    with tempfile.TemporaryDirectory() as folder:
+        counts = all_counts(Path(folder))
+        own, fast = executed_again(Path(folder) / "recorded.sqlite")
+    COUNTS.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", "utf-8")
+    console = Console()
+    console.print_json(json.dumps(counts))
+    console.print(
+        f"CPU ms of a block, same hashes: {own:.1f} by py-evm's own parts, {fast:.1f} by the "
+        f"faster ones, ratio {own / fast:.2f}"
+    )
+
+
+def all_counts(folder: Path) -> dict[str, dict[str, int]]:
+    """Return the counts of each transaction, and of a round.
+
+    Args:
+        folder: where to make a home and chain files.
+    """
+    return {**transaction_counts(folder), "round": round_counts(folder)}
+
+
+def transaction_counts(folder: Path) -> dict[str, dict[str, int]]:
+    """Return the counts of each transaction of a recorded round, by name.
+
+    Args:
+        folder: where to make the chain file `recorded.sqlite`.
+    """
+    path = folder / "recorded.sqlite"
+    with EmbeddedChain.create(path, clock=lambda: _NOW, synchronous="NORMAL") as chain:
+        run = RecordedRounds(chain, MEMBERS, TRAINERS, CLIENTS)
+        for _ in range(ROUNDS_BEFORE):
+            run.commit(run.signed_commitments(run.active))
+            run.decide(run.certified())
+        counts: dict[str, dict[str, int]] = {}
+        signed = run.signed_commitments(run.active)
+        with counted_opcodes() as counter:
+            run.commit(signed)
+        counts["commit_updates"] = dict(counter)
+        made = run.certified()
+        with counted_opcodes() as counter:
+            run.decide(made)
+        counts["decide"] = dict(counter)
+        for name, back in (("commit_updates", 1), ("decide", 0)):
+            with counted_opcodes() as counter:
+                _execute(chain, chain.head().number - back, is_reference=True)
+            counts[name]["opcodes"] = counter["left to py-evm"]
+    return counts
+
+
+def round_counts(folder: Path) -> dict[str, int]:
+    """Return the counts of one round of `digits`, after the first ones.
+
+    Args:
+        folder: where to make a home.
+    """
+    disk, home = Disk(), folder / "home"
+    configuration = load("digits", settings=(f"protocol.rounds={ROUNDS_BEFORE + 1}",))
+    blobs = FolderBlobs(folder / "blobs", disk=disk)
+    with (
+        EmbeddedChain.create(folder / "digits.sqlite", clock=lambda: _NOW) as chain,
+        open_run(home, "run", configuration, chain, blobs, disk=disk) as run,
+    ):
+        for _ in range(ROUNDS_BEFORE):
+            run.simulation.play_round()
+        counter: Counter[str] = Counter()
+        with (
+            _counted(counter, "contract calls executed", EmbeddedReader, "execute"),
+            _counted(counter, "chain file reads", ChainStore, "get"),
+            _counted(counter, "durable blocks", ChainStore, "commit"),
+            _counted(counter, "barriers of blobs", Disk, "sync"),
+            _counted_commits(counter),
+        ):
+            run.simulation.play_round()
+    return dict(counter)
+
+
+def executed_again(path: Path) -> tuple[float, float]:
+    """Return CPU milliseconds of a block by py-evm's own parts, and by the faster ones.
+
+    Args:
+        path: of the chain; its last four blocks are executed, by turns.
+
+    Raises:
+        RuntimeError: the two differ.
+    """
+    times: dict[bool, list[float]] = {True: [], False: []}
+    with EmbeddedReader.open(path) as chain:
+        newest = chain.head().number
+        for _ in range(REPEATS):
+            for is_reference, spent in times.items():
+                for number in range(newest - 3, newest + 1):
+                    started = time.process_time()
+                    executed = _execute(chain, number, is_reference=is_reference)
+                    spent.append((time.process_time() - started) * 1e3)
+                    if executed != chain.block(number).hash:
+                        raise RuntimeError(f"block {number} has another hash")
+    return median(times[True]), median(times[False])
+
+
+def _execute(chain: EmbeddedReader, number: int, *, is_reference: bool) -> bytes:
+    """Execute a block again on its parent's state; return its hash."""
+    kind = evm.chain_class(chain.chain_id, is_reference=is_reference)
+    machine = kind(evm.OverlayDatabase(chain._store))
+    header, parent = chain.header(number), chain.header(number - 1)
+    fresh = machine.create_header_from_parent(parent).copy(gas_used=header.gas_used)
+    block = machine.get_block_by_header(header)
+    return bytes(machine.get_vm(fresh).import_block(block).block.hash)
+
+
+@contextlib.contextmanager
+def counted_opcodes() -> Iterator[Counter[str]]:
+    """Count the opcodes that py-evm's own functions execute."""
+    counter: Counter[str] = Counter()
+    with contextlib.ExitStack() as stack:
+        for stream in (CodeStream, BlockStream):
+            stack.enter_context(_counted_items(counter, stream))
+        yield counter
+
+
+@contextlib.contextmanager
+def _counted_commits(counter: Counter[str]) -> Iterator[None]:
+    original = FileJournal.sync
+
+    def counted(self: FileJournal) -> None:
+        counter["commits of the journal"] += self._base.in_transaction
+        original(self)
+
+    FileJournal.sync = counted  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        FileJournal.sync = original  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _counted_items(counter: Counter[str], stream: type[CodeStream]) -> Iterator[None]:
+    original = stream.__iter__
+
+    def counted(self: CodeStream) -> Iterator[int]:
+        for opcode in original(self):
+            counter["left to py-evm"] += 1
+            yield opcode
+
+    stream.__iter__ = counted  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        stream.__iter__ = original  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _counted(counter: Counter[str], name: str, owner: type[Any], method: str) -> Iterator[None]:
+    original = getattr(owner, method)
+
+    @wraps(original)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        counter[name] += 1
+        return original(*arguments, **options)
+
+    setattr(owner, method, counted)
+    try:
+        yield
+    finally:
+        setattr(owner, method, original)
+
+
+if __name__ == "__main__":
+    main()

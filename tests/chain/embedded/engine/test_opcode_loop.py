@@ -1,0 +1,162 @@
+"""The faster opcode loop does what py-evm's own loop does, to the last unit of gas."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+from eth.exceptions import (
+    FullStack,
+    InsufficientStack,
+    InvalidInstruction,
+    InvalidJumpDestination,
+    OutOfGas,
+    Revert,
+)
+from eth.vm import opcode_values as op
+from eth.vm.code_stream import CodeStream
+from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ledger.chain.embedded.engine.opcode_loop import BlockStream, FastComputation
+from tests.chain.embedded.engine.programs import (
+    EDGES,
+    SENDER,
+    Arena,
+    Program,
+    looped,
+    programs,
+    push,
+)
+from tests.faults import times
+
+# py-evm says so of SELFDESTRUCT whenever it executes one.
+pytestmark = pytest.mark.filterwarnings("ignore:SELFDESTRUCT:DeprecationWarning")
+
+GAS = 60_000
+ONE_OF_EACH = [opcode for opcode in sorted(PRAGUE_OPCODES) if opcode != op.JUMPDEST]
+
+
+class TestPencilExamples:
+    def test_a_sum_is_stored_and_returned(self, arena: Arena) -> None:
+        code = push(2) + push(40) + bytes.fromhex("01 5f52 6020 5f f3")
+        seen = arena.compare(code, GAS)
+        assert seen["output"] == (42).to_bytes(32)
+        # Five pushes, of which two of nothing cost 2 each, ADD, MSTORE, and one word of memory.
+        assert seen["gas used"] == 3 * 3 + 2 * 2 + 3 + 3 + 3
+
+    @pytest.mark.parametrize(
+        ("code", "error"),
+        [
+            ("01", InsufficientStack),
+            ("5f 80 81 82 83 84 85 86 87 88 89 8b", InsufficientStack),
+            ("5f 91", InsufficientStack),
+            ("5f 56", InvalidJumpDestination),
+            ("61 ffff 56", InvalidJumpDestination),
+            ("6001 61 ffff 57", InvalidJumpDestination),
+            ("6001 56 5b", InvalidJumpDestination),
+            ("6004 56 60 5b", InvalidInstruction),
+            ("6001 6006 57 60 5b", InvalidInstruction),
+            ("5b 5f 5f 56", FullStack),
+            ("5b 80 5f 5f 57", InsufficientStack),
+            ("0c", InvalidInstruction),
+            ("fe", InvalidInstruction),
+            ("7f" + "ff" * 32 + "51", OutOfGas),
+            ("5f 7f" + "ff" * 32 + "52", OutOfGas),
+            ("5f 62 ffffff 01 51", OutOfGas),
+            ("5f 5f 62 ffffff 01 52", OutOfGas),
+            ("6001 5f fd", Revert),
+        ],
+    )
+    def test_it_fails_as_py_evm_does(self, arena: Arena, code: str, error: type[Exception]) -> None:
+        assert arena.compare(bytes.fromhex(code), GAS)["error"] is error
+
+    def test_code_ends_with_stop_also_within_a_constant(self, arena: Arena) -> None:
+        for code, stack in (("", []), ("62 0102", [0x010200]), ("5f 7f", [0, 0]), ("6001 5b", [1])):
+            seen = arena.compare(bytes.fromhex(code), GAS)
+            assert (seen["error"], seen["stack"]) == (type(None), stack)
+
+    @pytest.mark.parametrize("pushed", [1022, 1023, 1024, 1025])
+    @pytest.mark.parametrize("then", ["", "50", "80", "5f", "01", "90", "5f 50", "80 01"])
+    def test_the_stack_holds_1024_items(self, arena: Arena, pushed: int, then: str) -> None:
+        code = bytes([op.PUSH0]) * pushed + bytes.fromhex(then)
+        arena.compare(code, GAS)
+        arena.compare(bytes([op.PUSH0]) * (pushed - 1) + b"\x5b\x5f" + bytes.fromhex(then), GAS)
+
+
+@pytest.mark.parametrize("opcode", ONE_OF_EACH)
+def test_every_opcode_takes_the_edges_of_every_operand(arena: Arena, opcode: int) -> None:
+    pairs = list(itertools.product(EDGES, repeat=2))[:: times(5, 1)]
+    # All in one program, each pair below another item; then alone, where it may end the program.
+    many = b"".join(push(b) + push(a) + bytes([opcode]) for a, b in pairs)
+    arena.compare(many, 2_000_000)
+    for a, b in pairs[:: times(37, 3)]:
+        below = b"".join(push(value) for value in (1, 2, 3, a, b, a, b))
+        arena.compare(below + push(b) + push(a) + bytes([opcode]) + push(1), GAS)
+        arena.compare(push(b, 32) + push(a, 32) + bytes([opcode]), GAS, is_static=True)
+
+
+@settings(max_examples=times(250, 20_000), deadline=None)
+@given(
+    code=programs(),
+    gas=st.one_of(st.just(GAS), st.integers(0, 5_000)),
+    data=st.binary(max_size=70),
+    is_static=st.booleans(),
+)
+@example(code=looped(push(3) + bytes([op.POP]), 300), gas=GAS, data=b"", is_static=False)
+def test_random_programs_have_the_same_outcome(
+    arena: Arena, code: bytes, gas: int, data: bytes, is_static: bool
+) -> None:
+    arena.compare(code, gas, data=data, is_static=is_static)
+
+
+@settings(max_examples=times(12, 1_000), deadline=None)
+@given(code=programs())
+@example(code=looped(bytes.fromhex("5f 54 6020 52"), 3))
+def test_gas_that_ends_at_any_step_has_the_same_outcome(arena: Arena, code: bytes) -> None:
+    steps = arena.gas_at_each_step(code, 20_000)
+    for used in sorted(set(steps))[:: times(4, 1)]:
+        for gas in {max(used - 1, 0), used, used + 1}:
+            arena.compare(code, gas)
+
+
+@settings(max_examples=times(40, 2_000), deadline=None)
+@given(code=programs(), creates=st.sampled_from([op.CREATE, op.CREATE2]))
+def test_code_that_creates_a_contract_has_the_same_outcome(
+    arena: Arena, code: bytes, creates: int
+) -> None:
+    length = min(len(code), 96)
+    words = [code[start : start + 32].ljust(32, b"\0") for start in range(0, length, 32)]
+    stored = b"".join(
+        push(int.from_bytes(word), 32) + push(32 * number) + bytes([op.MSTORE])
+        for number, word in enumerate(words)
+    )
+    arguments = push(7) + push(length) + push(0) + push(0)
+    arena.compare(stored + arguments + bytes([creates]) + push(0) + bytes([op.SLOAD]), 200_000)
+
+
+def test_blocks_begin_again_after_calls_jumps_and_destinations(arena: Arena) -> None:
+    parts: list[bytes | tuple[str, int]] = []
+    for label in range(3):
+        parts += [push(1), ("to", label), bytes([op.JUMPI]), b"\xfe", ("label", label)]
+        parts += [push(label), bytes([op.SLOAD, op.GAS]), push(9)]
+    parts += [("to", 9), bytes([op.JUMP])]
+    assert arena.compare(Program(parts).code(), GAS)["error"] is InvalidJumpDestination
+    seen = arena.compare(Program(parts[:-2]).code(), GAS)
+    assert seen["stack"][::3] == [0, 1, 2]
+
+
+def test_py_evms_own_loop_runs_where_each_opcode_is_logged(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stream() -> type[object]:
+        state = arena.state(is_reference=False)
+        context = state.get_transaction_context_class()(gas_price=1, origin=SENDER)
+        message = arena.message(push(1), GAS)
+        return type(FastComputation(state, message, context).code)
+
+    assert stream() is BlockStream
+    monkeypatch.setattr(FastComputation, "logger", SimpleNamespace(show_debug2=True))
+    assert stream() is CodeStream
