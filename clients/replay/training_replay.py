@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.datasets.data_binding import samples_digest_of
-from clients.devices import device_named
 from clients.replay.replay_inputs import (
     InputsMissingError,
     ReplaySource,
@@ -362,7 +361,7 @@ class _Trainer:
                 task.inputs.model,
                 task.inputs.data,
                 task.configuration.local_training(),
-                device=device_named(task.configuration.machine.device).type,
+                device=task.configuration.machine.device,
                 workers=task.workers,
                 path=settled_path(task.configuration),
                 sets={},

@@ -33,7 +33,7 @@ def engine_distances(device: str, threads: int = 1) -> Distances:
     """Return the counterpart of `plain_distances` on a device, equal within each rule's tolerance.
 
     Args:
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
         threads: number of cores; ignored on a GPU.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.devices import device_named
+from clients.devices import device_named, require_device_name
 from clients.training.device_distances import engine_distances
 from clients.training.evaluation import (
     Evaluator,
@@ -84,14 +84,16 @@ def require_engine(device: str, cluster: str | None) -> None:
     """Reject settings with which no engine can be opened, without opening one.
 
     Args:
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
         cluster: address of a Ray cluster; None for this machine without Ray.
 
     Raises:
         ConfigurationError: the device or the cluster is not available.
     """
-    device_named(device)
-    if cluster is not None:
+    if cluster is None:
+        device_named(device)
+    else:
+        require_device_name(device)
         require_reachable(cluster)
 
 
@@ -114,7 +116,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         model: the model.
         data: the divided data.
         training: settings of the local training.
-        device: "cpu", "cuda" or "auto"; the code for CUDA has never run on a GPU.
+        device: its name in the settings; the code for CUDA has never run on a GPU.
         workers: 1 for this process; more for as many spawned processes, which live until `close`. A
             script that asks for more must guard its main part by `if __name__ == "__main__"`.
         path: "plain" or "lockstep".
@@ -124,8 +126,8 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         records_losses: whether updates come with the loss of every local step; not on a cluster.
 
     Raises:
-        ConfigurationError: unknown or missing device, too many workers, more than one worker on
-            CUDA, a cluster with CUDA, or no cluster at the address.
+        ConfigurationError: unknown or missing device, too many workers, or a cluster that is not
+            at the address or has no such device.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")
@@ -135,17 +137,18 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         sets=dict(sets),
         collate=data.collate,
         training=training,
-        device=device_named(device).type,
+        device=str(device_named(device)) if cluster is None else device,
         path=path,
         sizes=data.sample_counts,
         records_losses=records_losses,
     )
-    distances = engine_distances(workload.device, workers)
     if cluster is not None:
         # Only those who ask for a cluster load what speaks to one.
         from clients.training.ray_engine import RayEngine  # noqa: PLC0415
 
-        return RayEngine(workload, workers, distances, cluster)
+        # This process may have no card, and need not have one.
+        return RayEngine(workload, workers, engine_distances("cpu", workers), cluster)
+    distances = engine_distances(workload.device, workers)
     if workers == 1:
         return LocalEngine(workload, rows, distances)
     return PoolEngine(workload, workers, rows, distances)

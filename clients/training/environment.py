@@ -20,9 +20,20 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
     """Return the class of updates that this process trains for a run.
 
     Raises:
-        ConfigurationError: the training path is left open, or the device is not available.
+        ConfigurationError: the training path is left open, the device is not available, or it is a
+            cluster's card.
     """
+    if trains_on_cluster_cards(configuration):
+        raise ConfigurationError(
+            f"machine.device = {configuration.machine.device} with machine.engine = ray: which "
+            f"cards train is not known in this process, so their environment cannot be stated"
+        )
     return environment_here(settled_path(configuration), configuration.machine.device)
+
+
+def trains_on_cluster_cards(configuration: Configuration) -> bool:
+    """Return whether other machines' cards may train: their kind is not known in this process."""
+    return configuration.machine.cluster is not None and configuration.machine.device != "cpu"
 
 
 def environment_here(path: TrainingPath, device: str) -> TrainingEnvironment:
@@ -30,7 +41,7 @@ def environment_here(path: TrainingPath, device: str) -> TrainingEnvironment:
 
     Args:
         path: of the training.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
 
     Raises:
         ConfigurationError: unknown device, or CUDA is not available.
@@ -61,8 +72,8 @@ def _device_kind(device: torch.device) -> str:
     """Return the kind of a device: the processor, or a GPU with what computes on it."""
     if device.type == "cpu":
         return "cpu"
-    major, minor = torch.cuda.get_device_capability()
+    major, minor = torch.cuda.get_device_capability(device)
     versions = f"sm_{major}{minor}, CUDA {torch.version.cuda}"
     versions += f", cuDNN {torch.backends.cudnn.version()}"
-    name = torch.cuda.get_device_name()[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
+    name = torch.cuda.get_device_name(device)[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
     return f"{name}, {versions}"

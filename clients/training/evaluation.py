@@ -46,7 +46,7 @@ def evaluate(
         vector: its parameters, shape (d,).
         samples: stored inputs and labels, at least one.
         collate: makes the model's inputs of stored rows.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
 
     Raises:
         ValueError: no samples, or parameters of another length than the model's.

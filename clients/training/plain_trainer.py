@@ -123,7 +123,7 @@ class PlainTrainer:
         train: training samples of client i at index i.
         collate: makes a model's inputs of stored rows.
         settings: of the local training.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
 
     Raises:
         ConfigurationError: the device is not available.

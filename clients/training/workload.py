@@ -47,7 +47,7 @@ class Workload:
         sets: sample sets for evaluation, by name.
         collate: makes the model's inputs of stored rows.
         training: settings of the local training.
-        device: "cpu" or "cuda".
+        device: its name in the settings, of what computes in the process that opens a trainer.
         path: the kind of trainer.
         sizes: number of training samples of each client of the run, also of those whose samples
             are not here; None where all are.

@@ -151,7 +151,7 @@ def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str
         model: the model.
         data: the divided data.
         settings: of the local training.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
 
     Raises:
         ConfigurationError: the device is not available.

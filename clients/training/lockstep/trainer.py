@@ -119,7 +119,7 @@ class LockstepTrainer:
         train: training samples of client i at index i.
         collate: makes a model's inputs of stored rows.
         settings: of the local training.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
         sizes: number of training samples of each client of the run; None for those of `train`. The
             plan follows from all of them, and with it the bytes of every update.
 

@@ -14,7 +14,7 @@ from clients.training.workers.worker_process import FailureReply, StartTask, wor
 from ledger.io.processes import start_child
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from clients.training.workers.worker_process import Reply, SharedState, Task
     from ledger.io.processes import Child
@@ -60,14 +60,14 @@ class WorkerGroup:
 
     Args:
         shared: the memory they work in.
-        count: number of workers.
+        devices: of each worker.
     """
 
-    def __init__(self, shared: SharedState, count: int) -> None:
+    def __init__(self, shared: SharedState, devices: Sequence[str]) -> None:
         self.workers: list[WorkerHandle] = []
         try:
-            for _ in range(count):
-                child = start_child(work, shared, environment=_ENVIRONMENT)
+            for device in devices:
+                child = start_child(work, shared.on(device), environment=_ENVIRONMENT)
                 self.workers.append(WorkerHandle(child, deque([StartTask()])))
         except BaseException:
             self.close()

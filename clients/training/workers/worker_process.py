@@ -177,6 +177,11 @@ class SharedState:
         vector: NDArray[np.float32] = self.parameters.array(self.vectors)[which]
         return vector
 
+    def on(self, device: str) -> SharedState:
+        """Return the same memory for a worker that computes on a device of its own."""
+        bare = replace(self.workload.bare, device=device)
+        return replace(self, workload=replace(self.workload, bare=bare))
+
     def close(self) -> None:
         """Release all of it."""
         self.workload.memory.close()

@@ -1,0 +1,52 @@
+"""Names of devices, and the card of each worker."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clients.devices import device_named, require_device_name, worker_devices
+from ledger.protocol.errors import ConfigurationError
+
+
+def machine_with(monkeypatch: pytest.MonkeyPatch, *cards: str) -> None:
+    """Let this machine seem to have the named cards; one name is one kind."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cards))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cards))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda card: cards[card])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+
+
+def test_a_card_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_with(monkeypatch, "H100", "H100")
+    assert device_named("cuda:1") == torch.device("cuda", 1)
+    assert device_named("auto") == device_named("cuda") == torch.device("cuda")
+    assert device_named("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("cards", "message"), [((), "has no CUDA"), (("H100",), "1 CUDA card, from cuda:0")]
+)
+def test_an_absent_card_is_refused(
+    cards: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_with(monkeypatch, *cards)
+    with pytest.raises(ConfigurationError, match=f"cuda:1: .*{message}"):
+        device_named("cuda:1")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:-1", "cuda:100", "cuda:1 ", "CPU", ""])
+def test_other_names_are_refused_on_any_machine(name: str) -> None:
+    for named in (device_named, require_device_name):
+        with pytest.raises(ConfigurationError, match="unknown device"):
+            named(name)
+    require_device_name("cuda:99")
+
+
+def test_workers_take_turns_on_cards_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_with(monkeypatch, "H100", "T4", "H100")
+    assert worker_devices("cuda", 3) == ["cuda:0", "cuda:2", "cuda:0"]
+    assert worker_devices("cuda:1", 2) == ["cuda:1", "cuda:1"]
+    assert worker_devices("cpu", 2) == ["cpu", "cpu"]
+    machine_with(monkeypatch, "H100")
+    assert worker_devices("cuda", 2) == ["cuda:0", "cuda:0"]
