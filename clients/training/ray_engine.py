@@ -257,14 +257,17 @@ class _Actor:
     Its device is named here: Ray shows it the card that it was given as the only one.
     """
 
+    _trainer: UpdateTrainer
+    _evaluator: Evaluator
+
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        with as_training_error():
-            self._trainer: UpdateTrainer = workload.trainer()
-            self._evaluator = Evaluator(workload)
 
     def ready(self) -> None:
-        """Answer once the actor is up."""
+        """Prepare for work: every actor's first call, whose failure comes back with its cause."""
+        with as_training_error():
+            self._trainer = self._workload.trainer()
+            self._evaluator = Evaluator(self._workload)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> NDArray[np.float32]:
         """Return the updates of some jobs, shape (jobs, d)."""
