@@ -14,8 +14,10 @@ from clients.training.evaluation import (
 )
 from clients.training.port import Engine, TrainedUpdate
 from clients.training.ray_address import require_reachable
+from clients.training.resident_updates import ResidentUpdates
+from clients.training.row_payloads import RowPayloads, hashing_threads
 from clients.training.workers.pool_engine import PoolEngine
-from clients.training.workers.shared_memory import UpdateMatrix, payload_of
+from clients.training.workers.shared_memory import UpdateMatrix
 from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
 
@@ -41,15 +43,22 @@ class LocalEngine(Engine):
         workload: model, data and settings.
         rows: expected number of jobs per call; more cost another allocation.
         distances: computes all distances of a round.
+        resident: updates that stay on a GPU for the distances; None for none.
 
     Raises:
         ConfigurationError: the device is not available.
     """
 
-    def __init__(self, workload: Workload, rows: int, distances: Distances) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        rows: int,
+        distances: Distances,
+        resident: ResidentUpdates | None = None,
+    ) -> None:
         self.distances = distances
         self._workload = workload
-        self._trainer = workload.trainer()
+        self._trainer = workload.trainer(resident)
         self._evaluator: Evaluator | None = None
         self._updates = UpdateMatrix(rows, workload.model.dimension)
 
@@ -58,11 +67,13 @@ class LocalEngine(Engine):
         self._workload.require_jobs(start, jobs)
         rows = self._updates.rows(len(jobs))
         losses = self._workload.empty_losses(jobs)
-        with as_training_error():
-            self._trainer.train(start, jobs, list(rows), losses)
+        with RowPayloads(list(rows), hashing_threads(self._workload.device)) as payloads:
+            with as_training_error():
+                self._trainer.train(start, jobs, list(rows), losses, payloads.begin)
+            hashed = payloads.result()
         return [
-            TrainedUpdate(job.client, payload_of(row), loss)
-            for job, row, loss in zip(jobs, rows, losses_of(losses, jobs), strict=True)
+            TrainedUpdate(job.client, payload, loss)
+            for job, payload, loss in zip(jobs, hashed, losses_of(losses, jobs), strict=True)
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
@@ -148,7 +159,10 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
 
         # This process may have no card, and need not have one.
         return RayEngine(workload, workers, engine_distances("cpu", workers), cluster)
-    distances = engine_distances(workload.device, workers)
-    if workers == 1:
-        return LocalEngine(workload, rows, distances)
-    return PoolEngine(workload, workers, rows, distances)
+    if workers > 1:
+        return PoolEngine(workload, workers, rows, engine_distances(workload.device, workers))
+    torch_device = device_named(workload.device)
+    resident = None
+    if torch_device.type == "cuda":
+        resident = ResidentUpdates(torch_device, model.dimension)
+    return LocalEngine(workload, rows, engine_distances(workload.device, 1, resident), resident)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model, ParameterVector
     from clients.training.port import TrainingJob, TrainingPath, UpdateTrainer
+    from clients.training.resident_updates import ResidentUpdates
 
 _SEED_BYTES = 32
 # Size of a piece as a fraction of a worker's share of the remaining cost: the others never wait for
@@ -64,15 +65,19 @@ class Workload:
     sizes: tuple[int, ...] | None = None
     records_losses: bool = False
 
-    def trainer(self) -> UpdateTrainer:
-        """Return a new trainer for this process."""
+    def trainer(self, resident: ResidentUpdates | None = None) -> UpdateTrainer:
+        """Return a new trainer for this process.
+
+        Args:
+            resident: keeps the updates on a GPU as well; None to keep none there.
+        """
         arguments = (self.model, self.train, self.collate, self.training, self.device)
         if self.path == "plain":
-            return PlainTrainer(*arguments)
+            return PlainTrainer(*arguments, resident)
         # The imports for tracing are only needed on this path.
         from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
 
-        return LockstepTrainer(*arguments, self.sizes)
+        return LockstepTrainer(*arguments, self.sizes, resident)
 
     def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
         """Return the number of samples that each job processes."""
