@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -64,6 +64,42 @@ def worker_devices(name: str, workers: int) -> list[str]:
     )
     cards = [0, *(card for card, kind in enumerate(others, start=1) if kind == first)]
     return [f"cuda:{cards[worker % len(cards)]}" for worker in range(workers)]
+
+
+def card_gib(device: torch.device) -> int | None:
+    """Return the memory of a card in whole GiB; None of the processor.
+
+    All of it, not what is free: the bytes of an update follow from it, by the size of the chunks.
+    """
+    if device.type == "cpu":
+        return None
+    memory: int = torch.cuda.get_device_properties(device).total_memory
+    return memory >> 30
+
+
+def card_failure(error: BaseException) -> str | None:
+    """Return a sentence about an exception that a card caused; None of any other."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return (
+            "the card's memory is not enough: let fewer machine.workers share it, end other "
+            "programs that use it, or set machine.device = cpu"
+        )
+    if isinstance(error, RuntimeError) and "CUDA error" in str(error):
+        reason = str(error).splitlines()[0][:200]
+        return f"the card failed, or is gone: {reason}: see nvidia-smi, and resume the run"
+    return None
+
+
+@contextmanager
+def without_filling() -> Iterator[None]:
+    """Leave new memory as it is, which deterministic mode fills: for code that reads none of it."""
+    mode: Any = torch.utils.deterministic  # whose attribute is made when the module is imported
+    before = mode.fill_uninitialized_memory
+    mode.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        mode.fill_uninitialized_memory = before
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from clients.devices import device_named, reproducible
+from clients.devices import card_failure, device_named, reproducible
+from clients.training.port import TrainingError
 from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import fast_distances
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from clients.training.resident_updates import ResidentUpdates
     from ledger.distances.composed_rules import Matrix
-    from ledger.protocol.rules.distance import Distances
+    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
+    from ledger.protocol.types import ClientId
 
 BLOCK = 1 << 16
 """Numbers of an update that are brought together at once."""
@@ -64,7 +66,23 @@ def torch_distances(device: torch.device, resident: ResidentUpdates | None = Non
 
     The processor as device is for tests: compiled distances are faster there.
     """
-    return distances_by(partial(TorchSquares, device, resident))
+    distances = distances_by(partial(TorchSquares, device, resident))
+
+    def compute(
+        rule: DistanceRule,
+        context: DistanceContext,
+        updates: Updates,
+        members: Sequence[ClientId],
+    ) -> NDArray[np.float64]:
+        try:
+            return distances(rule, context, updates, members)
+        except RuntimeError as error:
+            failure = card_failure(error)
+            if failure is None:
+                raise
+            raise TrainingError(failure) from error
+
+    return compute
 
 
 class TorchSquares:

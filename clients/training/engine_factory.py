@@ -47,6 +47,7 @@ class LocalEngine(Engine):
 
     Raises:
         ConfigurationError: the device is not available.
+        TrainingError: the model failed, or the device has too little memory.
     """
 
     def __init__(
@@ -58,7 +59,8 @@ class LocalEngine(Engine):
     ) -> None:
         self.distances = distances
         self._workload = workload
-        self._trainer = workload.trainer(resident)
+        with as_training_error():
+            self._trainer = workload.trainer(resident)
         self._evaluator: Evaluator | None = None
         self._updates = UpdateMatrix(rows, workload.model.dimension)
 

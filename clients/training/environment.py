@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.devices import device_named
+from clients.devices import card_gib, device_named
 from clients.instruction_sets import instruction_set, processor_kind
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import MAX_ENVIRONMENT_TEXT, TrainingEnvironment
@@ -73,7 +73,8 @@ def _device_kind(device: torch.device) -> str:
     if device.type == "cpu":
         return "cpu"
     major, minor = torch.cuda.get_device_capability(device)
-    versions = f"sm_{major}{minor}, CUDA {torch.version.cuda}"
+    # The memory decides on the size of the chunks, and so on the last digits.
+    versions = f"sm_{major}{minor}, {card_gib(device)} GiB, CUDA {torch.version.cuda}"
     versions += f", cuDNN {torch.backends.cudnn.version()}"
     name = torch.cuda.get_device_name(device)[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
     return f"{name}, {versions}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clients.devices import card_failure
 from clients.local_sgd import samples_gone_through, step_count
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingError
@@ -172,7 +173,7 @@ def losses_of(
 
 @contextmanager
 def as_training_error() -> Iterator[None]:
-    """Turn any exception of a model into a TrainingError.
+    """Turn any exception of a model or a card into a TrainingError.
 
     Raises:
         CmflError: an error of this project passes unchanged.
@@ -184,5 +185,8 @@ def as_training_error() -> Iterator[None]:
     except (CmflError, KeyboardInterrupt):
         raise
     except BaseException as error:  # sys.exit too: the command would end as if it had succeeded
+        failure = card_failure(error)
+        if failure is not None:
+            raise TrainingError(failure) from error
         message = " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:_LONGEST]
         raise TrainingError(f"the model failed: {message}") from error

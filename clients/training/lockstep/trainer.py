@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from clients.devices import device_named, reproducible
+from clients.devices import card_gib, device_named, reproducible, without_filling
 from clients.training.lockstep.execution_plan import NO_PROXIMAL, execution_plan
 from clients.training.lockstep.layers import pooled_first
 from clients.training.lockstep.network import Network
@@ -59,19 +59,27 @@ class CudaGraphRecorder:
     A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all
     of them at once. A recording reads and writes the same buffers every time: inputs are copied
     into them first, and nothing may be allocated or read back meanwhile.
+
+    What a step allocates comes from one pool for all of them: they are replayed one after another,
+    and no step reads what another has allocated. The memory of a step is written before it is read.
     """
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        # One for all warm-up runs: the allocator keeps the memory of each stream apart.
+        self._stream = torch.cuda.Stream()
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Return the replay of the work, after a few warm-up runs."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
+        with without_filling():
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                for _ in range(_WARM_UPS):
+                    work()
+            torch.cuda.current_stream().wait_stream(self._stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool):
                 work()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            work()
         return graph.replay
 
 
@@ -104,7 +112,10 @@ class RecordedSteps:
 
 def recorder_for(device: torch.device) -> Recorder:
     """Return the recorder of a device."""
-    return EagerRecorder() if device.type == "cpu" else CudaGraphRecorder()
+    if device.type == "cpu":
+        return EagerRecorder()
+    with torch.cuda.device(device):
+        return CudaGraphRecorder()
 
 
 class LockstepTrainer:
@@ -152,7 +163,7 @@ class LockstepTrainer:
             raise ConfigurationError(f"training.path = 'lockstep': {error}") from error
         if sizes is None:
             sizes = [len(samples.y) for samples in train]
-        choice = execution_plan(chain, sizes, settings, on_cpu=self._device.type == "cpu")
+        choice = execution_plan(chain, sizes, settings, card_gib(self._device))
         self.chunk = choice.chunk
         self._batch = choice.batch
         with torch.inference_mode():

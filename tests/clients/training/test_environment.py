@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -28,8 +30,10 @@ def test_a_gpu_is_named_with_what_computes_on_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "G" * 200)
+    memory = SimpleNamespace(total_memory=80 << 30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
     here = environment_here("plain", "cuda")
-    assert "sm_90" in here.device
+    assert "sm_90, 80 GiB, CUDA" in here.device
     assert decode_environment(encode_environment(here)) == here
 
 
