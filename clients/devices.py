@@ -77,6 +77,17 @@ def card_gib(device: torch.device) -> int | None:
     return memory >> 30
 
 
+def cards_described() -> str:
+    """Return this machine's cards in words, or why torch uses none; `cmfl doctor` prints it."""
+    if torch.version.cuda is None:
+        return "no GPU: this torch is built without CUDA"
+    if not torch.cuda.is_available():
+        return "no GPU: the driver shows torch none"
+    cards = (torch.device("cuda", card) for card in range(torch.cuda.device_count()))
+    named = (f"{card} {torch.cuda.get_device_name(card)}, {card_gib(card)} GiB" for card in cards)
+    return f"{'; '.join(named)}; CUDA {torch.version.cuda}"
+
+
 def card_failure(error: BaseException) -> str | None:
     """Return a sentence about an exception that a card caused; None of any other."""
     if isinstance(error, torch.OutOfMemoryError):

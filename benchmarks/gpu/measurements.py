@@ -19,17 +19,18 @@ from clients.configuration.loading import checked
 from clients.devices import device_named
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
-from clients.training.device_distances import engine_distances
+from clients.training.device_distances import torch_distances
 from clients.training.engine_factory import open_engine
 from clients.training.lockstep.execution_plan import plan as planned
 from clients.training.port import Engine, TrainingJob
+from clients.training.resident_updates import ResidentUpdates
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import sha256
 from ledger.protocol.rules.distance import SQUARED, DistanceContext
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,7 +55,10 @@ def training(plan: GpuPlan, device: str, _left: float) -> list[Row]:
 
 
 def scoring(plan: GpuPlan, device: str, _left: float) -> Row:
-    """Return what a round's distances cost on the device, and by the processor's kernel."""
+    """Return what a round's distances cost on the device, and by the processor's kernel.
+
+    The device computes them of updates that are there from their training, and of sent ones.
+    """
     members, trainers, dimension = plan.scoring
     rng = np.random.default_rng(3)
     updates = {
@@ -62,12 +66,17 @@ def scoring(plan: GpuPlan, device: str, _left: float) -> Row:
         for place in range(members + trainers)
     }
     arguments = SQUARED, DistanceContext(), updates, tuple(updates)[:members]
-    here, there = fast_distances(usable_cores()), engine_distances(device)
-    times: dict[str, list[float]] = {"device s": [], "processor s": []}
+    computed_by = {
+        "resident s": torch_distances(device_named(device), _resident(updates, device)),
+        "sent s": torch_distances(device_named(device)),
+        "processor s": fast_distances(usable_cores()),
+    }
+    times: dict[str, list[float]] = {name: [] for name in computed_by}
     for _ in range(plan.repeats + 1):
-        times["device s"].append(_seconds_of(lambda: there(*arguments)))
-        times["processor s"].append(_seconds_of(lambda: here(*arguments)))
-    expected, computed = here(*arguments), there(*arguments)
+        for name, distances in computed_by.items():
+            times[name].append(_seconds_of(lambda distances=distances: distances(*arguments)))  # type: ignore[misc]
+    expected = computed_by["processor s"](*arguments)
+    computed = computed_by["resident s"](*arguments)
     return {
         "members": members,
         "updates": len(updates),
@@ -130,6 +139,18 @@ def fitting(run: ImageRun, free: int) -> ImageRun:
 def free_bytes() -> int:
     """Return the memory of this machine that nobody uses."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _resident(updates: Mapping[ClientId, NDArray[np.float32]], device: str) -> ResidentUpdates:
+    """Return updates as their training leaves them on a device."""
+    resident = ResidentUpdates(device_named(device), len(updates[ClientId(0)]), 2**40)
+    rows = resident.reserve(len(updates))
+    if rows is None:
+        raise RuntimeError(f"{len(updates)} updates have no room on {device}")
+    for place, update in enumerate(updates.values()):
+        rows[place] = torch.from_numpy(update)
+        resident.add(place, update)
+    return resident
 
 
 class TimedEngine(Engine):

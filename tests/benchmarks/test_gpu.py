@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROWS = {
     "femnist": {"rounds", "seconds", "accuracy", "head", "audit", "replay", "replay seconds"},
     "scoring": {
-        *("members", "updates", "d", "processor threads", "device s", "processor s"),
+        *("members", "updates", "d", "processor threads", "resident s", "sent s", "processor s"),
         "largest relative difference",
     },
     "round": {"clients", "of", "d", "round s", "training s"},
