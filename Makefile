@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the two cores that this is reckoned for: many tests wait for processes of their own.
 TEST_PROCESSES ?= 3
 
-.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers serve matrix floors wheel beside clean
+.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers gpu serve matrix floors wheel beside clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -23,6 +23,12 @@ CHAIN ?= embedded
 network: $(VENV)/.clients
 	rm -rf network-home
 	$(BIN)/cmfl network --home network-home --chain $(CHAIN) --workers 12 --rounds 10 --chaos
+
+# Tests, whole runs and measurements on this machine's GPU, offline, in less than ten minutes; needs a
+# CUDA build of torch in the environment of GPU_PYTHON. Writes docs/measured/gpu.json.
+GPU_PYTHON ?= $(BIN)/python
+gpu:
+	$(GPU_PYTHON) -m benchmarks.gpu
 
 serve: $(VENV)/.clients
 	$(BIN)/cmfl serve --home demo-home

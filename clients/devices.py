@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,23 +14,103 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEVICES = ("cpu", "cuda", "auto")
+_NAME = re.compile(r"cpu|auto|cuda(?::(?P<index>[0-9]{1,2}))?")
 
 
 def device_named(name: str) -> torch.device:
-    """Return the device of a setting: "cpu", "cuda", or "auto" for CUDA where available.
+    """Return the device of a setting.
+
+    Args:
+        name: "cpu", "cuda" for the first card, "cuda:N" for another, or "auto" for CUDA where
+            available.
 
     Raises:
-        ConfigurationError: unknown name, or CUDA is not available.
+        ConfigurationError: unknown name, or CUDA or the card is not available.
     """
-    if name not in DEVICES:
-        raise ConfigurationError(
-            f"machine.device: unknown device {name!r}; known are {', '.join(DEVICES)}"
-        )
+    index = _index_in(name)
+    if index is not None:
+        _require_card(index)
+        return torch.device(name)
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise ConfigurationError("machine.device = cuda: this machine, or this torch, has no CUDA")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+def require_device_name(name: str) -> None:
+    """Reject a name that is no device's; it need not be one of this machine's.
+
+    Raises:
+        ConfigurationError: unknown name.
+    """
+    _index_in(name)
+
+
+def worker_devices(name: str, workers: int) -> list[str]:
+    """Return the device of each worker of this machine.
+
+    Workers on "cuda" take turns on the first card and all others of its kind: an update would have
+    other last digits on a card of another kind.
+
+    Args:
+        name: of an available device.
+        workers: their number.
+    """
+    if name != "cuda":
+        return [name] * workers
+    first, *others = (
+        (torch.cuda.get_device_name(card), torch.cuda.get_device_capability(card))
+        for card in range(torch.cuda.device_count())
+    )
+    cards = [0, *(card for card, kind in enumerate(others, start=1) if kind == first)]
+    return [f"cuda:{cards[worker % len(cards)]}" for worker in range(workers)]
+
+
+def card_gib(device: torch.device) -> int | None:
+    """Return the memory of a card in whole GiB; None of the processor.
+
+    All of it, not what is free: the bytes of an update follow from it, by the size of the chunks.
+    """
+    if device.type == "cpu":
+        return None
+    memory: int = torch.cuda.get_device_properties(device).total_memory
+    return memory >> 30
+
+
+def cards_described() -> str:
+    """Return this machine's cards in words, or why torch uses none; `cmfl doctor` prints it."""
+    if torch.version.cuda is None:
+        return "no GPU: this torch is built without CUDA"
+    if not torch.cuda.is_available():
+        return "no GPU: the driver shows torch none"
+    cards = (torch.device("cuda", card) for card in range(torch.cuda.device_count()))
+    named = (f"{card} {torch.cuda.get_device_name(card)}, {card_gib(card)} GiB" for card in cards)
+    return f"{'; '.join(named)}; CUDA {torch.version.cuda}"
+
+
+def card_failure(error: BaseException) -> str | None:
+    """Return a sentence about an exception that a card caused; None of any other."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return (
+            "the card's memory is not enough: let fewer machine.workers share it, end other "
+            "programs that use it, or set machine.device = cpu"
+        )
+    if isinstance(error, RuntimeError) and "CUDA error" in str(error):
+        reason = str(error).splitlines()[0][:200]
+        return f"the card failed, or is gone: {reason}: see nvidia-smi, and resume the run"
+    return None
+
+
+@contextmanager
+def without_filling() -> Iterator[None]:
+    """Leave new memory as it is, which deterministic mode fills: for code that reads none of it."""
+    mode: Any = torch.utils.deterministic  # whose attribute is made when the module is imported
+    before = mode.fill_uninitialized_memory
+    mode.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        mode.fill_uninitialized_memory = before
 
 
 @contextmanager
@@ -43,7 +124,7 @@ def reproducible(device: torch.device) -> Iterator[None]:
     torch.set_num_threads(1)
     try:
         if device.type == "cuda":
-            with _deterministic_cuda():
+            with torch.cuda.device(device), _deterministic_cuda():
                 yield
         else:
             yield
@@ -65,3 +146,28 @@ def _deterministic_cuda() -> Iterator[None]:
             yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+def _index_in(name: str) -> int | None:
+    """Return the number of the card in a device's name; None if it names none.
+
+    Raises:
+        ConfigurationError: unknown name.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ConfigurationError(
+            f"machine.device: unknown device {name!r:.80}; known are cpu, cuda, cuda:N, auto"
+        )
+    return None if match["index"] is None else int(match["index"])
+
+
+def _require_card(index: int) -> None:
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if cards == 0:
+        reason = "this machine, or this torch, has no CUDA"
+    elif index >= cards:
+        reason = f"this machine has {cards} CUDA {'card' if cards == 1 else 'cards'}, from cuda:0"
+    else:
+        return
+    raise ConfigurationError(f"machine.device = cuda:{index}: {reason}")

@@ -267,8 +267,8 @@ class MachineSection(Section):
     actors of the cluster at the address, or of one that starts with the run.
     """
 
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Where tensors live; auto is cuda where there is one."""
+    device: Annotated[str, Field(pattern=r"^(cpu|auto|cuda(:[0-9]{1,2})?)$")] = "cpu"
+    """Where tensors live: cpu, cuda, one card as cuda:1, or auto for cuda where there is one."""
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     """Processes that train, hash and evaluate."""
     ledger: Literal["chain", "memory"] = "chain"

@@ -47,6 +47,7 @@ NAMED: dict[str, Iterable[object]] = {
     "data.name": (*DATASETS, "file.py:name", "package:name"),
     "data.partition": PARTITIONS,
     "model.name": (*MODELS, "file.py:Class", "package:Class"),
+    "machine.device": ("cpu", "cuda", "cuda:N", "auto"),
     "malice.attack": (*ATTACKS, *DATA_ATTACKS, "file.py:name", "package:name"),
     "malice.members": tuple(MemberFault),
     "malice.trainers": tuple(TrainerFault),

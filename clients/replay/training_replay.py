@@ -379,7 +379,7 @@ class _Trainer:
                 task.inputs.model,
                 task.inputs.data,
                 task.configuration.local_training(),
-                device=device_named(task.configuration.machine.device).type,
+                device=task.configuration.machine.device,
                 workers=task.workers,
                 path=settled_path(task.configuration),
                 sets={},

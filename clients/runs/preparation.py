@@ -48,12 +48,10 @@ def with_training_path(configuration: Configuration, population: Population) -> 
     """
     if configuration.training.path == "plain":
         return configuration
-    path_plan = plan(
-        population.model,
-        population.data,
-        configuration.local_training(),
-        configuration.machine.device,
-    )
+    machine = configuration.machine
+    # The path is the same on every device, and with a cluster this process may have no card.
+    device = machine.device if machine.cluster is None else "cpu"
+    path_plan = plan(population.model, population.data, configuration.local_training(), device)
     if configuration.training.path != "auto" and path_plan.path == "plain":
         raise ConfigurationError(f"training.path = lockstep: {path_plan.reason}")
     return configuration.on_path(path_plan.path)

@@ -3,6 +3,10 @@
 On a GPU, too, they are direct differences in float64. The Gram form a·a + b·b − 2a·b loses all
 digits of similar updates, and after centring it loses them to one attacker with a huge update. No
 matrix product is involved, so TF32 has no effect.
+
+Updates that are still on the device that trained them stay there; all others are sent once. The
+differences are formed in tiles that fit into a card's cache, so that an update's numbers come from
+its memory once for each group of members.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from clients.devices import device_named, reproducible
+from clients.devices import card_failure, device_named, reproducible
+from clients.training.port import TrainingError
 from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import fast_distances
 
@@ -22,37 +27,66 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clients.training.resident_updates import ResidentUpdates
     from ledger.distances.composed_rules import Matrix
-    from ledger.protocol.rules.distance import Distances
+    from ledger.protocol.rules.distance import DistanceContext, DistanceRule, Distances, Updates
+    from ledger.protocol.types import ClientId
 
 BLOCK = 1 << 16
-"""Numbers of an update per GPU kernel, few and large. Determines the order of the sum."""
+"""Numbers of an update that are brought together at once."""
+
+SLICE = 1 << 12
+"""Numbers of an update in one sum; all sums of a pair are added in order."""
+
+_TILE = 1 << 21
+"""Differences in float64 that are formed at once: 16 MiB, a part of a card's cache."""
 
 
-def engine_distances(device: str, threads: int = 1) -> Distances:
+def engine_distances(
+    device: str, threads: int = 1, resident: ResidentUpdates | None = None
+) -> Distances:
     """Return the counterpart of `plain_distances` on a device, equal within each rule's tolerance.
 
     Args:
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
         threads: number of cores; ignored on a GPU.
+        resident: updates that are on the GPU already; None for none.
 
     Raises:
         ConfigurationError: unknown device, or CUDA is not available.
     """
     torch_device = device_named(device)
-    return fast_distances(threads) if torch_device.type == "cpu" else torch_distances(torch_device)
+    if torch_device.type == "cpu":
+        return fast_distances(threads)
+    return torch_distances(torch_device, resident)
 
 
-def torch_distances(device: torch.device) -> Distances:
+def torch_distances(device: torch.device, resident: ResidentUpdates | None = None) -> Distances:
     """Return a function that computes all distances of a round by torch.
 
     The processor as device is for tests: compiled distances are faster there.
     """
-    return distances_by(partial(TorchSquares, device))
+    distances = distances_by(partial(TorchSquares, device, resident))
+
+    def compute(
+        rule: DistanceRule,
+        context: DistanceContext,
+        updates: Updates,
+        members: Sequence[ClientId],
+    ) -> NDArray[np.float64]:
+        try:
+            return distances(rule, context, updates, members)
+        except RuntimeError as error:
+            failure = card_failure(error)
+            if failure is None:
+                raise
+            raise TrainingError(failure) from error
+
+    return compute
 
 
 class TorchSquares:
-    """Squared distances of one round's updates, sent to a device block by block.
+    """Squared distances of one round's updates, on a device.
 
     Attributes:
         dimension: d.
@@ -62,6 +96,7 @@ class TorchSquares:
     def __init__(
         self,
         device: torch.device,
+        resident: ResidentUpdates | None,
         updates: Sequence[NDArray[np.float32]],
         members: Sequence[int],
     ) -> None:
@@ -70,32 +105,74 @@ class TorchSquares:
         self.members = members
         self._device = device
         self._updates = updates
+        self._blocks = UpdateBlocks(device, resident, updates)
 
     def squares(self, start: int, stop: int, norms: NDArray[np.float64] | None = None) -> Matrix:
         """Return the squared distances, shape (members, clients); see `PairSquares.squares`."""
-        members = torch.tensor(self.members, device=self._device)
         divisors = None if norms is None else torch.tensor(norms, device=self._device)
         shape = len(self.members), len(self._updates)
         with reproducible(self._device), torch.no_grad():
+            members = torch.tensor(self.members, device=self._device)
             total = torch.zeros(shape, dtype=torch.float64, device=self._device)
-            for block in self._blocks(start, stop):
-                deltas = block if divisors is None else block / divisors[:, None]
-                total += torch.stack(
-                    [(deltas - reference).square_().sum(1) for reference in deltas[members]]
-                )
+            for part in self._slices(start, stop):
+                deltas = part if divisors is None else part.div_(divisors[:, None])
+                references = deltas[members]
+                group = max(1, _TILE // deltas.numel())
+                for first in range(0, len(references), group):
+                    some = slice(first, first + group)
+                    differences = references[some, None] - deltas
+                    total[some] += differences.square_().sum(2)
             return total.numpy(force=True)
 
     def norms(self) -> NDArray[np.float64]:
         """Return the Euclidean length of each update, shape (clients,)."""
         with reproducible(self._device), torch.no_grad():
             total = torch.zeros(len(self._updates), dtype=torch.float64, device=self._device)
-            for block in self._blocks(0, self.dimension):
-                total += block.square().sum(1)
+            for deltas in self._slices(0, self.dimension):
+                total += deltas.square_().sum(1)
             return total.sqrt_().numpy(force=True)
 
-    def _blocks(self, start: int, stop: int) -> Iterator[torch.Tensor]:
-        """Yield [start, stop) of all updates in float64 blocks, shape (clients, block)."""
+    def _slices(self, start: int, stop: int) -> Iterator[torch.Tensor]:
+        """Yield [start, stop) of all updates in float64, shape (clients, numbers), anew each."""
         for first in range(start, stop, BLOCK):
-            last = min(first + BLOCK, stop)
-            block = np.stack([update[first:last] for update in self._updates])
-            yield torch.from_numpy(block).to(self._device).double()
+            block = self._blocks.columns(first, min(first + BLOCK, stop))
+            for part in block.split(SLICE, dim=1):
+                yield part.double()
+
+
+class UpdateBlocks:
+    """Columns of updates on a device: of some that are there, and of others that are sent.
+
+    Args:
+        device: of the columns.
+        resident: updates that are on the device; None for none.
+        updates: all updates, each of shape (d,).
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        resident: ResidentUpdates | None,
+        updates: Sequence[NDArray[np.float32]],
+    ) -> None:
+        self._device = device
+        self._resident = resident
+        places = [None if resident is None else resident.place_of(update) for update in updates]
+        here = [row for row, place in enumerate(places) if place is not None]
+        sent = [row for row, place in enumerate(places) if place is None]
+        self._sent = [updates[row] for row in sent]
+        self._places = torch.tensor(
+            [place for place in places if place is not None], device=device, dtype=torch.int64
+        )
+        # Rows of those that are there, and then of the others, into the updates' order.
+        self._order = torch.tensor(np.argsort([*here, *sent]), device=device)
+
+    def columns(self, start: int, stop: int) -> torch.Tensor:
+        """Return the numbers [start, stop) of all updates in order, shape (clients, numbers)."""
+        parts = []
+        if self._resident is not None and len(self._places):
+            parts.append(self._resident.columns(self._places, start, stop))
+        if self._sent:
+            block = np.stack([update[start:stop] for update in self._sent])
+            parts.append(torch.from_numpy(block).to(self._device))
+        return parts[0] if len(parts) == 1 else torch.cat(parts).index_select(0, self._order)

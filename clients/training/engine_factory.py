@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.devices import device_named
+from clients.devices import device_named, require_device_name
 from clients.instruction_sets import require_cap
 from clients.training.device_distances import engine_distances
 from clients.training.environment import isa_in_force
@@ -16,8 +16,10 @@ from clients.training.evaluation import (
 )
 from clients.training.port import Engine, TrainedUpdate
 from clients.training.ray_address import require_reachable
+from clients.training.resident_updates import ResidentUpdates
+from clients.training.row_payloads import RowPayloads, hashing_threads
 from clients.training.workers.pool_engine import PoolEngine
-from clients.training.workers.shared_memory import UpdateMatrix, payload_of
+from clients.training.workers.shared_memory import UpdateMatrix
 from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
 
@@ -44,15 +46,24 @@ class LocalEngine(Engine):
         workload: model, data and settings.
         rows: expected number of jobs per call; more cost another allocation.
         distances: computes all distances of a round.
+        resident: updates that stay on a GPU for the distances; None for none.
 
     Raises:
         ConfigurationError: the device is not available.
+        TrainingError: the model failed, or the device has too little memory.
     """
 
-    def __init__(self, workload: Workload, rows: int, distances: Distances) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        rows: int,
+        distances: Distances,
+        resident: ResidentUpdates | None = None,
+    ) -> None:
         self.distances = distances
         self._workload = workload
-        self._trainer = workload.trainer()
+        with as_training_error():
+            self._trainer = workload.trainer(resident)
         self._evaluator: Evaluator | None = None
         self._updates = UpdateMatrix(rows, workload.model.dimension)
 
@@ -61,11 +72,13 @@ class LocalEngine(Engine):
         self._workload.require_jobs(start, jobs)
         rows = self._updates.rows(len(jobs))
         losses = self._workload.empty_losses(jobs)
-        with as_training_error():
-            self._trainer.train(start, jobs, list(rows), losses)
+        with RowPayloads(list(rows), hashing_threads(self._workload.device)) as payloads:
+            with as_training_error():
+                self._trainer.train(start, jobs, list(rows), losses, payloads.begin)
+            hashed = payloads.result()
         return [
-            TrainedUpdate(job.client, payload_of(row), loss)
-            for job, row, loss in zip(jobs, rows, losses_of(losses, jobs), strict=True)
+            TrainedUpdate(job.client, payload, loss)
+            for job, payload, loss in zip(jobs, hashed, losses_of(losses, jobs), strict=True)
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
@@ -87,7 +100,7 @@ def require_engine(device: str, cluster: str | None, isa: InstructionSet | None 
     """Reject settings with which no engine can be opened, without opening one.
 
     Args:
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
         cluster: address of a Ray cluster; None for this machine without Ray.
         isa: cap of the instruction set; None for none.
 
@@ -95,7 +108,11 @@ def require_engine(device: str, cluster: str | None, isa: InstructionSet | None 
         ConfigurationError: the device, the cluster or the cap is not available, or a cap is asked
             for where it would not hold.
     """
-    kind = device_named(device).type
+    if cluster is None:
+        kind = device_named(device).type
+    else:
+        require_device_name(device)
+        kind = device
     if isa is not None:
         _require_cappable(isa, kind, cluster)
     if cluster is not None:
@@ -141,7 +158,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         model: the model.
         data: the divided data.
         training: settings of the local training.
-        device: "cpu", "cuda" or "auto"; the code for CUDA has never run on a GPU.
+        device: its name in the settings; the code for CUDA has never run on a GPU.
         workers: 1 for this process; more for as many spawned processes, which live until `close`. A
             script that asks for more, or for a cap, must guard its main part by
             `if __name__ == "__main__"`.
@@ -154,8 +171,8 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         records_losses: whether updates come with the loss of every local step; not on a cluster.
 
     Raises:
-        ConfigurationError: unknown or missing device, too many workers, more than one worker on
-            CUDA, a cluster with CUDA, no cluster at the address, or a cap that does not hold.
+        ConfigurationError: unknown or missing device, too many workers, a cluster that is not at
+            the address or has no such device, or a cap that does not hold.
     """
     if not 1 <= workers <= MAX_WORKERS:
         raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")
@@ -167,17 +184,22 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         sets=dict(sets),
         collate=data.collate,
         training=training,
-        device=device_named(device).type,
+        device=str(device_named(device)) if cluster is None else device,
         path=path,
         sizes=data.sample_counts,
         records_losses=records_losses,
     )
-    distances = engine_distances(workload.device, workers)
     if cluster is not None:
         # Only those who ask for a cluster load what speaks to one.
         from clients.training.ray_engine import RayEngine  # noqa: PLC0415
 
-        return RayEngine(workload, workers, distances, cluster)
-    if workers == 1 and (isa is None or isa == isa_in_force()):
-        return LocalEngine(workload, rows, distances)
-    return PoolEngine(workload, workers, rows, distances, isa)
+        # This process may have no card, and need not have one.
+        return RayEngine(workload, workers, engine_distances("cpu", workers), cluster)
+    if workers > 1 or (isa is not None and isa != isa_in_force()):
+        distances = engine_distances(workload.device, workers)
+        return PoolEngine(workload, workers, rows, distances, isa)
+    torch_device = device_named(workload.device)
+    resident = None
+    if torch_device.type == "cuda":
+        resident = ResidentUpdates(torch_device, model.dimension)
+    return LocalEngine(workload, rows, engine_distances(workload.device, 1, resident), resident)

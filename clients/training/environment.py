@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.devices import device_named
+from clients.devices import card_gib, device_named
 from clients.instruction_sets import SET_LATE, InstructionSet, instruction_set_here, processor_kind
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import MAX_ENVIRONMENT_TEXT, TrainingEnvironment
@@ -25,11 +25,22 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
     Of a cluster's actors it is unknown, and equal to that of no repetition.
 
     Raises:
-        ConfigurationError: the training path is left open, or the device is not available.
+        ConfigurationError: the training path is left open, the device is not available, or it is a
+            cluster's card.
     """
     machine = configuration.machine
+    if trains_on_cluster_cards(configuration):
+        raise ConfigurationError(
+            f"machine.device = {machine.device} with machine.engine = ray: which "
+            f"cards train is not known in this process, so their environment cannot be stated"
+        )
     here = environment_here(settled_path(configuration), machine.device, machine.isa)
     return here if machine.cluster is None else replace(here, isa=_ELSEWHERE)
+
+
+def trains_on_cluster_cards(configuration: Configuration) -> bool:
+    """Return whether other machines' cards may train: their kind is not known in this process."""
+    return configuration.machine.cluster is not None and configuration.machine.device != "cpu"
 
 
 def environment_here(
@@ -39,7 +50,7 @@ def environment_here(
 
     Args:
         path: of the training.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
         cap: that the engine is opened with, which refuses processes that do not compute under it.
 
     Raises:
@@ -89,8 +100,9 @@ def _device_kind(device: torch.device) -> str:
     """Return the kind of a device: the processor, or a GPU with what computes on it."""
     if device.type == "cpu":
         return "cpu"
-    major, minor = torch.cuda.get_device_capability()
-    versions = f"sm_{major}{minor}, CUDA {torch.version.cuda}"
+    major, minor = torch.cuda.get_device_capability(device)
+    # The memory decides on the size of the chunks, and so on the last digits.
+    versions = f"sm_{major}{minor}, {card_gib(device)} GiB, CUDA {torch.version.cuda}"
     versions += f", cuDNN {torch.backends.cudnn.version()}"
-    name = torch.cuda.get_device_name()[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
+    name = torch.cuda.get_device_name(device)[: MAX_ENVIRONMENT_TEXT - len(versions) - 2]
     return f"{name}, {versions}"

@@ -46,7 +46,7 @@ def evaluate(
         vector: its parameters, shape (d,).
         samples: stored inputs and labels, at least one.
         collate: makes the model's inputs of stored rows.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
 
     Raises:
         ValueError: no samples, or parameters of another length than the model's.
@@ -69,7 +69,15 @@ def evaluate_part(
     module is left in evaluation mode; the caller has made its device `reproducible`.
     """
     module.eval()
-    return tuple(_block(module, collate, x[rows], y[rows], device) for rows in blocks(len(y)))
+    return tuple(
+        # Copies, which torch aligns: kernels may sum in another order at another alignment.
+        evaluate_block(
+            module,
+            torch.tensor(collate(x[rows]), device=device),
+            torch.tensor(y[rows], device=device),
+        )
+        for rows in blocks(len(y))
+    )
 
 
 def blocks(samples: int) -> Iterator[slice]:
@@ -96,16 +104,18 @@ def majority_rate(y: Labels) -> float:
     return float(np.bincount(y).max() / len(y))
 
 
-def _block(
-    module: nn.Module, collate: Collate, x: Inputs, y: Labels, device: torch.device
-) -> Evaluation:
+def evaluate_block(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> Evaluation:
+    """Return the evaluation of one block by a module in evaluation mode.
+
+    Args:
+        module: with loaded parameters.
+        inputs: of the block, collated.
+        targets: their labels, int64.
+    """
     with torch.no_grad():
-        # Copies, which torch aligns: kernels may sum in another order at another alignment.
-        inputs = torch.tensor(collate(x), device=device)
-        targets = torch.tensor(y, device=device)
         logits = module(inputs)
         loss = functional.cross_entropy(logits.double(), targets, reduction="sum")
-        return Evaluation(int((logits.argmax(1) == targets).sum()), float(loss), len(y))
+        return Evaluation(int((logits.argmax(1) == targets).sum()), float(loss), len(targets))
 
 
 class EvaluationBlock(NamedTuple):
@@ -151,6 +161,8 @@ class FinishedEvaluation:
 class Evaluator:
     """Evaluates in this process, with a separate module.
 
+    On a GPU a set's collated samples stay there from its first evaluation on.
+
     Args:
         workload: with model and sample sets.
 
@@ -162,6 +174,8 @@ class Evaluator:
         self._workload = workload
         self._device = device_named(workload.device)
         self._module = workload.model.module().to(self._device)
+        self._keeps = self._device.type != "cpu"
+        self._kept: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def parts(
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice
@@ -177,14 +191,18 @@ class Evaluator:
         chosen_blocks = blocks_of([len(set_.y) for set_ in samples])[chosen]
         with reproducible(self._device):
             load_vector(self._module, torch.tensor(vector))
-            return [
-                part
-                for index, rows in chosen_blocks
-                for part in evaluate_part(
-                    self._module,
-                    self._workload.collate,
-                    samples[index].x[rows],
-                    samples[index].y[rows],
-                    self._device,
-                )
-            ]
+            return [part for index, rows in chosen_blocks for part in self._part(sets[index], rows)]
+
+    def _part(self, name: str, rows: slice) -> tuple[Evaluation, ...]:
+        """Return the evaluation of some rows of a set, a block at most."""
+        samples, collate = self._workload.sets[name], self._workload.collate
+        if not self._keeps:
+            x, y = samples.x[rows], samples.y[rows]
+            return evaluate_part(self._module, collate, x, y, self._device)
+        if name not in self._kept:
+            self._kept[name] = (
+                torch.tensor(collate(samples.x), device=self._device),
+                torch.tensor(samples.y, device=self._device),
+            )
+        inputs, targets = self._kept[name]
+        return (evaluate_block(self._module.eval(), inputs[rows], targets[rows]),)

@@ -10,6 +10,7 @@ on the memory address of its samples.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,9 +21,10 @@ from torch.nn.functional import cross_entropy
 from clients.devices import device_named, reproducible
 from clients.local_sgd import batches
 from clients.models.model import load_vector, trainable
+from clients.training.update_writer import update_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model, ParameterVector
     from clients.training.port import TrainingJob
+    from clients.training.resident_updates import ResidentUpdates
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Collated inputs, one row each, and their labels as int64."""
@@ -123,7 +126,8 @@ class PlainTrainer:
         train: training samples of client i at index i.
         collate: makes a model's inputs of stored rows.
         settings: of the local training.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
+        resident: keeps the updates on a GPU as well; None to keep none there.
 
     Raises:
         ConfigurationError: the device is not available.
@@ -138,6 +142,7 @@ class PlainTrainer:
         collate: Collate,
         settings: LocalTraining,
         device: str,
+        resident: ResidentUpdates | None = None,
     ) -> None:
         self._device = device_named(device)
         self._module = model.module().to(self._device).train()
@@ -147,6 +152,7 @@ class PlainTrainer:
         self._rate = settings.learning_rate
         self._proximal = settings.proximal
         self._batches = batches_on(self._device, train, collate, settings)
+        self._writer = update_writer(self._device, model.dimension, resident)
 
     def train(
         self,
@@ -154,20 +160,23 @@ class PlainTrainer:
         jobs: Sequence[TrainingJob],
         rows: Sequence[NDArray[np.float32]],
         losses: Sequence[NDArray[np.float32]] | None = None,
+        written: Callable[[int], None] | None = None,
     ) -> None:
         """Write the update of every job into its row; see `UpdateTrainer.train`."""
         with reproducible(self._device):
             # torch warns about read-only arrays.
             writable = start if start.flags.writeable else start.copy()
             w_start = torch.from_numpy(writable).to(self._device)
-            for place, (job, row) in enumerate(zip(jobs, rows, strict=True)):
+            self._writer.begin(rows, written)
+            for place, job in enumerate(jobs):
                 load_vector(self._module, w_start)
                 # Read once, at the end: reading one waits for a GPU.
                 taken: list[torch.Tensor] | None = None if losses is None else []
                 self._descend(job, w_start, taken)
-                self._write_difference(w_start, row)
+                self._writer.write(place, partial(self._write_difference, w_start))
                 if losses is not None and taken:
                     losses[place][:] = torch.stack(taken).float().cpu().numpy()
+            self._writer.finish()
 
     def _descend(
         self, job: TrainingJob, w_start: torch.Tensor, losses: list[torch.Tensor] | None
@@ -189,9 +198,6 @@ class PlainTrainer:
                         tensor.grad = None
 
     @torch.no_grad()
-    def _write_difference(self, w_start: torch.Tensor, row: NDArray[np.float32]) -> None:
-        target = torch.from_numpy(row)
-        difference = target.to(self._device)  # on a CPU the target itself
+    def _write_difference(self, w_start: torch.Tensor, difference: torch.Tensor) -> None:
         for tensor, slice_ in zip(self._parameters, self._slices, strict=True):
             torch.sub(w_start[slice_], tensor.reshape(-1), out=difference[slice_])
-        target.copy_(difference)

@@ -16,7 +16,7 @@ import numpy as np
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -97,6 +97,7 @@ class UpdateTrainer(Protocol):
         jobs: Sequence[TrainingJob],
         rows: Sequence[NDArray[np.float32]],
         losses: Sequence[NDArray[np.float32]] | None = None,
+        written: Callable[[int], None] | None = None,
     ) -> None:
         """Write the update of every job into its row.
 
@@ -106,6 +107,8 @@ class UpdateTrainer(Protocol):
             rows: destination of each update, each of shape (d,).
             losses: destination of the training loss of every local step of each job, each of shape
                 (steps,); None to compute none. The updates are the same either way.
+            written: called with the index of each row that is complete, while others are trained;
+                None for no call.
         """
 
 

@@ -7,7 +7,9 @@ others: an update has the same bytes on any actor.
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -48,29 +50,36 @@ class RayEngine(Engine):
     Args:
         workload: model, data and settings; every node needs the same code and, for a user's model,
             the same file.
-        workers: number of actors, one core each.
+        workers: number of actors, one core each, and on CUDA a card each or an equal share of one.
         distances: computes all distances of a round.
         address: of a running cluster, as `ray start` prints it; "local" for one that starts and
             ends with this engine.
 
     Raises:
-        ConfigurationError: Ray is not installed, or there is no cluster at the address.
+        ConfigurationError: Ray is not installed, there is no cluster at the address, or the
+            workload's device is CUDA and the cluster has no card, or one certain card.
     """
 
     def __init__(
         self, workload: Workload, workers: int, distances: Distances, address: str = "local"
     ) -> None:
         self.distances = distances
-        self._workload = workload
+        self._actors: list[Any] = []
+        self._starting: dict[Any, Any] = {}
         self._ray = _ray()
         self._owns_cluster = not self._ray.is_initialized()
         if self._owns_cluster:
             _join(self._ray, address)
-        self._shared = self._ray.put(workload)
+        try:
+            cards = self._ray.cluster_resources().get("GPU", 0)
+            device, share = actor_device(workload.device, workers, cards)
+        except ConfigurationError:
+            self.close()
+            raise
+        self._workload = replace(workload, device=device)
+        self._shared = self._ray.put(self._workload)
         self._size = workers
-        self._actor = self._ray.remote(num_cpus=1, max_restarts=0)(_Actor)
-        self._actors: list[Any] = []
-        self._starting: dict[Any, Any] = {}
+        self._actor = self._ray.remote(num_cpus=1, num_gpus=share, max_restarts=0)(_Actor)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         """Return the update of every job; see `Engine.train`."""
@@ -209,6 +218,31 @@ class ClusterEvaluation:
         return totals_by_set(self._sets, self._blocks, evaluations)
 
 
+def actor_device(name: str, actors: int, cards: float) -> tuple[str, float]:
+    """Return the device of all actors of a cluster, and the share of a card that each asks for.
+
+    All compute on the same kind of device: the bytes of an update follow from it.
+
+    Args:
+        name: of the device in the settings.
+        actors: their number.
+        cards: that the cluster has.
+
+    Raises:
+        ConfigurationError: CUDA on a cluster without a card, or one certain card.
+    """
+    if name == "cpu" or (name == "auto" and cards < 1):
+        return "cpu", 0.0
+    if name not in {"auto", "cuda"}:
+        raise ConfigurationError(
+            f"machine.device = {name}: Ray assigns the cards of a cluster; use cuda"
+        )
+    if cards < 1:
+        raise ConfigurationError("machine.device = cuda: the cluster has no GPU")
+    # Ray knows whole cards, and equal shares of one.
+    return "cuda", 1 / math.ceil(actors / cards)
+
+
 def _train(actor: Any, sent: Any, jobs: Sequence[TrainingJob]) -> Any:
     return actor.train.remote(sent, jobs)
 
@@ -218,16 +252,22 @@ def _evaluate(actor: Any, sent: Any, names: Sequence[str], part: slice) -> Any:
 
 
 class _Actor:
-    """A Ray actor on one core, with its own trainer and evaluator."""
+    """A Ray actor on one core, with its own trainer and evaluator.
+
+    Its device is named here: Ray shows it the card that it was given as the only one.
+    """
+
+    _trainer: UpdateTrainer
+    _evaluator: Evaluator
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        with as_training_error():
-            self._trainer: UpdateTrainer = workload.trainer()
-            self._evaluator = Evaluator(workload)
 
     def ready(self) -> None:
-        """Answer once the actor is up."""
+        """Prepare for work: every actor's first call, whose failure comes back with its cause."""
+        with as_training_error():
+            self._trainer = self._workload.trainer()
+            self._evaluator = Evaluator(self._workload)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> NDArray[np.float32]:
         """Return the updates of some jobs, shape (jobs, d)."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clients.devices import card_failure
 from clients.local_sgd import samples_gone_through, step_count
 from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model, ParameterVector
     from clients.training.port import TrainingJob, TrainingPath, UpdateTrainer
+    from clients.training.resident_updates import ResidentUpdates
 
 _SEED_BYTES = 32
 # Size of a piece as a fraction of a worker's share of the remaining cost: the others never wait for
@@ -47,7 +49,7 @@ class Workload:
         sets: sample sets for evaluation, by name.
         collate: makes the model's inputs of stored rows.
         training: settings of the local training.
-        device: "cpu" or "cuda".
+        device: its name in the settings, of what computes in the process that opens a trainer.
         path: the kind of trainer.
         sizes: number of training samples of each client of the run, also of those whose samples
             are not here; None where all are.
@@ -64,15 +66,19 @@ class Workload:
     sizes: tuple[int, ...] | None = None
     records_losses: bool = False
 
-    def trainer(self) -> UpdateTrainer:
-        """Return a new trainer for this process."""
+    def trainer(self, resident: ResidentUpdates | None = None) -> UpdateTrainer:
+        """Return a new trainer for this process.
+
+        Args:
+            resident: keeps the updates on a GPU as well; None to keep none there.
+        """
         arguments = (self.model, self.train, self.collate, self.training, self.device)
         if self.path == "plain":
-            return PlainTrainer(*arguments)
+            return PlainTrainer(*arguments, resident)
         # The imports for tracing are only needed on this path.
         from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
 
-        return LockstepTrainer(*arguments, self.sizes)
+        return LockstepTrainer(*arguments, self.sizes, resident)
 
     def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
         """Return the number of samples that each job processes."""
@@ -167,7 +173,7 @@ def losses_of(
 
 @contextmanager
 def as_training_error() -> Iterator[None]:
-    """Turn any exception of a model into a TrainingError.
+    """Turn any exception of a model or a card into a TrainingError.
 
     Raises:
         CmflError: an error of this project passes unchanged.
@@ -179,5 +185,8 @@ def as_training_error() -> Iterator[None]:
     except (CmflError, KeyboardInterrupt):
         raise
     except BaseException as error:  # sys.exit too: the command would end as if it had succeeded
+        failure = card_failure(error)
+        if failure is not None:
+            raise TrainingError(failure) from error
         message = " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:_LONGEST]
         raise TrainingError(f"the model failed: {message}") from error

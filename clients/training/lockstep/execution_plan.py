@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from clients.devices import device_named
+from clients.devices import card_gib, device_named
 from clients.training.lockstep.layers import Convolution, Linear, pooled_first
+from clients.training.lockstep.stack import aligned, row_shape
 from clients.training.lockstep.tracing import UnknownLayerError, chain_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import FederatedData
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model
-    from clients.training.lockstep.layers import Chain, Layer
+    from clients.training.lockstep.layers import Chain, Layer, ShapedLayer
     from clients.training.port import TrainingPath
 
 NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD alone"
@@ -43,6 +44,10 @@ _ROWS = 100
 _LARGEST_CHUNK = 10
 # Limit of a chunk's matrices in memory.
 _CHUNK_BYTES = 512_000_000
+# On a card launches count, not a cache; more clients leave the last chunk emptier. Not measured.
+_LARGEST_CARD_CHUNK = 32
+# Part of a card's memory for a chunk: updates stay there too, and workers may share it.
+_CARD_SHARE = 8
 
 
 class LayerMethod(Enum):
@@ -80,7 +85,7 @@ def most_steps(samples: Sequence[int], settings: LocalTraining) -> int:
 
 
 def execution_plan(
-    chain: Chain, samples: Sequence[int], settings: LocalTraining, *, on_cpu: bool
+    chain: Chain, samples: Sequence[int], settings: LocalTraining, card_gib: int | None = None
 ) -> ExecutionPlan:
     """Return how a chain is computed.
 
@@ -88,12 +93,12 @@ def execution_plan(
         chain: the layers.
         samples: number of training samples of each client.
         settings: of the local training.
-        on_cpu: whether on a processor; on CUDA the number of calls counts, not the cache.
+        card_gib: memory of the card, in GiB; None on a processor.
     """
     batch = min(settings.batch_size, max(samples))
     steps = most_steps(samples, settings)
     parameters = sum(_size(link.layer) for link in chain)
-    is_stacked = parameters < SMALL or not on_cpu
+    is_stacked = parameters < SMALL or card_gib is not None
     kinds = [_kind(link.layer, steps * batch, is_stacked=is_stacked) for link in chain]
     if LayerMethod.BY_CLIENT in kinds:
         first = next((i for i, link in enumerate(chain) if isinstance(link.layer, Linear)), 0)
@@ -102,6 +107,12 @@ def execution_plan(
         # with a convolution after a matrix there are none.
         front = max(first, last + 1)
         kinds[:front] = [LayerMethod.BY_CLIENT] * front
+    if card_gib is not None:
+        each = sum(
+            _card_bytes(link, kind, batch, steps) for link, kind in zip(chain, kinds, strict=True)
+        )
+        chunk = max(1, min(_LARGEST_CARD_CHUNK, (card_gib << 30) // _CARD_SHARE // each))
+        return ExecutionPlan(tuple(kinds), chunk, batch, steps)
     by_client = sum(
         _size(link.layer)
         for link, kind in zip(chain, kinds, strict=True)
@@ -120,6 +131,22 @@ def _kind(layer: Layer, rank: int, *, is_stacked: bool) -> LayerMethod:
     if isinstance(layer, Convolution):
         return LayerMethod.STACKED if is_stacked else LayerMethod.BY_CLIENT
     return LayerMethod.WHOLE
+
+
+def _card_bytes(link: ShapedLayer, kind: LayerMethod, batch: int, steps: int) -> int:
+    """Return what a layer takes on a card for each client: parameters, rows and their gradients."""
+    layer = link.layer
+    inputs, outputs = math.prod(link.input_shape), math.prod(link.output_shape)
+    numbers = 2 * batch * (inputs + outputs)
+    if kind is LayerMethod.SHARED:
+        numbers += batch * steps * (inputs + outputs)
+    elif isinstance(layer, Linear):
+        numbers += layer.outputs * aligned(layer.inputs + 1)
+    elif isinstance(layer, Convolution):
+        columns = aligned(math.prod(row_shape(layer)) + 1)
+        positions = math.prod(link.output_shape[1:])
+        numbers += (layer.kernels[0] + 2 * batch * positions) * columns
+    return 4 * numbers
 
 
 def _size(layer: Layer) -> int:
@@ -151,19 +178,19 @@ def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str
         model: the model.
         data: the divided data.
         settings: of the local training.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
 
     Raises:
         ConfigurationError: the device is not available.
     """
-    on_cpu = device_named(device).type == "cpu"
+    memory = card_gib(device_named(device))
     if settings.proximal is not None:
         return PathPlan("plain", NO_PROXIMAL)
     try:
         chain = pooled_first(chain_of(model.module(), model.form))
     except UnknownLayerError as error:
         return PathPlan("plain", str(error))
-    choice = execution_plan(chain, data.sample_counts, settings, on_cpu=on_cpu)
+    choice = execution_plan(chain, data.sample_counts, settings, memory)
     layers = tuple(
         f"{_described(link.layer)}: {kind.value}"
         for link, kind in zip(chain, choice.kinds, strict=True)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from clients.devices import device_named, reproducible
+from clients.devices import card_gib, device_named, reproducible, without_filling
 from clients.training.lockstep.execution_plan import NO_PROXIMAL, execution_plan
 from clients.training.lockstep.layers import pooled_first
 from clients.training.lockstep.network import Network
 from clients.training.lockstep.stack import TensorViews
 from clients.training.lockstep.staging import Staging, schedule_of
 from clients.training.lockstep.tracing import UnknownLayerError, chain_of
+from clients.training.update_writer import update_writer
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from clients.models.model import Model, ParameterVector
     from clients.training.lockstep.staging import Schedule
     from clients.training.port import TrainingJob
+    from clients.training.resident_updates import ResidentUpdates
 
 _WARM_UPS = 3  # as torch's notes on CUDA graphs recommend: libraries choose kernels first
 
@@ -57,19 +59,27 @@ class CudaGraphRecorder:
     A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all
     of them at once. A recording reads and writes the same buffers every time: inputs are copied
     into them first, and nothing may be allocated or read back meanwhile.
+
+    What a step allocates comes from one pool for all of them: they are replayed one after another,
+    and no step reads what another has allocated. The memory of a step is written before it is read.
     """
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        # One for all warm-up runs: the allocator keeps the memory of each stream apart.
+        self._stream = torch.cuda.Stream()
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Return the replay of the work, after a few warm-up runs."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
+        with without_filling():
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                for _ in range(_WARM_UPS):
+                    work()
+            torch.cuda.current_stream().wait_stream(self._stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool):
                 work()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            work()
         return graph.replay
 
 
@@ -102,7 +112,10 @@ class RecordedSteps:
 
 def recorder_for(device: torch.device) -> Recorder:
     """Return the recorder of a device."""
-    return EagerRecorder() if device.type == "cpu" else CudaGraphRecorder()
+    if device.type == "cpu":
+        return EagerRecorder()
+    with torch.cuda.device(device):
+        return CudaGraphRecorder()
 
 
 class LockstepTrainer:
@@ -119,16 +132,17 @@ class LockstepTrainer:
         train: training samples of client i at index i.
         collate: makes a model's inputs of stored rows.
         settings: of the local training.
-        device: "cpu", "cuda" or "auto".
+        device: its name in the settings.
         sizes: number of training samples of each client of the run; None for those of `train`. The
             plan follows from all of them, and with it the bytes of every update.
+        resident: keeps the updates on a GPU as well; None to keep none there.
 
     Raises:
         ConfigurationError: the device is not available, there is a proximal term, or the module has
             a layer that this path does not support.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - data, settings, and where they are
         self,
         model: Model,
         train: Sequence[Samples],
@@ -136,6 +150,7 @@ class LockstepTrainer:
         settings: LocalTraining,
         device: str,
         sizes: Sequence[int] | None = None,
+        resident: ResidentUpdates | None = None,
     ) -> None:
         if settings.proximal is not None:
             raise ConfigurationError(f"training.path = 'lockstep': {NO_PROXIMAL}")
@@ -148,7 +163,7 @@ class LockstepTrainer:
             raise ConfigurationError(f"training.path = 'lockstep': {error}") from error
         if sizes is None:
             sizes = [len(samples.y) for samples in train]
-        choice = execution_plan(chain, sizes, settings, on_cpu=self._device.type == "cpu")
+        choice = execution_plan(chain, sizes, settings, card_gib(self._device))
         self.chunk = choice.chunk
         self._batch = choice.batch
         with torch.inference_mode():
@@ -157,6 +172,7 @@ class LockstepTrainer:
             self._network = Network(chain, choice, places, settings.learning_rate, self._device)
             self._staging = Staging(self._network, choice, collate)
         self._steps = RecordedSteps(self._network, recorder_for(self._device))
+        self._writer = update_writer(self._device, model.dimension, resident)
         self._probabilities: Tensor | None = None
 
     def train(
@@ -165,6 +181,7 @@ class LockstepTrainer:
         jobs: Sequence[TrainingJob],
         rows: Sequence[NDArray[np.float32]],
         losses: Sequence[NDArray[np.float32]] | None = None,
+        written: Callable[[int], None] | None = None,
     ) -> None:
         """Write the update of every job into its row; see `UpdateTrainer.train`."""
         # From the first call that asks on: to keep probabilities is recorded with a step.
@@ -173,12 +190,13 @@ class LockstepTrainer:
         destinations: Sequence[NDArray[np.float32] | None] = losses or [None] * len(jobs)
         work = [
             (schedule_of(job, self._train[job.client], self._settings, self._batch), row, loss)
-            for job, row, loss in zip(jobs, rows, destinations, strict=True)
+            for row, (job, loss) in enumerate(zip(jobs, destinations, strict=True))
         ]
         # Clients that end together share a chunk; within it the first to end are last.
         work.sort(key=lambda entry: -entry[0].steps)
         with reproducible(self._device), torch.inference_mode():
             # torch warns about read-only arrays.
+            self._writer.begin(rows, written)
             self._start.copy_(torch.from_numpy(start if start.flags.writeable else start.copy()))
             for first in range(0, len(work), self.chunk):
                 chunk = work[first : first + self.chunk]
@@ -186,10 +204,9 @@ class LockstepTrainer:
                 windows = self._train_chunk(schedules, targets)
                 if losses is not None:
                     _write_losses(torch.cat(windows), schedules, losses_of_chunk)
+            self._writer.finish()
 
-    def _train_chunk(
-        self, schedules: Sequence[Schedule], rows: Sequence[NDArray[np.float32]]
-    ) -> list[Tensor]:
+    def _train_chunk(self, schedules: Sequence[Schedule], rows: Sequence[int]) -> list[Tensor]:
         """Write the updates of a chunk; return its losses so far by windows of steps, if any."""
         steps = schedules[0].steps
         losses: list[Tensor] = []
@@ -202,7 +219,8 @@ class LockstepTrainer:
             # At once: a client that has diverged would go on changing.
             for place, schedule in enumerate(schedules):
                 if schedule.steps == step + 1:
-                    self._write(place, schedule.steps, rows[place])
+                    form = partial(self._network.write, place=place, steps=schedule.steps)
+                    self._writer.write(rows[place], form)
             window = step % self._staging.room + 1
             if self._probabilities is not None and (
                 window == self._staging.room or step + 1 == steps
@@ -217,12 +235,6 @@ class LockstepTrainer:
             self._probabilities = torch.zeros(shape, device=self._device)
             self._network.probabilities = self._probabilities.unbind()
         self._steps = RecordedSteps(self._network, recorder_for(self._device))
-
-    def _write(self, place: int, steps: int, row: NDArray[np.float32]) -> None:
-        target = torch.from_numpy(row)
-        update = target.to(self._device)  # on a CPU the target itself
-        self._network.write(update, place, steps)
-        target.copy_(update)
 
 
 def _write_losses(

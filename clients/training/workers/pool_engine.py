@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+from clients.devices import worker_devices
 from clients.training.evaluation import blocks_of, totals_by_set
 from clients.training.port import Engine, TrainedUpdate, TrainingError
 from clients.training.workers.shared_memory import (
@@ -91,7 +92,7 @@ class PoolEngine(Engine):
         self._chunk: int | None = None
         self._started = 0
         self._evaluation: RunningEvaluation | None = None
-        self._group = WorkerGroup(self._shared, workers, isa)
+        self._group = WorkerGroup(self._shared, worker_devices(workload.device, workers), isa)
         if isa is not None:
             self._require_cap(workers)
 

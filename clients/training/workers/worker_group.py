@@ -15,7 +15,7 @@ from clients.training.workers.worker_process import FailureReply, StartTask, wor
 from ledger.io.processes import start_child
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from clients.instruction_sets import InstructionSet
     from clients.training.workers.worker_process import Reply, SharedState, Task
@@ -62,16 +62,18 @@ class WorkerGroup:
 
     Args:
         shared: the memory they work in.
-        count: number of workers.
+        devices: of each worker.
         isa: cap of the instruction set under which they start; None for none.
     """
 
-    def __init__(self, shared: SharedState, count: int, isa: InstructionSet | None = None) -> None:
+    def __init__(
+        self, shared: SharedState, devices: Sequence[str], isa: InstructionSet | None = None
+    ) -> None:
         self.workers: list[WorkerHandle] = []
         try:
             with capped(isa):
-                for _ in range(count):
-                    child = start_child(work, shared, environment=_ENVIRONMENT)
+                for device in devices:
+                    child = start_child(work, shared.on(device), environment=_ENVIRONMENT)
                     self.workers.append(WorkerHandle(child, deque([StartTask()])))
         except BaseException:
             self.close()

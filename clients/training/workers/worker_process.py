@@ -14,7 +14,8 @@ import torch
 from clients.datasets.federated_data import Samples
 from clients.training.environment import isa_in_force
 from clients.training.evaluation import Evaluator
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, payload_of, share
+from clients.training.row_payloads import RowPayloads, hashing_threads
+from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, share
 from clients.training.workload import as_training_error, losses_of
 from ledger.io.processes import follow_parent
 from ledger.protocol.errors import CmflError
@@ -180,6 +181,11 @@ class SharedState:
         vector: NDArray[np.float32] = self.parameters.array(self.vectors)[which]
         return vector
 
+    def on(self, device: str) -> SharedState:
+        """Return the same memory for a worker that computes on a device of its own."""
+        bare = replace(self.workload.bare, device=device)
+        return replace(self, workload=replace(self.workload, bare=bare))
+
     def close(self) -> None:
         """Release all of it."""
         self.workload.memory.close()
@@ -234,8 +240,12 @@ class TaskRunner:
         matrix = self._shared.updates.rows(task.rows)
         rows = [matrix[index] for index in task.places]
         losses = self._workload.empty_losses(task.jobs)
-        self._trainer.train(self._shared.vector(START), task.jobs, rows, losses)
-        digests = tuple(payload_of(row).digest for row in rows)
+        device = self._workload.device
+        with RowPayloads(rows, hashing_threads(device)) as payloads:
+            # On the processor the other cores are the other workers'.
+            begin = None if device == "cpu" else payloads.begin
+            self._trainer.train(self._shared.vector(START), task.jobs, rows, losses, begin)
+            digests = tuple(payload.digest for payload in payloads.result())
         return TrainReply(digests, tuple(losses_of(losses, task.jobs)))
 
     def _evaluated(self, task: EvaluateTask) -> EvaluateReply:

@@ -112,9 +112,9 @@ def _gpu() -> str:
         ctypes.CDLL("libcuda.so.1")  # the driver, without which torch finds no GPU either
     except OSError:
         return "no GPU"
-    import torch
+    from clients.devices import cards_described
 
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    return cards_described()
 
 
 def _port(asked: int | None) -> str:

@@ -105,7 +105,7 @@ def test_the_floor_is_the_share_of_the_commonest_class() -> None:
 def test_an_unknown_or_missing_device_is_refused() -> None:
     assert device_named("cpu").type == "cpu"
     assert device_named("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(ConfigurationError, match="'gpu'; known are cpu, cuda, auto"):
+    with pytest.raises(ConfigurationError, match="'gpu'; known are cpu, cuda, cuda:N, auto"):
         device_named("gpu")
 
 

@@ -14,6 +14,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.direction import DIRECTION
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
+from tests.clients.training.on_devices import needs_card
 from tests.distances.support import context_of, draws, pulled, require_equal, round_of
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def test_an_unknown_device_is_refused_before_any_distance() -> None:
         engine_distances("tpu")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@needs_card
 @RULES
 def test_cuda_repeats_its_own_bytes_and_agrees_with_the_processor(rule: DistanceRule) -> None:
     vectors = draws(9, 12, 200_003)

@@ -28,6 +28,7 @@ from tests.clients.training.made import (
     jobs,
     start_of,
 )
+from tests.clients.training.on_devices import needs_card
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -205,7 +206,7 @@ def test_cuda_is_refused_where_there_is_none() -> None:
         PlainTrainer(model, DATA.train, DATA.collate, SETTINGS, "cuda")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@needs_card
 @MODELS
 def test_cuda_is_reproducible_and_close_to_the_cpu(model: Model) -> None:
     start = start_of(model)

@@ -14,7 +14,7 @@ import pytest
 from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
 from clients.training.ray_address import require_reachable
-from clients.training.ray_engine import RayEngine
+from clients.training.ray_engine import RayEngine, actor_device
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, workload
@@ -38,7 +38,36 @@ def test_updates_are_equal_on_two_nodes_even_after_losing_one() -> None:
         "while one is lost": True,
         "with one node": True,
         "evaluation": True,
+        "the device is named in the actor": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "actors", "cards", "expected"),
+    [
+        ("cpu", 3, 8.0, ("cpu", 0.0)),
+        ("auto", 3, 0, ("cpu", 0.0)),
+        ("auto", 2, 2.0, ("cuda", 1.0)),
+        ("cuda", 2, 8.0, ("cuda", 1.0)),
+        ("cuda", 3, 2.0, ("cuda", 0.5)),
+        ("cuda", 8, 2.0, ("cuda", 0.25)),
+    ],
+)
+def test_actors_ask_for_a_card_or_an_equal_share(
+    name: str, actors: int, cards: float, expected: tuple[str, float]
+) -> None:
+    assert actor_device(name, actors, cards) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "cards", "message"),
+    [("cuda", 0, "the cluster has no GPU"), ("cuda:1", 4, "Ray assigns the cards")],
+)
+def test_cards_that_a_cluster_cannot_give_are_refused(
+    name: str, cards: float, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        actor_device(name, 2, cards)
 
 
 def test_without_ray_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

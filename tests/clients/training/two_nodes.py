@@ -6,19 +6,23 @@ import json
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import ray
+import torch
 from ray.cluster_utils import Cluster
 
 from clients.local_sgd import LocalTraining
 from clients.training.engine_factory import LocalEngine
+from clients.training.port import TrainingError
 from clients.training.ray_engine import RayEngine
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload
 
 if TYPE_CHECKING:
     from clients.models.model import ParameterVector
+    from clients.training.workload import Workload
 
 SECONDS_UNTIL_THE_LOSS = 0.3
 NO_LOGS = {"include_log_monitor": False}
@@ -34,7 +38,7 @@ def main() -> None:
         wanted = [one.payload.digest for one in here.train(start, JOBS)]
         measured = here.evaluate(start, tuple(SETS)).result()
     # Nothing of this needs more cores as it goes on, or to see what the nodes print.
-    head = {"num_cpus": 1, "include_dashboard": False, "no_monitor": True}
+    head = {"num_cpus": 1, "num_gpus": 1, "include_dashboard": False, "no_monitor": True}
     cluster = Cluster(initialize_head=True, head_node_args=head | NO_LOGS)
     lost = cluster.add_node(num_cpus=1, **NO_LOGS)
     with RayEngine(made, 2, plain_distances, cluster.address) as there:
@@ -45,9 +49,20 @@ def main() -> None:
         alarm.join()
         found["with one node"] = digests(there, start) == wanted
         found["evaluation"] = there.evaluate(start, tuple(SETS)).result() == measured
+    found["the device is named in the actor"] = is_named_in_actor(made, cluster.address)
     ray.shutdown()
     cluster.shutdown()  # type: ignore[no-untyped-call]
     sys.stdout.write(f"\n{json.dumps(found)}\n")
+
+
+def is_named_in_actor(made: Workload, address: str) -> bool:
+    """Return whether an actor with the head's card, which is on paper, looks for CUDA itself."""
+    made = replace(made, device="cuda")
+    with RayEngine(made, 1, plain_distances, address) as there:
+        try:
+            return len(there.train(start_of(CONVOLUTIONAL), JOBS)) == len(JOBS)
+        except TrainingError as error:
+            return not torch.cuda.is_available() and "has no CUDA" in str(error)
 
 
 def digests(engine: RayEngine, start: ParameterVector) -> list[bytes]:

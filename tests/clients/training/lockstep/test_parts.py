@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from clients.datasets.federated_data import as_stored
 from clients.local_sgd import LocalTraining
 from clients.models.registry import model_named
+from clients.training.lockstep import network
 from clients.training.lockstep import trainer as trainers
 from clients.training.lockstep.elementwise import (
     MaxPoolPart,
@@ -23,6 +26,8 @@ from clients.training.lockstep.execution_plan import LayerMethod, execution_plan
 from clients.training.lockstep.layers import MaxPool
 from clients.training.lockstep.tracing import chain_of
 from clients.training.lockstep.trainer import LockstepTrainer
+from clients.training.plain_trainer import PlainTrainer
+from clients.training.update_writer import DownloadWriter
 from tests.clients.training.lockstep.support import (
     EPOCHS,
     FORM,
@@ -30,6 +35,7 @@ from tests.clients.training.lockstep.support import (
     SIZES,
     STEPS,
     TRAIN,
+    error,
     updates,
 )
 from tests.clients.training.lockstep.test_tracing import IMAGES
@@ -82,11 +88,11 @@ def test_the_most_steps_are_those_of_the_largest_client() -> None:
 
 
 def test_each_layer_uses_the_method_for_its_size() -> None:
-    def kinds(name: str, steps: int, *, on_cpu: bool = True) -> list[LayerMethod]:
+    def kinds(name: str, steps: int, *, card_gib: int | None = None) -> list[LayerMethod]:
         model = model_named(name, IMAGES, {"hidden": 512} if name == "leaf_cnn" else {})
         chain = chain_of(model.module(), IMAGES)
         settings = LocalTraining(learning_rate=0.1, batch_size=10, local_steps=steps)
-        chosen = execution_plan(chain, [100], settings, on_cpu=on_cpu)
+        chosen = execution_plan(chain, [100], settings, card_gib)
         return [
             kind
             for link, kind in zip(chain, chosen.kinds, strict=True)
@@ -100,8 +106,29 @@ def test_each_layer_uses_the_method_for_its_size() -> None:
     ]
     assert kinds("leaf_cnn", 25)[2] is LayerMethod.SHARED
     assert kinds("leaf_cnn", 26)[2] is LayerMethod.STACKED  # rank 260 is over half of 512
-    on_cuda = kinds("leaf_cnn", 10, on_cpu=False)
+    on_cuda = kinds("leaf_cnn", 10, card_gib=80)
     assert on_cuda == [LayerMethod.STACKED] * 2 + [LayerMethod.SHARED, LayerMethod.STACKED]
+
+
+def test_a_chunk_on_a_card_is_what_fits_with_the_rows_of_convolutions() -> None:
+    def chunk(card_gib: int) -> int:
+        return execution_plan(chain, [batch], settings, card_gib).chunk
+
+    batch = 64
+    # One convolution 1 to 2, 3 × 3, of 28 × 28 images, and a linear layer: their rows count.
+    module = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 784, 10))
+    chain = chain_of(module, IMAGES)
+    settings = LocalTraining(learning_rate=0.1, batch_size=batch, local_steps=1)
+    convolution = 2 * batch * (784 + 2 * 784) + (2 + 2 * batch * 784) * 16
+    linear = 2 * batch * (2 * 784 + 10) + 10 * 1584
+    reshape = 2 * batch * (2 * 784 + 2 * 784)
+    each = 4 * (convolution + linear + reshape)
+    assert chunk(1) == (1 << 30) // 8 // each == 13
+    assert chunk(2) == 26
+    assert chunk(80) == 32
+    settings = LocalTraining(learning_rate=0.1, batch_size=50 * batch, local_steps=1)
+    batch *= 50
+    assert chunk(1) == 1
 
 
 class WorksMeanwhile:
@@ -132,3 +159,70 @@ def test_recording_leaves_nothing_behind_in_an_update(monkeypatch: pytest.Monkey
     assert updates(recorded, start, JOBS).tobytes() == expected.tobytes()
     chunks = -(-len(SIZES) // recorded.chunk)
     assert recorder.replays == 3 * chunks
+
+
+def test_the_path_of_a_card_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it but CUDA itself: the plan, the methods, recorded steps and downloads."""
+    model = model_named("cnn", FORM)
+    start = model.initial(np.random.default_rng(5))
+    for settings in (STEPS, EPOCHS):
+        arguments = (model, TRAIN, as_stored, settings, "cpu")
+        expected = updates(PlainTrainer(*arguments), start, JOBS)
+        with monkeypatch.context() as patched:
+            patched.setattr(trainers, "card_gib", lambda _: 16)
+            patched.setattr(trainers, "recorder_for", lambda _: WorksMeanwhile())
+            patched.setattr(trainers, "update_writer", DownloadWriter)
+            patched.setattr(network, "MaxPoolPart", OrderedMaxPoolPart)
+            trainer = LockstepTrainer(*arguments)
+        assert trainer.chunk == 32
+        found = updates(trainer, start, JOBS)
+        assert max(error(a, b) for a, b in zip(found, expected, strict=True)) < 2e-5
+
+
+class FakeCuda:
+    """What a recorder calls, and what it has called: this machine need not have a card."""
+
+    def __init__(self) -> None:
+        self.pools: list[object] = []
+        self.streams = 0
+        self.replayed = 0
+
+    def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("Stream", "CUDAGraph"):
+            monkeypatch.setattr(torch.cuda, name, getattr(self, name))
+        monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+        monkeypatch.setattr(torch.cuda, "current_stream", self.Stream)
+        monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+        monkeypatch.setattr(torch.cuda, "graph", self.graph)
+
+    def Stream(self) -> FakeCuda:  # noqa: N802 - as torch has it
+        self.streams += 1
+        return self
+
+    def CUDAGraph(self) -> FakeCuda:  # noqa: N802
+        return self
+
+    def wait_stream(self, _other: object) -> None:
+        """Do nothing."""
+
+    def graph(self, _graph: object, pool: object) -> AbstractContextManager[None]:
+        self.pools.append(pool)
+        return nullcontext()
+
+    def replay(self) -> None:
+        self.replayed += 1
+
+
+def test_all_recordings_share_one_pool_and_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, filled = FakeCuda(), []
+    fake.patch(monkeypatch)
+    mode: Any = torch.utils.deterministic
+    recorder = trainers.CudaGraphRecorder()
+    assert fake.streams == 1
+    for _ in range(2):
+        recorder.record(lambda: filled.append(mode.fill_uninitialized_memory))()
+    assert len(fake.pools) == 2
+    assert fake.pools[0] is fake.pools[1]
+    assert filled == [False] * 8
+    assert fake.replayed == 2
+    assert mode.fill_uninitialized_memory

@@ -33,6 +33,7 @@ from tests.clients.training.lockstep.support import (
     sequential,
     updates,
 )
+from tests.clients.training.on_devices import needs_card
 
 if TYPE_CHECKING:
     from clients.models.model import Model
@@ -209,7 +210,7 @@ def test_cuda_is_refused_where_there_is_none() -> None:
         LockstepTrainer(MODELS["softmax"], TRAIN, as_stored, STEPS, "cuda")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@needs_card
 @pytest.mark.parametrize("name", MODELS)
 def test_cuda_is_reproducible_and_close_to_the_cpu(name: str) -> None:
     model = MODELS[name]

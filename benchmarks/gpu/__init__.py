@@ -1,0 +1,1 @@
+"""One command that runs tests, whole runs and measurements on a GPU."""

@@ -1,0 +1,141 @@
+"""The way of an update into its row in this machine's memory: in place, or down from a device.
+
+A card computes an update much faster than its numbers come down. So each is copied into one of two
+pinned buffers, and from there to its row while the next is trained. The row itself is never sent
+to the card: what it holds is of the round before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from clients.training.resident_updates import ResidentUpdates
+
+Rows = Sequence[NDArray[np.float32]]
+"""Destination of each update, each of shape (d,)."""
+
+Written = Callable[[int], None]
+"""Called with the index of each row that is complete."""
+
+_BUFFERS = 2
+
+
+class UpdateWriter(Protocol):
+    """Brings the updates of a call into their rows."""
+
+    def begin(self, rows: Rows, written: Written | None) -> None:
+        """Begin a call, which ends with `finish`."""
+
+    def write(self, place: int, form: Callable[[torch.Tensor], None]) -> None:
+        """Form an update, and bring it into a row now or later.
+
+        Args:
+            place: index of the row.
+            form: writes the update into a tensor of shape (d,) on the device of the training.
+        """
+
+    def finish(self) -> None:
+        """Wait until every update of the call is in its row."""
+
+
+def update_writer(
+    device: torch.device, dimension: int, resident: ResidentUpdates | None = None
+) -> UpdateWriter:
+    """Return the writer of a device.
+
+    Args:
+        device: of the training.
+        dimension: d.
+        resident: keeps the updates on the device as well; None to keep none.
+    """
+    if device.type == "cpu":
+        return InPlaceWriter()
+    return DownloadWriter(device, dimension, resident)
+
+
+class InPlaceWriter:
+    """Lets updates be formed in their rows."""
+
+    _rows: Rows
+    _written: Written | None
+
+    def begin(self, rows: Rows, written: Written | None) -> None:
+        """Begin a call."""
+        self._rows, self._written = rows, written
+
+    def write(self, place: int, form: Callable[[torch.Tensor], None]) -> None:
+        """Form an update in its row."""
+        form(torch.from_numpy(self._rows[place]))
+        if self._written is not None:
+            self._written(place)
+
+    def finish(self) -> None:
+        """Do nothing: all are there."""
+
+
+class DownloadWriter:
+    """Copies updates from a device through two buffers, in parallel with it.
+
+    The processor as device is for tests.
+
+    Args:
+        device: of the training.
+        dimension: d.
+        resident: keeps the updates on the device as well; None to keep none.
+    """
+
+    _rows: Rows
+    _written: Written | None
+    _kept: torch.Tensor | None
+
+    def __init__(
+        self, device: torch.device, dimension: int, resident: ResidentUpdates | None
+    ) -> None:
+        self._resident = resident
+        self._is_cuda = device.type == "cuda"
+        self._formed = [torch.empty(dimension, device=device) for _ in range(_BUFFERS)]
+        self._buffers = [torch.empty(dimension, pin_memory=self._is_cuda) for _ in range(_BUFFERS)]
+        self._pending: deque[tuple[int, int, torch.cuda.Event | None]] = deque()
+        self._next = 0
+
+    def begin(self, rows: Rows, written: Written | None) -> None:
+        """Begin a call; one that has failed is forgotten."""
+        self._pending.clear()
+        self._rows, self._written = rows, written
+        self._kept = None if self._resident is None else self._resident.reserve(len(rows))
+
+    def write(self, place: int, form: Callable[[torch.Tensor], None]) -> None:
+        """Form an update on the device and start to copy it."""
+        if len(self._pending) == _BUFFERS:
+            self._complete_first()
+        buffer, self._next = self._next, (self._next + 1) % _BUFFERS
+        formed = self._formed[buffer] if self._kept is None else self._kept[place]
+        form(formed)
+        self._buffers[buffer].copy_(formed, non_blocking=True)
+        event = torch.cuda.Event() if self._is_cuda else None
+        if event is not None:
+            event.record()
+        self._pending.append((place, buffer, event))
+
+    def finish(self) -> None:
+        """Wait until every update is in its row."""
+        while self._pending:
+            self._complete_first()
+
+    def _complete_first(self) -> None:
+        place, buffer, event = self._pending.popleft()
+        if event is not None:
+            event.synchronize()
+        row = self._rows[place]
+        row[:] = self._buffers[buffer].numpy()
+        if self._kept is not None and self._resident is not None:
+            self._resident.add(place, row)
+        if self._written is not None:
+            self._written(place)

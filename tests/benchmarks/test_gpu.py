@@ -1,0 +1,105 @@
+"""`make gpu`: its steps work at tiny sizes on the processor, and what fails is named."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from benchmarks.gpu import __main__ as command
+from benchmarks.gpu import steps
+from benchmarks.gpu.measurements import fitting
+from benchmarks.gpu.plans import FULL, TINY, GpuPlan, ImageRun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = {
+    "femnist": {"rounds", "seconds", "accuracy", "head", "audit", "replay", "replay seconds"},
+    "scoring": {
+        *("members", "updates", "d", "processor threads", "resident s", "sent s", "processor s"),
+        "largest relative difference",
+    },
+    "round": {"clients", "of", "d", "round s", "training s"},
+}
+TRAINED = {
+    *("work", "path", "clients", "d", "first call s", "ms a client", "processor ms a client"),
+    *("card memory, MiB", "median relative difference"),
+}
+
+
+def failing(_plan: GpuPlan, _device: str, _left: float) -> object:
+    raise steps.StepFailedError({"passed": 1, "failed": 2})
+
+
+def broken(_plan: GpuPlan, _device: str, _left: float) -> object:
+    raise RuntimeError("CUDA error: no kernel image is available")
+
+
+@pytest.mark.slow
+def test_every_step_works_on_the_processor(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    assert command.main(["--device", "cpu", "--tiny", "--out", str(out)]) == 0
+    document = json.loads(out.read_text())
+    assert document["failed"] == {}
+    assert set(document) == {"machine", "device", "failed", "seconds", *command.STEPS}
+    assert document["tests"]["passed"] == document["tests"]["tests"] > 0
+    for run in (document["digits"], document["femnist"]):
+        assert run["audit"].startswith("PASSED")
+        assert run["replay"] == {"same": TINY.replayed, "other": 0, "not checkable": 0}
+    for step, columns in ROWS.items():
+        assert set(document[step]) == columns
+    assert [row["work"] for row in document["training"]] == list(TINY.works)
+    assert all(set(row) == TRAINED for row in document["training"])
+    assert all(row["median relative difference"] == 0 for row in document["training"])
+
+
+def test_without_a_card_one_sentence_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert command.main(["--out", str(tmp_path / "gpu.json")]) == 2
+    said = capsys.readouterr()
+    assert said.err == "gpu: machine.device = cuda: this machine, or this torch, has no CUDA\n"
+    assert not said.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_steps_that_fail_or_begin_too_late_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = command.BUDGET_SECONDS + 1
+    chosen = {"tests": (failing, 0), "training": (broken, 0), "round": (failing, late)}
+    monkeypatch.setattr(command, "STEPS", chosen)
+    out = tmp_path / "gpu.json"
+    assert command.main(["--device", "cpu", "--tiny", "--out", str(out)]) == 1
+    document = json.loads(out.read_text())
+    assert document["failed"]["tests"] == {"passed": 1, "failed": 2}
+    assert "no kernel image" in document["failed"]["training"]
+    assert document["failed"]["round"].startswith("left out")
+    assert not {"tests", "training", "round"} & set(document)
+
+
+def test_a_skipped_test_is_no_passed_one(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite tests="3" failures="0" errors="0" skipped="1" time="2"/>'
+        "</testsuites>"
+    )
+    assert steps.counts(report)["passed"] == 2
+
+
+def test_the_large_round_has_the_clients_that_fit() -> None:
+    run = ImageRun(100, 1, 1, 0.1, "softmax", {}, 2)
+    update = 4 * 48_670
+    assert fitting(run, 1000 * update).clients == 100
+    assert fitting(run, 100 * update).clients == 40
+    assert fitting(run, 0).clients == 10
+
+
+def test_the_full_sizes_are_those_of_a_large_round() -> None:
+    assert FULL.scoring == (43, 65, 6_600_000)
+    assert FULL.paper_round.clients == 355
+    assert set(FULL.works) == {"W1L", "W1S", "W2"}

@@ -1,0 +1,87 @@
+"""Names of devices, and the card of each worker."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from clients.devices import (
+    card_failure,
+    card_gib,
+    cards_described,
+    device_named,
+    require_device_name,
+    worker_devices,
+)
+from ledger.protocol.errors import ConfigurationError
+
+
+def machine_with(monkeypatch: pytest.MonkeyPatch, *cards: str) -> None:
+    """Let this machine seem to have the named cards; one name is one kind."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cards))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cards))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda card: cards[card])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+
+
+def test_a_card_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_with(monkeypatch, "H100", "H100")
+    assert device_named("cuda:1") == torch.device("cuda", 1)
+    assert device_named("auto") == device_named("cuda") == torch.device("cuda")
+    assert device_named("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("cards", "message"), [((), "has no CUDA"), (("H100",), "1 CUDA card, from cuda:0")]
+)
+def test_an_absent_card_is_refused(
+    cards: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_with(monkeypatch, *cards)
+    with pytest.raises(ConfigurationError, match=f"cuda:1: .*{message}"):
+        device_named("cuda:1")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:-1", "cuda:100", "cuda:1 ", "CPU", ""])
+def test_other_names_are_refused_on_any_machine(name: str) -> None:
+    for named in (device_named, require_device_name):
+        with pytest.raises(ConfigurationError, match="unknown device"):
+            named(name)
+    require_device_name("cuda:99")
+
+
+def test_workers_take_turns_on_cards_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_with(monkeypatch, "H100", "T4", "H100")
+    assert worker_devices("cuda", 3) == ["cuda:0", "cuda:2", "cuda:0"]
+    assert worker_devices("cuda:1", 2) == ["cuda:1", "cuda:1"]
+    assert worker_devices("cpu", 2) == ["cpu", "cpu"]
+    machine_with(monkeypatch, "H100")
+    assert worker_devices("cuda", 2) == ["cuda:0", "cuda:0"]
+
+
+def test_the_memory_of_a_card_is_counted_in_whole_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SimpleNamespace(total_memory=(80 << 30) - 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
+    assert card_gib(torch.device("cuda:1")) == 79
+    assert card_gib(torch.device("cpu")) is None
+
+
+def test_the_cards_of_a_machine_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_with(monkeypatch, "H100", "T4")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda card: f"card {card.index}")
+    memory = SimpleNamespace(total_memory=80 << 30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    expected = "cuda:0 card 0, 80 GiB; cuda:1 card 1, 80 GiB; CUDA 13.0"
+    assert cards_described() == expected
+    machine_with(monkeypatch)
+    assert cards_described() == "no GPU: the driver shows torch none"
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert cards_described() == "no GPU: this torch is built without CUDA"
+
+
+def test_an_error_that_no_card_caused_has_no_sentence() -> None:
+    assert card_failure(RuntimeError("shapes do not fit")) is None
+    assert card_failure(ValueError("CUDA error: of a user's own")) is None

@@ -1,0 +1,138 @@
+"""What every device promises: repeatable updates near float64, by any number of workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
+from clients.local_sgd import LocalTraining
+from clients.models.model import model_of
+from clients.models.registry import model_named
+from clients.training.device_distances import engine_distances
+from clients.training.engine_factory import LocalEngine
+from clients.training.lockstep.trainer import LockstepTrainer
+from clients.training.plain_trainer import PlainTrainer
+from clients.training.workers.pool_engine import PoolEngine
+from tests.clients.training import made
+from tests.clients.training.lockstep.support import (
+    EPOCHS,
+    FORM,
+    JOBS,
+    TRAIN,
+    error,
+    exact_update,
+    updates,
+)
+from tests.clients.training.on_devices import ON_EACH_DEVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.models.model import Model
+
+MANY_STEPS = LocalTraining(learning_rate=0.01, batch_size=4, local_steps=200)
+MORE_MIB = 64.0
+
+
+class Pooled(nn.Module):
+    """A user's module: overlapping windows, whose gradients meet, and two branches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 3, 3)
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.output = nn.Linear(27, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.pool(torch.tanh(self.convolution(x)))
+        return self.output((y + y.relu()).flatten(1))  # type: ignore[no-any-return]
+
+
+def pooled(_form: DataForm, _options: Mapping[str, Any]) -> nn.Module:
+    return Pooled()
+
+
+def require_repeated(trainers: list[LockstepTrainer] | list[PlainTrainer], model: Model) -> Any:
+    """Return the updates of the first trainer, which both repeat in any order."""
+    start = model.initial(np.random.default_rng(5))
+    first = updates(trainers[0], start, JOBS)
+    for trainer in trainers:
+        assert updates(trainer, start, JOBS).tobytes() == first.tobytes()
+        assert updates(trainer, start, JOBS[::-1])[::-1].tobytes() == first.tobytes()
+    for job, update in zip(JOBS, first, strict=True):
+        assert error(update, exact_update(model, start, job, EPOCHS)) < 1e-4
+    return first
+
+
+@ON_EACH_DEVICE
+def test_recorded_steps_of_ragged_clients_repeat(device: str) -> None:
+    model = model_named("cnn", FORM)
+    arguments = (model, TRAIN, as_stored, EPOCHS, device)
+    require_repeated([LockstepTrainer(*arguments) for _ in range(2)], model)
+
+
+@ON_EACH_DEVICE
+def test_a_users_overlapping_pools_repeat(device: str) -> None:
+    model = model_of(pooled, FORM)
+    arguments = (model, TRAIN, as_stored, EPOCHS, device)
+    require_repeated([PlainTrainer(*arguments) for _ in range(2)], model)
+
+
+@ON_EACH_DEVICE
+def test_an_lstm_repeats_and_agrees_with_the_processor(device: str) -> None:
+    form = DataForm((12,), 20, input_dtype="int64", vocabulary=20)
+    rng = np.random.default_rng(0)
+    train = [
+        frozen_samples(rng.integers(0, 20, (count, 12)), rng.integers(0, 20, count))
+        for count in (9, 4, 11)
+    ]
+    model = model_named("shakespeare_lstm", form, {"hidden": 8})
+    start, jobs = model.initial(np.random.default_rng(5)), JOBS[:3]
+    arguments = (model, train, as_stored, EPOCHS)
+    first, again = (updates(PlainTrainer(*arguments, device), start, jobs) for _ in range(2))
+    assert first.tobytes() == again.tobytes()
+    expected = updates(PlainTrainer(*arguments, "cpu"), start, jobs)
+    assert max(error(a, b) for a, b in zip(first, expected, strict=True)) < 1e-4
+
+
+@ON_EACH_DEVICE
+def test_two_workers_train_what_one_does(device: str) -> None:
+    work = replace(made.workload(made.CONVOLUTIONAL), device=device, path="lockstep")
+    start, distances = made.start_of(made.CONVOLUTIONAL), engine_distances(device)
+    with LocalEngine(work, len(made.JOBS), distances) as engine:
+        alone = [update.payload.digest for update in engine.train(start, made.JOBS)]
+        measured = engine.evaluate(start, tuple(made.SETS)).result()
+    with PoolEngine(work, 2, len(made.JOBS), distances) as engine:
+        both = [update.payload.digest for update in engine.train(start, made.JOBS)]
+        assert engine.evaluate(start, tuple(made.SETS)).result() == measured
+    assert both == alone
+
+
+@ON_EACH_DEVICE
+def test_many_steps_keep_no_more_memory_than_a_few(device: str) -> None:
+    model = model_named("cnn", FORM)
+    start, jobs = model.initial(np.random.default_rng(5)), JOBS[:4]
+    few = LockstepTrainer(model, TRAIN, as_stored, replace(MANY_STEPS, local_steps=20), device)
+    updates(few, start, jobs)
+    before = memory_mib(device)
+    many = LockstepTrainer(model, TRAIN, as_stored, MANY_STEPS, device)
+    first = updates(many, start, jobs)
+    # The twenty steps have taken what one set of buffers takes; two hundred share another.
+    assert memory_mib(device) - before < max(MORE_MIB, before if device == "cuda" else 0)
+    taken = memory_mib(device)
+    assert updates(many, start, jobs).tobytes() == first.tobytes()
+    assert memory_mib(device) - taken < MORE_MIB
+
+
+def memory_mib(device: str) -> float:
+    """Return what this process holds: of the card, or of memory that is no file's."""
+    if device == "cuda":
+        return torch.cuda.memory_reserved() / 2**20
+    status = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return int(next(line for line in status if line.startswith("RssAnon")).split()[1]) / 1024

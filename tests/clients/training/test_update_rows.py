@@ -1,0 +1,177 @@
+"""The way of an update: in place or down from a device, kept there, and hashed meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from clients.training import row_payloads, update_writer
+from clients.training.device_distances import BLOCK, SLICE, torch_distances
+from clients.training.engine_factory import LocalEngine
+from clients.training.resident_updates import ResidentUpdates
+from clients.training.row_payloads import RowPayloads, hashing_threads
+from clients.training.update_writer import DownloadWriter, InPlaceWriter
+from clients.training.workers.shared_memory import payload_of
+from ledger.protocol.encoding import sha256
+from ledger.protocol.rules.distance import plain_distances
+from ledger.protocol.rules.registry import DISTANCES
+from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, JOBS, start_of, workload
+from tests.distances.support import context_of, draws, round_of
+
+if TYPE_CHECKING:
+    from clients.models.model import Model
+    from clients.training.port import TrainingPath
+    from ledger.protocol.rules.distance import DistanceRule
+
+CPU = torch.device("cpu")
+ROOM = 1 << 30
+
+
+def filled(number: float, update: torch.Tensor) -> None:
+    update.fill_(number)
+
+
+def written_by(
+    writer: InPlaceWriter | DownloadWriter, rows: np.ndarray, order: list[int]
+) -> list[int]:
+    """Let place p be filled with p + 1, in some order; return the places as they are complete."""
+    complete: list[int] = []
+
+    def check(place: int) -> None:
+        assert (rows[place] == place + 1).all()
+        complete.append(place)
+
+    writer.begin(list(rows), check)
+    for place in order:
+        writer.write(place, partial(filled, place + 1.0))
+    writer.finish()
+    return complete
+
+
+@pytest.mark.parametrize("resident", [None, ResidentUpdates(CPU, 6, ROOM)], ids=["", "resident"])
+def test_both_writers_fill_each_row_and_report_it_once(resident: ResidentUpdates | None) -> None:
+    for writer in (InPlaceWriter(), DownloadWriter(CPU, 6, resident)):
+        for order in ([0, 1, 2, 3, 4], [3], [4, 0, 2, 1]):
+            rows = np.full((5, 6), np.nan, dtype=np.float32)
+            assert written_by(writer, rows, order) == order
+            untouched = sorted({0, 1, 2, 3, 4} - set(order))
+            assert np.isnan(rows[untouched]).all()
+
+
+def test_a_call_that_failed_leaves_nothing_to_the_next() -> None:
+    writer, rows = DownloadWriter(CPU, 4, None), np.zeros((2, 4), dtype=np.float32)
+    writer.begin(list(rows), None)
+    writer.write(0, partial(filled, 9.0))
+    other = np.zeros((2, 4), dtype=np.float32)
+    assert written_by(writer, other, [1]) == [1]
+    assert not rows.any()
+    assert not other[0].any()
+
+
+@pytest.mark.parametrize(
+    ("model", "path"), [(BRANCHED, "plain"), (CONVOLUTIONAL, "plain"), (CONVOLUTIONAL, "lockstep")]
+)
+def test_downloaded_updates_have_the_bytes_of_those_in_place(
+    model: Model, path: TrainingPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = replace(workload(model), path=path)
+    start = start_of(model)
+    with LocalEngine(work, len(JOBS), plain_distances) as engine:
+        expected = [update.payload.digest for update in engine.train(start, JOBS)]
+    resident = ResidentUpdates(CPU, model.dimension, ROOM)
+    for kept in (None, resident):
+        writer = DownloadWriter(CPU, model.dimension, kept)
+        for module in ("plain_trainer", "lockstep.trainer"):
+            monkeypatch.setattr(f"clients.training.{module}.update_writer", lambda *_, w=writer: w)
+        with LocalEngine(work, len(JOBS), plain_distances) as engine:
+            for jobs in (JOBS, JOBS[:3]):
+                updates = engine.train(start, jobs)
+                assert [each.payload.digest for each in updates] == expected[: len(jobs)]
+                if kept is not None:
+                    places = [kept.place_of(update.vector) for update in updates]
+                    assert places == list(range(len(jobs)))
+
+
+def resident_round(dimension: int, count: int) -> tuple[ResidentUpdates, np.ndarray]:
+    """Return updates that are on a device, and their rows here."""
+    resident, rows = ResidentUpdates(CPU, dimension, ROOM), draws(0, count, dimension)
+    matrix = resident.reserve(count)
+    assert matrix is not None
+    for place, row in enumerate(rows):
+        matrix[place] = torch.from_numpy(row)
+        resident.add(place, row)
+    return resident, rows
+
+
+@pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
+@pytest.mark.parametrize("forged", [[], [0], [1, 4], [0, 1, 2, 3, 4]], ids=str)
+def test_distances_are_the_same_wherever_the_updates_are(
+    rule: DistanceRule, forged: list[int]
+) -> None:
+    dimension = BLOCK + SLICE + 5
+    resident, rows = resident_round(dimension, 5)
+    vectors = [row * np.float32(-3) if place in forged else row for place, row in enumerate(rows)]
+    updates, context = round_of(vectors), context_of(dimension)
+    expected = torch_distances(CPU)(rule, context, updates, list(updates)[:2])
+    found = torch_distances(CPU, resident)(rule, context, updates, list(updates)[:2])
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_updates_of_an_earlier_training_are_not_found_again() -> None:
+    resident, rows = resident_round(7, 3)
+    assert [resident.place_of(row) for row in rows] == [0, 1, 2]
+    assert resident.place_of(rows[1].copy()) is None
+    assert resident.place_of(rows[1][:6]) is None
+    resident.reserve(3)
+    assert [resident.place_of(row) for row in rows] == [None] * 3
+
+
+def test_updates_that_take_too_much_room_are_not_kept() -> None:
+    resident = ResidentUpdates(CPU, 100, most_bytes=4 * 128 * 3)
+    assert resident.reserve(4) is None
+    kept = resident.reserve(3)
+    assert kept is not None
+    assert kept.shape == (3, 100)
+    # Every row begins at the same alignment, whatever d is.
+    assert {row.data_ptr() % 512 for row in kept} == {kept.data_ptr() % 512}
+
+
+def test_a_large_row_is_hashed_beside_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_payloads, "THREADED_BYTES", 16)
+    threads: list[str] = []
+
+    def hashed(row: np.ndarray) -> object:
+        threads.append(threading.current_thread().name)
+        return payload_of(row)
+
+    monkeypatch.setattr(row_payloads, "payload_of", hashed)
+    rows = [np.arange(4, dtype=np.float32), np.arange(3, dtype=np.float32), np.ones(5, np.float32)]
+    with RowPayloads(rows, 1) as payloads:
+        for place in (2, 0, 1):
+            payloads.begin(place)
+        result = payloads.result()
+    assert [payload.digest for payload in result] == [sha256(row.tobytes()) for row in rows]
+    assert sum(name.startswith("hashing") for name in threads) == 2
+
+
+def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
+    rows = [np.arange(1 << 17, dtype=np.float32)]
+    with RowPayloads(rows, 1) as payloads:
+        assert payloads.result()[0].digest == sha256(rows[0].tobytes())
+
+
+def test_a_card_is_given_more_hashing_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hashing_threads("cpu") == 1
+    for cores, threads in ((1, 1), (4, 4), (64, 8)):
+        monkeypatch.setattr(row_payloads, "usable_cores", lambda cores=cores: cores)
+        assert hashing_threads("cuda:1") == threads
+
+
+def test_only_a_device_needs_a_download() -> None:
+    assert isinstance(update_writer.update_writer(CPU, 5), InPlaceWriter)
