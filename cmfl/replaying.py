@@ -63,7 +63,7 @@ class ReplayRequest:
         trained_here: whether updates whose environment nobody recorded are taken to be trained in
             this machine's.
         settings: `section.key=value` of this machine.
-        device: cpu, cuda or auto.
+        device: cpu, cuda, cuda:N or auto.
         jobs: processes that train.
         log: file of results, which an interrupted replay goes on from; None for none.
         attests: private key of an auditor who signs the verdicts; None for nobody.
@@ -178,7 +178,7 @@ def verify_training(
         address: of the contract on that chain, 0x-hex.
         chain_id: that the node must have; None accepts the node's own.
         blobs: URL or folder of the blobs.
-        device: cpu, cuda or auto.
+        device: cpu, cuda, cuda:N or auto.
         jobs: processes that train; over 1, or under a cap, a script needs the usual
             `if __name__ == "__main__":`.
         log: file of results, which an interrupted replay goes on from.

@@ -106,7 +106,7 @@ def verify_training(
             "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "cpu",
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:N or auto.")] = "cpu",
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, max=MOST_JOBS, help="Processes that train.")
     ] = 1,

@@ -43,7 +43,8 @@ def worker(
     context: typer.Context,
     options: ParticipantOptions,
     device: Annotated[
-        str, typer.Option("--device", help="cpu, cuda, or auto for cuda where there is one.")
+        str,
+        typer.Option("--device", help="cpu, cuda, cuda:N, or auto for cuda where there is one."),
     ] = "cpu",
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
