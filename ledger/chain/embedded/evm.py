@@ -161,6 +161,8 @@ class OverlayDatabase(BaseAtomicDB):
         """Cache a value under its hash; return False if it has another."""
         if keccak(value) != key:
             return False
+        if key in self._verified:
+            return True
         if self._verified_bytes > _MAX_CACHED_BYTES:
             self._verified.clear()
             self._verified_bytes = 0

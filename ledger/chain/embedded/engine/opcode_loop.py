@@ -14,6 +14,7 @@ from eth.exceptions import InvalidInstruction, InvalidJumpDestination, OutOfGas
 from eth.vm.code_stream import CodeStream
 from eth.vm.computation import memory_gas_cost
 from eth.vm.forks.prague.computation import PragueComputation
+from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
 from eth.vm.opcode_values import JUMPDEST
 
 from ledger.chain.embedded.engine.code_blocks import (
@@ -47,7 +48,10 @@ if TYPE_CHECKING:
 
 
 class FastComputation(PragueComputation):
-    """Prague's execution of a message, with the faster loop unless each opcode is to be logged."""
+    """Prague's execution of a message, with the faster loop unless each opcode is to be logged.
+
+    Nor is code decoded that is longer than a transaction's may be: a call can bring any.
+    """
 
     _precompiles = PRECOMPILES
 
@@ -55,7 +59,7 @@ class FastComputation(PragueComputation):
         self, state: StateAPI, message: MessageAPI, transaction_context: TransactionContextAPI
     ) -> None:
         super().__init__(state, message, transaction_context)
-        if not self.logger.show_debug2:
+        if not self.logger.show_debug2 and len(message.code) <= MAX_INITCODE_SIZE:
             self.code = BlockStream(self)
 
 

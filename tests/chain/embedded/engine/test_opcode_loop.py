@@ -17,6 +17,7 @@ from eth.exceptions import (
 from eth.vm import opcode_values as op
 from eth.vm.code_stream import CodeStream
 from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
+from eth.vm.forks.shanghai.constants import MAX_INITCODE_SIZE
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -148,15 +149,17 @@ def test_blocks_begin_again_after_calls_jumps_and_destinations(arena: Arena) -> 
     assert seen["stack"][::3] == [0, 1, 2]
 
 
-def test_py_evms_own_loop_runs_where_each_opcode_is_logged(
+def test_py_evms_own_loop_runs_long_code_and_where_opcodes_are_logged(
     arena: Arena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stream() -> type[object]:
+    def stream(code: bytes = push(1)) -> type[object]:
         state = arena.state(is_reference=False)
         context = state.get_transaction_context_class()(gas_price=1, origin=SENDER)
-        message = arena.message(push(1), GAS)
+        message = arena.message(code, GAS)
         return type(FastComputation(state, message, context).code)
 
     assert stream() is BlockStream
+    assert stream(bytes(MAX_INITCODE_SIZE)) is BlockStream
+    assert stream(bytes(MAX_INITCODE_SIZE + 1)) is CodeStream
     monkeypatch.setattr(FastComputation, "logger", SimpleNamespace(show_debug2=True))
     assert stream() is CodeStream
