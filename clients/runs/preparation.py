@@ -96,6 +96,7 @@ def open_measure(
         sets=sets,
         rows=rows,
         cluster=configuration.machine.cluster,
+        form=parameters.payload_form,
     ) as engine:
         gauge = ModelGauge(
             engine=watched(engine),

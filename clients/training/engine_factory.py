@@ -12,12 +12,13 @@ from clients.training.evaluation import (
     blocks_of,
     totals_by_set,
 )
-from clients.training.port import Engine, TrainedUpdate
+from clients.training.port import Engine
 from clients.training.ray_address import require_reachable
 from clients.training.workers.pool_engine import PoolEngine
-from clients.training.workers.shared_memory import UpdateMatrix, payload_of
+from clients.training.workers.shared_memory import UpdateMatrix
 from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload_forms import FLOAT32, PayloadForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import FederatedData, Samples
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model, ParameterVector
-    from clients.training.port import TrainingJob, TrainingPath
+    from clients.training.port import TrainedUpdate, TrainingJob, TrainingPath
     from ledger.protocol.rules.distance import Distances
 
 MAX_WORKERS = 256
@@ -51,7 +52,7 @@ class LocalEngine(Engine):
         self._workload = workload
         self._trainer = workload.trainer()
         self._evaluator: Evaluator | None = None
-        self._updates = UpdateMatrix(rows, workload.model.dimension)
+        self._updates = UpdateMatrix(rows, workload.model.dimension, workload.form)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         """Return the update of every job; see `Engine.train`."""
@@ -60,9 +61,10 @@ class LocalEngine(Engine):
         losses = self._workload.empty_losses(jobs)
         with as_training_error():
             self._trainer.train(start, jobs, list(rows), losses)
+        matrix, count = self._updates, len(jobs)
         return [
-            TrainedUpdate(job.client, payload_of(row), loss)
-            for job, row, loss in zip(jobs, rows, losses_of(losses, jobs), strict=True)
+            matrix.update(count, index, matrix.encode(count, index), job.client, loss)
+            for index, (job, loss) in enumerate(zip(jobs, losses_of(losses, jobs), strict=True))
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
@@ -95,7 +97,7 @@ def require_engine(device: str, cluster: str | None) -> None:
         require_reachable(cluster)
 
 
-def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
+def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
     model: Model,
     data: FederatedData,
     training: LocalTraining,
@@ -107,6 +109,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
     rows: int,
     cluster: str | None = None,
     records_losses: bool = False,
+    form: PayloadForm = FLOAT32,
 ) -> Engine:
     """Return an engine; the updates are the same for any number of workers.
 
@@ -122,6 +125,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         rows: expected number of jobs per call.
         cluster: address of a Ray cluster; None for this machine without Ray.
         records_losses: whether updates come with the loss of every local step; not on a cluster.
+        form: of the updates' payloads.
 
     Raises:
         ConfigurationError: unknown or missing device, too many workers, more than one worker on
@@ -139,6 +143,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         path=path,
         sizes=data.sample_counts,
         records_losses=records_losses,
+        form=form,
     )
     distances = engine_distances(workload.device, workers)
     if cluster is not None:

@@ -13,7 +13,7 @@ import torch
 
 from clients.datasets.federated_data import Samples
 from clients.training.evaluation import Evaluator
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, payload_of, share
+from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, share
 from clients.training.workload import as_training_error, losses_of
 from ledger.io.processes import follow_parent
 from ledger.protocol.errors import CmflError
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
-    from clients.training.workers.shared_memory import UpdateMatrix
+    from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
     from clients.training.workload import Workload
-    from ledger.protocol.types import Digest
 
 START, MEASURED = 0, 1
 """Rows of the shared parameters: the start of training, and the evaluated vector."""
@@ -85,11 +84,11 @@ class TrainReply:
     """The updates are in the shared matrix.
 
     Attributes:
-        digests: of the written rows, in the order of the task's jobs.
+        rows: payloads of the written rows, in the order of the task's jobs.
         losses: of the same jobs, None each if nobody asked.
     """
 
-    digests: tuple[Digest, ...]
+    rows: tuple[EncodedRow, ...]
     losses: tuple[bytes | None, ...]
 
 
@@ -232,8 +231,8 @@ class TaskRunner:
         rows = [matrix[index] for index in task.places]
         losses = self._workload.empty_losses(task.jobs)
         self._trainer.train(self._shared.vector(START), task.jobs, rows, losses)
-        digests = tuple(payload_of(row).digest for row in rows)
-        return TrainReply(digests, tuple(losses_of(losses, task.jobs)))
+        encoded = tuple(self._shared.updates.encode(task.rows, index) for index in task.places)
+        return TrainReply(encoded, tuple(losses_of(losses, task.jobs)))
 
     def _evaluated(self, task: EvaluateTask) -> EvaluateReply:
         if self._evaluator is None:

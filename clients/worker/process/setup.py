@@ -323,5 +323,6 @@ def _engine(
             sets={TEST: data.test} if len(data.test.y) else {},
             rows=rows,
             cluster=machine.cluster,
+            form=configuration.protocol.payload_form,
         )
     )
