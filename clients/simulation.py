@@ -25,8 +25,6 @@ from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, PayloadRemover, StoredBlobs
 from ledger.actors.settlement import judgement_behind
-from ledger.protocol.encoding import vector_view
-from ledger.protocol.payload import Payload
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import Phase
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from ledger.actors.retention import RetentionPolicy
     from ledger.actors.trainer import Trainer
     from ledger.actors.view import ChainView, RoundView
+    from ledger.protocol.payload import Payload
     from ledger.protocol.types import ClientId, Digest
 
 OnModel = Callable[[int, "NDArray[np.float32]"], None]
@@ -110,13 +109,14 @@ class SimulatedActors:
             layout=chain.layout,
         )
         sent = population.attackers.corrupt(sent, attack)
+        form = chain.parameters.payload_form
         payloads = {
-            client: trained[client].payload
-            if update is honest[client]
-            else Payload.of(vector_view(update))
+            client: trained[client].payload if update is honest[client] else form.payload(update)
             for client, update in sent.items()
         }
-        return sent, payloads
+        # The update is what the payload says: a forged one is rounded, too.
+        said = {client: payload.update for client, payload in payloads.items()}
+        return {c: sent[c] if update is None else update for c, update in said.items()}, payloads
 
 
 class Simulation:

@@ -81,7 +81,8 @@ class RoundMail:
         view = self._view
         if view is None or _identity(view.inputs) != _identity(inputs):
             self._positions, self._first_seen = {}, FirstSeen()
-            evidence = Evidence(None, {}, {}, inputs.parameters.dimension)
+            parameters = inputs.parameters
+            evidence = Evidence(None, {}, {}, parameters.dimension, form=parameters.payload_form)
             return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
         if view.inputs == inputs and view.closed_at == closed_at:
             return view

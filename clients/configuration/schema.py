@@ -32,6 +32,7 @@ from ledger.protocol.parameters import (
     Parameters,
     parts_per_million,
 )
+from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS, PayloadForm
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.own import OwnRuleName
 from ledger.protocol.types import Beacon, Quorum
@@ -77,7 +78,8 @@ class ProtocolSection(Section):
     """The protocol's parameters; see `ledger.protocol.parameters.Parameters`, which checks them.
 
     Shares are decimals here and whole millionths there. Strategy, scoring, distance, reference and
-    threshold are those of `ledger.protocol.rules.registry`. A threshold that is not given is the
+    threshold are those of `ledger.protocol.rules.registry`, payloads those of
+    `ledger.protocol.payload_forms`. A threshold that is not given is the
     one made for the distance, where the strategy needs one ("direction" for distance =
     "direction"), else the first that goes with any distance ("spread"), and "none" where the
     strategy needs none.
@@ -117,6 +119,13 @@ class ProtocolSection(Section):
     """Blocks after which an undecided round may be abandoned, commit_blocks + 2 at least."""
     view_seconds: int = VIEW_SECONDS
     """How long view 0 lasts; every later one lasts twice as long."""
+    payload: str = FLOAT32.name
+    """How updates are published: in four bytes a number, or rounded to one."""
+
+    @property
+    def payload_form(self) -> PayloadForm:
+        """The form of the payloads."""
+        return PAYLOAD_FORMS[self.payload]
 
     def parameters(self, dimension: int) -> Parameters:
         """Return the protocol's parameters.
@@ -323,4 +332,7 @@ class Configuration(Section):
 
     def to_toml(self) -> str:
         """Return the configuration as TOML that `load` reads back."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True))
+        values = self.model_dump(exclude_none=True)
+        if self.protocol.payload == FLOAT32.name:
+            del values["protocol"]["payload"]  # so that texts from before it have the same bytes
+        return tomli_w.dumps(values)

@@ -28,6 +28,7 @@ from clients.datasets.partition.registry import PARTITIONS
 from clients.datasets.registry import DATASETS
 from clients.models.registry import MODELS
 from ledger.protocol.parameters import RANGES
+from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.rules import registry
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ NAMED: dict[str, Iterable[object]] = {
     "protocol.distance": (*registry.DISTANCES, "file.py:name", "package:name"),
     "protocol.reference": registry.REFERENCES,
     "protocol.threshold": registry.THRESHOLDS,
+    "protocol.payload": PAYLOAD_FORMS,
     "data.name": (*DATASETS, "file.py:name", "package:name"),
     "data.partition": PARTITIONS,
     "model.name": (*MODELS, "file.py:Class", "package:Class"),
@@ -228,6 +230,7 @@ def rules() -> list[NamedChoice]:
         *_rules("threshold", {key: rule.find for key, rule in registry.THRESHOLDS.items()}),
         *(_said("distance", rule.name, rule.sentence) for rule in registry.DISTANCES.values()),
         *(_said("reference", rule.name, rule.sentence) for rule in registry.REFERENCES.values()),
+        *(_said("payload", form.name, form.sentence) for form in PAYLOAD_FORMS.values()),
     ]
 
 

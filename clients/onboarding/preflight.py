@@ -314,8 +314,9 @@ class PreflightChecks:
         return CheckState.OK, f"{sentence}; model {model.name!r} as deployed"
 
     def _look_at_folder(self) -> tuple[CheckState, str]:
-        dimension, node = _needed(self._document).parameters.dimension, _needed(self._node)
-        sentence = check_worker_folder(self._asked.folder, KEPT_PAYLOADS * 4 * dimension)
+        parameters, node = _needed(self._document).parameters, _needed(self._node)
+        payload_bytes = parameters.payload_form.size(parameters.dimension)
+        sentence = check_worker_folder(self._asked.folder, KEPT_PAYLOADS * payload_bytes)
         # A worker goes on from what it has acted on, and with no other chain.
         FinalityCheckpoints.open(WorkerFolder(self._asked.folder).acted_on, node).require_unchanged(
             node

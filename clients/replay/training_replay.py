@@ -24,11 +24,11 @@ from clients.replay.replay_inputs import (
 from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay, UpdateDifference
 from clients.training.engine_factory import open_engine, require_engine
 from clients.training.environment import environment_here, require_known, settled_path
-from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
+from clients.training.port import TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.errors import BlobError
-from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import FLOAT32, PayloadForm
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.training_replay import ReplayVerdict
 
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
     from clients.replay.recorded_updates import RecordedRound, RecordedRun, RecordedUpdate
     from clients.replay.replay_inputs import ReplayInputs
     from clients.replay.result_file import ResultFile
-    from clients.training.port import Engine
+    from clients.training.port import Engine, TrainedUpdate
     from ledger.protocol.training_replay import TrainingEnvironment
     from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
 
-_ITEM_BYTES = 4
 _DIGEST_BYTES = 32
 
 
@@ -193,7 +192,7 @@ def _of_round(
 ) -> Iterator[ReplayedUpdate]:
     missing = dict(task.inputs.missing)
     earlier = _earlier(task, round_)
-    start = _vector(task, round_.model)
+    start = _vector(task, round_.model, FLOAT32)
     if start is None:
         reason = f"the model of round {round_.round}, 0x{round_.model.hex()}, is not to be had"
         missing = {update.client: reason for update in round_.updates} | missing
@@ -300,7 +299,7 @@ def _difference(
 ) -> UpdateDifference | None:
     """Return the distance of a repeated update from the recorded one, if that is to be had."""
     repeated = trained[update.client].vector
-    recorded = _vector(task, update.payload)
+    recorded = _vector(task, update.payload, task.configuration.protocol.payload_form)
     if recorded is None or not (np.isfinite(recorded).all() and np.isfinite(repeated).all()):
         return None
     return UpdateDifference.between(repeated, recorded, _comparable(task, round_, trained))
@@ -315,20 +314,23 @@ def _comparable(
     """
     if len(trained) > 1:
         return [update.vector for update in trained.values()]
-    vectors = [_vector(task, digest) for digest in round_.accepted]
+    form = task.configuration.protocol.payload_form
+    vectors = [_vector(task, digest, form) for digest in round_.accepted]
     return [vector for vector in vectors if vector is not None]
 
 
-def _vector(task: ReplayTask, digest: Digest | None) -> NDArray[np.float32] | None:
-    """Return a published vector of the model's length; None if it is not to be had."""
-    size = _ITEM_BYTES * task.inputs.model.dimension
+def _vector(
+    task: ReplayTask, digest: Digest | None, form: PayloadForm
+) -> NDArray[np.float32] | None:
+    """Return a published model or update; None if it is not to be had, or malformed."""
+    dimension = task.inputs.model.dimension
     if digest is None:
         return None
     try:
-        data = task.blobs.get(digest, size)  # which compares it with its digest
+        data = task.blobs.get(digest, form.size(dimension))  # which compares it with its digest
     except BlobError:
         return None
-    return np.frombuffer(data, dtype="<f4") if len(data) == size else None
+    return form.update_of(data, dimension)
 
 
 class _Trainer:
@@ -359,8 +361,7 @@ class _Trainer:
                 except TrainingError as error:
                     failed[client] = str(error)
                 else:
-                    payload = Payload(bytes(update.payload.data), update.payload.digest)
-                    self.updates[client] = TrainedUpdate(job.client, payload, update.losses)
+                    self.updates[client] = update.copy()
             return failed
         return {}
 
@@ -386,6 +387,7 @@ class _Trainer:
                 rows=self._rows,
                 isa=task.configuration.machine.isa,
                 records_losses=True,
+                form=task.configuration.protocol.payload_form,
             )
         try:
             return self._engine.train(start, jobs) if jobs else []

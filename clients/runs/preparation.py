@@ -95,6 +95,7 @@ def open_measure(
         rows=rows,
         cluster=machine.cluster,
         isa=machine.isa,
+        form=parameters.payload_form,
     ) as engine:
         gauge = ModelGauge(
             engine=watched(engine),

@@ -9,20 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from clients.adversaries.faults import UNINVITED, MemberFault, TrainerFault, wild_reference
 from clients.adversaries.faulty_members import member_with
 from clients.adversaries.faulty_trainers import trainer_with
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.actors.member import Member, MemberActor
     from ledger.actors.trainer import Trainer
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.payload import Payload
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId
 
@@ -63,12 +62,13 @@ class WorkerFaults:
         """Return the actor of a committee member; a favouring one favours the hosted clients."""
         return member_with(self.of_members, honest, signer, hosted)
 
-    def sent(self, update: Payload, *, is_member: bool) -> Payload:
+    def sent(self, update: Payload, parameters: Parameters, *, is_member: bool) -> Payload:
         """Return the payload that a client commits to, given its update."""
         if not is_member or self.of_members is not MemberFault.FALSE_REFERENCE:
             return update
-        vector = np.frombuffer(update.data, dtype="<f4")
-        return Payload.of(wild_reference(vector).tobytes())
+        form = parameters.payload_form
+        vector = form.update_of(update.data, parameters.dimension)
+        return update if vector is None else form.payload(wild_reference(vector))
 
 
 NO_FAULTS = WorkerFaults()

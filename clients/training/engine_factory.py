@@ -14,7 +14,7 @@ from clients.training.evaluation import (
     blocks_of,
     totals_by_set,
 )
-from clients.training.port import Engine, TrainedUpdate
+from clients.training.port import Engine
 from clients.training.ray_address import require_reachable
 from clients.training.resident_updates import ResidentUpdates
 from clients.training.row_payloads import RowPayloads, hashing_threads
@@ -22,6 +22,7 @@ from clients.training.workers.pool_engine import PoolEngine
 from clients.training.workers.shared_memory import UpdateMatrix
 from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload_forms import FLOAT32, PayloadForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from clients.instruction_sets import InstructionSet
     from clients.local_sgd import LocalTraining
     from clients.models.model import Model, ParameterVector
-    from clients.training.port import TrainingJob, TrainingPath
+    from clients.training.port import TrainedUpdate, TrainingJob, TrainingPath
     from ledger.protocol.rules.distance import Distances
 
 MAX_WORKERS = 256
@@ -65,20 +66,24 @@ class LocalEngine(Engine):
         with as_training_error():
             self._trainer = workload.trainer(resident)
         self._evaluator: Evaluator | None = None
-        self._updates = UpdateMatrix(rows, workload.model.dimension)
+        self._updates = UpdateMatrix(rows, workload.model.dimension, workload.form)
 
     def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
         """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         rows = self._updates.rows(len(jobs))
         losses = self._workload.empty_losses(jobs)
-        with RowPayloads(list(rows), hashing_threads(self._workload.device)) as payloads:
+        places = range(len(jobs))
+        with RowPayloads(
+            self._updates, len(jobs), places, hashing_threads(self._workload.device)
+        ) as payloads:
             with as_training_error():
                 self._trainer.train(start, jobs, list(rows), losses, payloads.begin)
-            hashed = payloads.result()
+            encoded = payloads.result()
+        lost = losses_of(losses, jobs)
         return [
-            TrainedUpdate(job.client, payload, loss)
-            for job, payload, loss in zip(jobs, hashed, losses_of(losses, jobs), strict=True)
+            self._updates.update(len(jobs), place, encoded[place], jobs[place].client, lost[place])
+            for place in places
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> FinishedEvaluation:
@@ -151,6 +156,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
     cluster: str | None = None,
     isa: InstructionSet | None = None,
     records_losses: bool = False,
+    form: PayloadForm = FLOAT32,
 ) -> Engine:
     """Return an engine; the updates are the same for any number of workers.
 
@@ -169,6 +175,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         isa: cap of the instruction set; None for none. One worker, too, is a spawned process,
             unless this one has started under the same cap.
         records_losses: whether updates come with the loss of every local step; not on a cluster.
+        form: of the updates' payloads.
 
     Raises:
         ConfigurationError: unknown or missing device, too many workers, a cluster that is not at
@@ -188,6 +195,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         path=path,
         sizes=data.sample_counts,
         records_losses=records_losses,
+        form=form,
     )
     if cluster is not None:
         # Only those who ask for a cluster load what speaks to one.
@@ -200,6 +208,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         return PoolEngine(workload, workers, rows, distances, isa)
     torch_device = device_named(workload.device)
     resident = None
-    if torch_device.type == "cuda":
+    # Scores are of what the payloads say, which in another form is not what the card trained.
+    if torch_device.type == "cuda" and form == FLOAT32:
         resident = ResidentUpdates(torch_device, model.dimension)
     return LocalEngine(workload, rows, engine_distances(workload.device, 1, resident), resident)

@@ -8,12 +8,13 @@ job's seed alone, and updates are returned in the order of the jobs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 import numpy as np
 
 from ledger.protocol.errors import CmflError
+from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.models.model import ParameterVector
-    from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance import Distances
 
 
@@ -53,18 +53,32 @@ class TrainedUpdate:
 
     Attributes:
         client: index of its client.
-        payload: its bytes and their digest.
+        payload: its bytes in the run's form, and their digest.
         losses: float32, little-endian, of every local step, in order; None if nobody asked.
+        numbers: what the payload says, or what was trained if its form cannot hold that, shape
+            (d,); None if the payload's bytes are the float32 numbers themselves.
     """
 
     client: int
     payload: Payload
     losses: bytes | None = None
+    numbers: NDArray[np.float32] | None = None
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """Δ = w_start − w_end, shape (d,), read-only; not finite if SGD diverged."""
+        """Δ = w_start − w_end, shape (d,), read-only; not finite if SGD diverged.
+
+        In another form than float32 it is rounded: the update is what the payload says.
+        """
+        if self.numbers is not None:
+            return self.numbers
         return np.frombuffer(self.payload.data, dtype="<f4")
+
+    def copy(self) -> Self:
+        """Return the same update in memory of its own."""
+        payload = Payload(bytes(self.payload.data), self.payload.digest)
+        numbers = None if self.numbers is None else self.numbers.copy()
+        return replace(self, payload=payload, numbers=numbers)
 
 
 @dataclass(frozen=True, slots=True)

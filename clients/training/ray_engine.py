@@ -19,9 +19,10 @@ import numpy as np
 from clients.training.evaluation import Evaluator, blocks_of, totals_by_set
 from clients.training.port import Engine, TrainedUpdate, TrainingError
 from clients.training.ray_address import RAY_MISSING
-from clients.training.workers.shared_memory import payload_of
 from clients.training.workload import JobQueue, as_training_error
 from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import FLOAT32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,14 +90,12 @@ class RayEngine(Engine):
         while taken := queue.take():
             chunks.append(taken)
         sent = self._ray.put(start)
-        rows: dict[int, NDArray[np.float32]] = {}
+        payloads: dict[int, NDArray[np.uint8]] = {}
         tasks = [partial(_train, sent=sent, jobs=[jobs[i] for i in chunk]) for chunk in chunks]
         results = self._run(tasks)
         for chunk, updates in zip(chunks, results, strict=True):
-            rows.update(zip(chunk, updates, strict=True))
-        return [
-            TrainedUpdate(job.client, payload_of(rows[place])) for place, job in enumerate(jobs)
-        ]
+            payloads.update(zip(chunk, updates, strict=True))
+        return [self._update(job.client, payloads[place]) for place, job in enumerate(jobs)]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> ClusterEvaluation:
         """Start to evaluate a parameter vector; see `Engine.evaluate`."""
@@ -116,6 +115,15 @@ class RayEngine(Engine):
         self._actors, self._starting = [], {}
         if self._owns_cluster and self._ray.is_initialized():
             self._ray.shutdown()
+
+    def _update(self, client: int, encoded: NDArray[np.uint8]) -> TrainedUpdate:
+        payload = Payload.of(encoded.data.toreadonly())
+        if self._workload.form == FLOAT32:
+            return TrainedUpdate(client, payload)
+        dimension = self._workload.model.dimension
+        update = self._workload.form.update_of(payload.data, dimension)
+        numbers = np.full(dimension, np.nan, np.float32) if update is None else update
+        return TrainedUpdate(client, replace(payload, update=update), numbers=numbers)
 
     def _run(self, tasks: Sequence[Callable[[Any], Any]]) -> list[Any]:
         """Return the result of each task; other actors repeat the tasks of lost ones.
@@ -269,12 +277,12 @@ class _Actor:
             self._trainer = self._workload.trainer()
             self._evaluator = Evaluator(self._workload)
 
-    def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> NDArray[np.float32]:
-        """Return the updates of some jobs, shape (jobs, d)."""
+    def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[NDArray[np.uint8]]:
+        """Return the payload of each job's update."""
         rows = np.empty((len(jobs), self._workload.model.dimension), dtype="<f4")
         with as_training_error():
             self._trainer.train(start, jobs, list(rows))
-        return rows
+        return [np.frombuffer(self._workload.form.encode(row), np.uint8) for row in rows]
 
     def evaluate(
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice

@@ -1,4 +1,4 @@
-"""Payloads of a call's updates, hashed in threads while others are trained.
+"""Payloads of a call's updates, encoded and hashed in threads while others are trained.
 
 `hashlib` lets other threads run while it hashes a large buffer, so the digests of a round cost next
 to no time on a machine with a second core.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
-from clients.training.workers.shared_memory import payload_of
 from ledger.distances.fast import usable_cores
 
 if TYPE_CHECKING:
@@ -17,10 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.protocol.payload import Payload
+    from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 
 THREADED_BYTES = 1 << 18
 """Least size of an update that is hashed in a thread: it takes longer than the hand-over."""
@@ -38,29 +34,38 @@ def hashing_threads(device: str) -> int:
 
 
 class RowPayloads:
-    """Payloads of rows, each begun when its row is complete. A context manager.
+    """Payloads of some rows of a matrix, each begun when its row is complete. A context manager.
 
     Args:
-        rows: the updates of a call.
-        threads: number of threads that hash.
+        matrix: the updates of a round.
+        count: number of its rows.
+        places: the rows of this call, in order.
+        threads: number of threads that encode and hash.
     """
 
-    def __init__(self, rows: Sequence[NDArray[np.float32]], threads: int) -> None:
-        self._rows = rows
-        self._begun: dict[int, Future[Payload]] = {}
+    def __init__(
+        self, matrix: UpdateMatrix, count: int, places: Sequence[int], threads: int
+    ) -> None:
+        self._matrix = matrix
+        self._count = count
+        self._places = places
+        self._is_threaded = matrix.rows(count)[0].nbytes >= THREADED_BYTES if count else False
+        self._begun: dict[int, Future[EncodedRow]] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hashing")
 
-    def begin(self, place: int) -> None:
-        """Begin to hash a complete row, if it is worth a thread."""
-        row = self._rows[place]
-        if row.nbytes >= THREADED_BYTES:
-            self._begun[place] = self._pool.submit(payload_of, row)
+    def begin(self, index: int) -> None:
+        """Begin with a complete row of the call, if it is worth a thread."""
+        if self._is_threaded:
+            place = self._places[index]
+            self._begun[place] = self._pool.submit(self._matrix.encode, self._count, place)
 
-    def result(self) -> list[Payload]:
-        """Return the payload of every row, in order; those not begun are hashed here."""
+    def result(self) -> list[EncodedRow]:
+        """Return the payload of every row, in order; those not begun are encoded here."""
         return [
-            self._begun[place].result() if place in self._begun else payload_of(row)
-            for place, row in enumerate(self._rows)
+            self._begun[place].result()
+            if place in self._begun
+            else self._matrix.encode(self._count, place)
+            for place in self._places
         ]
 
     def __enter__(self) -> Self:

@@ -20,6 +20,7 @@ from clients.training.plain_trainer import PlainTrainer
 from clients.training.port import TrainingError
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
+from ledger.protocol.payload_forms import FLOAT32, PayloadForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +55,7 @@ class Workload:
         sizes: number of training samples of each client of the run, also of those whose samples
             are not here; None where all are.
         records_losses: whether updates come with the loss of every local step.
+        form: of the updates' payloads.
     """
 
     model: Model
@@ -65,6 +67,7 @@ class Workload:
     path: TrainingPath
     sizes: tuple[int, ...] | None = None
     records_losses: bool = False
+    form: PayloadForm = FLOAT32
 
     def trainer(self, resident: ResidentUpdates | None = None) -> UpdateTrainer:
         """Return a new trainer for this process.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clients.training.port import Engine
     from clients.worker.round_training import LocalUpdates
     from ledger.actors.member import Member, MemberActor
+    from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
     from ledger.protocol.signing import Signer
     from ledger.protocol.training_replay import TrainingEnvironment
@@ -36,7 +37,7 @@ class RoundBehaviour(Protocol):
     def trainer(self, client: ClientId, signer: Signer) -> Trainer:
         """Return the actor of a client that trains."""
 
-    def sent(self, update: Payload, *, is_member: bool) -> Payload:
+    def sent(self, update: Payload, parameters: Parameters, *, is_member: bool) -> Payload:
         """Return the payload that a client commits to, given its update."""
 
     def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:
@@ -70,7 +71,13 @@ class HonestBehaviour:
         """Return an honest trainer."""
         return Trainer(client, signer)
 
-    def sent(self, update: Payload, *, is_member: bool) -> Payload:  # noqa: ARG002
+    def sent(
+        self,
+        update: Payload,
+        parameters: Parameters,  # noqa: ARG002 - it changes nothing
+        *,
+        is_member: bool,  # noqa: ARG002
+    ) -> Payload:
         """Return the update."""
         return update
 

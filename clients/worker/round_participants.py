@@ -75,7 +75,7 @@ class RoundParticipants:
                 continue
             if update is not None:
                 is_member = self.is_serving(client)
-                update = behaviour.sent(update, is_member=is_member)
+                update = behaviour.sent(update, chain.parameters, is_member=is_member)
             actions += trainer.commit(chain, update)
         return actions
 

@@ -111,6 +111,7 @@ class TrainingAssignment:
         seed: seed_t.
         model: w_t, shape (d,).
         clients: the active clients of the worker, ascending.
+        payload_bytes: of an update in the run's form.
     """
 
     domain: Domain
@@ -118,6 +119,7 @@ class TrainingAssignment:
     seed: Digest
     model: NDArray[np.float32]
     clients: tuple[ClientId, ...]
+    payload_bytes: int
 
     def origin(self) -> Digest:
         """Return a digest of everything that an update depends on, except data and code."""
@@ -188,7 +190,7 @@ class RoundTraining:
 
     def _begin(self, assigned: TrainingAssignment) -> None:
         origin = assigned.origin()
-        limit = assigned.model.nbytes
+        limit = assigned.payload_bytes
         stored = {
             client: self._own.find(assigned.round, client, origin, limit)
             for client in assigned.clients
@@ -208,7 +210,8 @@ class RoundTraining:
         except TrainingError as error:
             alone, failed = [*batch, *alone], error
         if alone:
-            updates = [_copied(update) for update in updates]
+            # Memory of their own: the next call of the engine overwrites what it has returned.
+            updates = [update.copy() for update in updates]
         left = MOST_FAILURES
         for job in sorted(alone, key=lambda job: self._failures[job.client]):
             try:
@@ -220,7 +223,7 @@ class RoundTraining:
                     break
             else:
                 self._failures.pop(job.client, None)
-                updates.append(_copied(update))
+                updates.append(update.copy())
         # Whoever has been trained alone after a failure of all is no reason to try again.
         return updates, failed if len(updates) < len(jobs) else None
 
@@ -231,8 +234,3 @@ class RoundTraining:
         self._own.keep(assigned.round, self._origin, updates)
         self._updates |= updates
         self._running = None
-
-
-def _copied(update: TrainedUpdate) -> TrainedUpdate:
-    """Return a copy of an update, whose memory the engine's next call overwrites."""
-    return TrainedUpdate(update.client, Payload.of(bytes(update.payload.data)))

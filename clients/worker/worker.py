@@ -238,7 +238,8 @@ class Worker:
             # After the window, only updates with a commitment are useful.
             committed = {mined.client for mined in chain.commitments}
             useful = [c for c in seats.active if chain.takes_commitments or c in committed]
-            inputs = (chain.domain, chain.round, chain.seed, model, tuple(useful))
+            size = chain.parameters.payload_form.size(chain.parameters.dimension)
+            inputs = (chain.domain, chain.round, chain.seed, model, tuple(useful), size)
             self._assigned = TrainingAssignment(*inputs)
         return self._training.updates(self._assigned)
 

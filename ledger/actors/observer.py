@@ -208,7 +208,8 @@ class Observer:
         return envelopes
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:
-        limit = max(4 * self._context.parameters.dimension, OVERSIZED_BYTES)
+        parameters = self._context.parameters
+        limit = max(parameters.payload_form.size(parameters.dimension), OVERSIZED_BYTES)
         payloads = {}
         # Blobs with the fewest failures come first, so that none delays the others.
         for client in sorted(announced, key=lambda one: self._unreachable[announced[one]]):

@@ -266,7 +266,8 @@ def empty_round_view(
         model: w_t, shape (d,).
         travel: w_s − w_t, shape (d,); None where the distances need none.
     """
-    evidence = Evidence(model, {}, {}, displacement=travel)
+    form = inputs.parameters.payload_form
+    evidence = Evidence(model, {}, {}, displacement=travel, form=form)
     return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
 
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol.encoding import commitments_chain
+from ledger.protocol.payload_forms import FLOAT32, PayloadForm
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection
-from ledger.protocol.rules.usable_update import update_of
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
 
@@ -233,6 +233,7 @@ class Evidence:
         vectors: bytes of score vectors, by sha256.
         dimension: d, to be given only where the model is unavailable.
         displacement: w_s − w_t, shape (d,); None if it is unavailable, or not needed.
+        form: of the payloads.
     """
 
     model: NDArray[np.float32] | None
@@ -240,6 +241,7 @@ class Evidence:
     vectors: Mapping[Digest, bytes]
     dimension: int = 0
     displacement: NDArray[np.float32] | None = None
+    form: PayloadForm = FLOAT32
 
     def __post_init__(self) -> None:
         """Take the dimension from the model.
@@ -279,7 +281,12 @@ class Evidence:
     def _updates_of(
         self, payloads: Mapping[ClientId, Payload]
     ) -> dict[ClientId, NDArray[np.float32] | None]:
-        return {c: update_of(payload.data, self.dimension) for c, payload in payloads.items()}
+        return {
+            client: self.form.update_of(payload.data, self.dimension)
+            if payload.update is None
+            else payload.update
+            for client, payload in payloads.items()
+        }
 
     @staticmethod
     def _with_updates(

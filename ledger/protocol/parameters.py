@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ParametersError
+from ledger.protocol.payload_forms import PAYLOAD_FORMS, PayloadForm
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.own import OwnRuleName
 from ledger.protocol.types import Beacon, Quorum
@@ -82,6 +83,7 @@ class Parameters:
         commit_blocks: blocks after the opening one in which commitments are taken.
         deadline_blocks: blocks after which an undecided round may be abandoned.
         view_seconds: how long view 0 lasts; every later one lasts twice as long.
+        payload: name of the form in which updates are published.
     """
 
     clients: int
@@ -102,6 +104,7 @@ class Parameters:
     commit_blocks: int = COMMIT_BLOCKS
     deadline_blocks: int = DEADLINE_BLOCKS
     view_seconds: int = VIEW_SECONDS
+    payload: str = "float32"
 
     def __post_init__(self) -> None:
         """Refuse settings that break an invariant.
@@ -149,6 +152,11 @@ class Parameters:
         return registry.REFERENCES[self.reference].direction_weight
 
     @property
+    def payload_form(self) -> PayloadForm:
+        """The form of the payloads."""
+        return PAYLOAD_FORMS[self.payload]
+
+    @property
     def form(self) -> AcceptanceForm:
         """Form from which the contract derives S_a."""
         return self.selection.form
@@ -170,6 +178,7 @@ class Parameters:
             ("distance", self.distance, registry.DISTANCES),
             ("reference", self.reference, registry.REFERENCES),
             ("threshold", self.threshold, registry.THRESHOLDS),
+            ("payload", self.payload, PAYLOAD_FORMS),
         ):
             is_own = name in _OWN and OwnRuleName.of(str(value)) is not None
             if value not in listed and not is_own:

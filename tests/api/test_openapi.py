@@ -31,6 +31,7 @@ from ledger.history.responses import (
     training,
 )
 from ledger.index import responses as index
+from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.rules import registry
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 from tests.api.conftest import refused
@@ -249,6 +250,8 @@ def test_rules_are_those_of_the_registry(document: dict[str, Any]) -> None:
         ("threshold", registry.THRESHOLDS),
     ):
         assert run[name]["enum"] == list(known)
+    assert [FLOAT32.name, *run["payload"]["enum"]] == list(PAYLOAD_FORMS)
+    assert "payload" not in schemas_told["RunParameters"]["required"]
 
 
 def test_whatever_is_not_verified_is_said_not_to_be(document: dict[str, Any]) -> None:

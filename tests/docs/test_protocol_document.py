@@ -29,6 +29,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, THRESHOLDS
 from ledger.storage.blobs import MAX_BLOB_BYTES
 from tests.docs import second_training
@@ -188,6 +189,16 @@ class TestWithoutOurCode:
         outside = [client for client in range(8) if client not in drawn]
         keys = {client: stream[8 * client : 8 * client + 8] for client in outside}
         assert sorted(sorted(outside, key=lambda c: (keys[c], c))[:5]) == self.trainers
+
+    def test_a_rounded_payload_is_read(self) -> None:
+        payload, shown_numbers = data("payload-q8"), BLOCKS["example-payload-q8"].splitlines()[1]
+        form, low = struct.unpack(">Bh", payload[:3])
+        blocks_of_64 = [struct.unpack("B64b", payload[at : at + 65]) for at in (3, 68)]
+        assert (form, len(payload)) == (2, 3 + 65 * 2)
+        numbers = [q * 2.0 ** (low + offset) for offset, *line in blocks_of_64 for q in line]
+        assert [i for i, number in enumerate(numbers) if number] == [0, 1, 64, 65]
+        read = [float(text) for text in shown_numbers.removeprefix("read").split(",")]
+        assert [numbers[i] for i in (0, 1, 64, 65)] == pytest.approx(read, rel=1e-5)
 
     def test_commitments_and_base(self) -> None:
         running = bytes(32)
@@ -383,8 +394,8 @@ def test_every_parameter_is_in_the_settings_with_its_range() -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [DISTANCES, REFERENCES, SCORINGS, THRESHOLDS],
-    ids=["distance", "reference", "scoring", "threshold"],
+    [DISTANCES, REFERENCES, SCORINGS, THRESHOLDS, PAYLOAD_FORMS],
+    ids=["distance", "reference", "scoring", "threshold", "payload"],
 )
 def test_every_rule_is_described(names: dict[str, object]) -> None:
     rules = TEXT.split("## 7 Rules")[1].split("## 8")[0] + section("Settings")

@@ -49,6 +49,7 @@ from ledger.protocol.judgement import (
 from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
+from ledger.protocol.payload_q8 import decode_q8, encode_q8
 from ledger.protocol.sampling import drawn_committee, training_seed
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.training_replay import (
@@ -270,6 +271,7 @@ def blocks() -> dict[str, str]:
             | {f"payload {client}": data for client, data in told.payloads.items()}
         ),
         "commitments": commitments(told),
+        "payload-q8": rounded_payload(),
         "vector": document(told.vectors[member]),
         "record": document(told.record),
         "ranking": lines(
@@ -324,6 +326,20 @@ def blocks() -> dict[str, str]:
         ),
     }
     return {f"example-{name}": text for name, text in texts.items()}
+
+
+def rounded_payload() -> str:
+    """Return a payload of form q8, with some numbers of its update as trained and as read."""
+    update, places = np.zeros(66, np.float32), [0, 1, 64, 65]
+    update[places] = [1.0, -0.3, 0.004, -0.0001]
+    data = encode_q8(update)
+    said = decode_q8(data, len(update))
+    numbers = {
+        "trained": [f"{number:.6g}" for number in update[places].tolist()],
+        "read": [f"{number:.6g}" for number in said[places].tolist()],
+    }
+    shown_numbers = {name: ", ".join(values) for name, values in numbers.items()}
+    return lines(shown_numbers) + document(data)
 
 
 def commitments(told: Example) -> str:

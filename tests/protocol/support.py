@@ -15,6 +15,7 @@ from ledger.protocol import encoding
 from ledger.protocol.inputs import Evidence, Inputs, Participants, RoundClosing
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.types import ClientId, Digest, RegisteredClient
 from tests.support.keys import DOMAIN, ids, key_signers, registered
 from tests.support.rounds import ClosedRound
@@ -88,7 +89,7 @@ def small_round(
     parameters = replace(parameters, dimension=len(model), **changes)
     missing = {*uncommitted, *banned}
     payloads = {
-        ClientId(i): payload_of(updates.get(i, 0.0), len(model))
+        ClientId(i): payload_of(updates.get(i, 0.0), len(model), parameters.payload)
         for i in range(parameters.clients)
         if i not in missing
     }
@@ -114,12 +115,15 @@ def small_round(
     published = payloads.keys() - set(unpublished)
     held = {client: Payload.of(payloads[client]) for client in sorted(published)}
     way = None if travel is None else f32(*travel)
-    return ClosedRound(inputs, Evidence(f32(*model), held, {}, displacement=way), signers())
+    evidence = Evidence(f32(*model), held, {}, displacement=way, form=parameters.payload_form)
+    return ClosedRound(inputs, evidence, signers())
 
 
-def payload_of(update: Sequence[float] | bytes | float, dimension: int) -> bytes:
+def payload_of(
+    update: Sequence[float] | bytes | float, dimension: int, form: str = "float32"
+) -> bytes:
     """Return the bytes of an update; one number stands for as many as the model has."""
     if isinstance(update, bytes):
         return update
     values = [update] * dimension if isinstance(update, (int, float)) else update
-    return encoding.vector_bytes(f32(*values))
+    return bytes(PAYLOAD_FORMS[form].encode(f32(*values)))

@@ -15,6 +15,7 @@ from ledger.protocol.inputs import (
     participants_of,
 )
 from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import Q8
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, registry_of
@@ -103,6 +104,21 @@ def test_an_update_lies_where_its_payload_does() -> None:
     assert np.shares_memory(update, row)
     assert payload.digest == sha256(GOOD)
     assert payload.size == 8
+
+
+def test_a_payload_is_read_in_the_run_s_form() -> None:
+    payload = Q8.payload(f32(1.0, 0.25))
+    one = {ClientId(1): replace(payload, update=None)}
+    read = Evidence(f32(0.0, 0.0), one, {}, form=Q8).updates[ClientId(1)]
+    assert read is not None
+    assert read.tolist() == [1.0, 0.25]
+    assert Evidence(f32(0.0, 0.0), one, {}).updates[ClientId(1)] is None
+
+
+def test_a_payload_that_is_decoded_is_not_decoded_again() -> None:
+    payload = Q8.payload(f32(1.0, 0.25))
+    updates = Evidence(f32(0.0, 0.0), {ClientId(1): payload}, {}, form=Q8).updates
+    assert updates[ClientId(1)] is payload.update
 
 
 def test_without_a_model_the_dimension_gives_the_length() -> None:

@@ -33,6 +33,7 @@ from ledger.protocol.judgement import (
     usable_clients,
 )
 from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
@@ -72,6 +73,32 @@ def test_a_round_by_pencil() -> None:
     assert judged.ranking.threshold_bits == 0
     # Equal samples: 0 - (1 + 2 + 3) / 3.
     assert judged.model.tolist() == [-2.0]
+
+
+def test_a_round_of_rounded_updates_by_pencil() -> None:
+    # With 100 as the largest number, the step is 1: 3.4 is published as 3, 1.5 as 2.
+    rows = {i: (float(i), 100.0) for i in range(9)} | {4: (3.4, 100.0), 5: (1.5, 100.0)}
+    small = small_round(rows, model=(0.0, 0.0), payload="q8").scored()
+    assert all(payload.size == 68 for payload in small.evidence.payloads.values())
+    judged = small.judged()
+    said = small.evidence.updates
+    assert np.array_equal(said[ClientId(4)], [3.0, 100.0])  # type: ignore[arg-type]
+    assert np.array_equal(said[ClientId(5)], [2.0, 100.0])  # type: ignore[arg-type]
+    # A trainer at x is at mean (x^2 + (x-1)^2 + (x-2)^2) / 3 = (x-1)^2 + 2/3.
+    assert clients(judged.ranking.words) == [5, 3, 4, 6, 7, 8]
+    distances = [encoding.word_distance(word) for word in judged.ranking.words]
+    assert distances == [5 / 3, 14 / 3, 14 / 3, 77 / 3, 110 / 3, 149 / 3]
+    assert judged.model.tolist() == [np.float32(-8 / 3), -100.0]
+
+
+@pytest.mark.parametrize("form", PAYLOAD_FORMS)
+def test_a_payload_of_another_form_is_malformed(form: str) -> None:
+    (other,) = PAYLOAD_FORMS.keys() - {form}
+    payload = PAYLOAD_FORMS[other].encode(np.ones(1, np.float32))
+    small = small_round({3: bytes(payload)}, payload=form).scored()
+    dropout = Dropout(ClientId(3), DropoutReason.PAYLOAD_MALFORMED, encoding.sha256(payload))
+    assert small.compose().dropouts == (dropout,)
+    assert clients(small.judged().ranking.words) == [4, 5, 6, 7, 8]
 
 
 def test_strategy_two_takes_the_farthest() -> None:

@@ -76,6 +76,7 @@ export function settings({ sizes, contract, parameters }) {
     ["threshold", told(parameters.threshold)],
     ["quorum", told(parameters.quorum)],
     ["model", `${whole(parameters.dimension)} numbers`],
+    ...(parameters.payload ? [["payloads", told(parameters.payload)]] : []),
     ["server rate", String(parameters.server_rate)],
     ["distances checked by members", parameters.scores_checked ? "yes" : "no"],
     ["first view lasts", `${whole(parameters.view_seconds)} s`],

@@ -11,6 +11,7 @@ from clients.experiments.rows import round_values
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure, with_training_path
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload_forms import FLOAT32
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_population(task: MethodTask, participants: int) -> Iterator[tuple[Population, Measure]]:
-    """Open what a run without a ledger needs."""
+    """Open what a run without a ledger needs; its clients send float32, whatever CMFL's do."""
     population = populate(task.configuration)
-    configuration = with_training_path(task.configuration, population)
+    protocol = task.configuration.protocol.model_copy(update={"payload": FLOAT32.name})
+    configuration = task.configuration.model_copy(update={"protocol": protocol})
+    configuration = with_training_path(configuration, population)
     with open_measure(configuration, population, participants, task.stopwatch.watched) as measure:
         yield population, measure
 

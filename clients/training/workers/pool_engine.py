@@ -1,7 +1,8 @@
 """An engine of worker processes on one machine, one core each.
 
 A client is trained by one worker on one thread, so its update has the same bytes on any worker.
-Workers write updates into shared memory and hash them; the parent does next to nothing per update.
+Workers write updates into shared memory, encode and hash them; the parent does next to nothing per
+update.
 Not safe to share between threads, except for `distances`.
 """
 
@@ -14,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from clients.devices import worker_devices
 from clients.training.evaluation import blocks_of, totals_by_set
-from clients.training.port import Engine, TrainedUpdate, TrainingError
+from clients.training.port import Engine, TrainingError
 from clients.training.workers.shared_memory import (
     ArrayLocation,
     SharedBytes,
     UpdateMatrix,
-    payload_of,
 )
 from clients.training.workers.worker_group import WorkerGroup
 from clients.training.workers.worker_process import (
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from clients.instruction_sets import InstructionSet
     from clients.models.model import ParameterVector
     from clients.training.evaluation import EvaluationBlock
-    from clients.training.port import Evaluation, TrainingJob
+    from clients.training.port import Evaluation, TrainedUpdate, TrainingJob
+    from clients.training.workers.shared_memory import EncodedRow
     from clients.training.workers.worker_group import WorkerHandle
     from clients.training.workload import Workload
     from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import Digest
 
 _VECTORS = 2
 _ITEM_BYTES = 4
@@ -87,7 +87,7 @@ class PoolEngine(Engine):
             workload=SharedWorkload.of(workload),
             parameters=SharedBytes(_VECTORS * dimension * _ITEM_BYTES),
             vectors=ArrayLocation(0, "<f4", (_VECTORS, dimension)),
-            updates=UpdateMatrix(rows, dimension),
+            updates=UpdateMatrix(rows, dimension, workload.form),
         )
         self._chunk: int | None = None
         self._started = 0
@@ -105,12 +105,12 @@ class PoolEngine(Engine):
         """Return the update of every job; see `Engine.train`."""
         self._workload.require_jobs(start, jobs)
         with self._closing_on_failure():
-            rows = self._shared.updates.rows(len(jobs))
+            self._shared.updates.rows(len(jobs))
             self._shared.vector(START)[...] = start
             results = self._results(jobs)
         return [
-            TrainedUpdate(job.client, payload_of(row, digest), losses)
-            for job, row, (digest, losses) in zip(jobs, rows, results, strict=True)
+            self._shared.updates.update(len(jobs), index, encoded, job.client, losses)
+            for index, (job, (encoded, losses)) in enumerate(zip(jobs, results, strict=True))
         ]
 
     def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> RunningEvaluation:
@@ -162,12 +162,12 @@ class PoolEngine(Engine):
             while self._started < workers:
                 self._answers()
 
-    def _results(self, jobs: Sequence[TrainingJob]) -> list[tuple[Digest, bytes | None]]:
-        """Let the workers train; return the digest and the losses of each update."""
+    def _results(self, jobs: Sequence[TrainingJob]) -> list[tuple[EncodedRow, bytes | None]]:
+        """Let the workers train; return each update's payload in the matrix, and losses."""
         while self._chunk is None:
             self._answers()
         queue = JobQueue(self._workload.costs(jobs), len(self._group.workers), self._chunk)
-        results: dict[int, tuple[Digest, bytes | None]] = {}
+        results: dict[int, tuple[EncodedRow, bytes | None]] = {}
         free = self._group.workers
         while len(results) < len(jobs):
             for worker in free:
@@ -176,7 +176,7 @@ class PoolEngine(Engine):
                     worker.hand(TrainTask(len(jobs), tuple(taken), chosen))
             free = []
             for worker, task, trained in self._answers():
-                pairs = zip(trained.digests, trained.losses, strict=True)
+                pairs = zip(trained.rows, trained.losses, strict=True)
                 results.update(zip(task.places, pairs, strict=True))
                 free.append(worker)
         return [results[index] for index in range(len(jobs))]

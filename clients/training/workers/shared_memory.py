@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clients.training.port import TrainedUpdate
 from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import FLOAT32, PayloadForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,30 +129,82 @@ def _nameless_file() -> int:
         return os.dup(file.fileno())
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedRow:
+    """The payload of a row.
+
+    Attributes:
+        digest: sha256 of its bytes.
+        size: their number.
+    """
+
+    digest: Digest
+    size: int
+
+
 class UpdateMatrix:
-    """Updates of shape (rows, d), in the same memory round after round.
+    """Updates of shape (rows, d) and their payloads, in the same memory round after round.
 
     Args:
         rows: initial number.
         dimension: d.
+        form: of the payloads.
     """
 
-    def __init__(self, rows: int, dimension: int) -> None:
+    def __init__(self, rows: int, dimension: int, form: PayloadForm = FLOAT32) -> None:
         self._dimension = dimension
+        self._form = form
         self._memory = SharedBytes(rows * dimension * _ITEM_BYTES)
+        self._encoded = None if form == FLOAT32 else SharedBytes(rows * form.size(dimension))
 
     def rows(self, count: int) -> NDArray[np.float32]:
         """Return the first `count` rows for writing; the matrix grows if needed."""
         self._memory.require(count * self._dimension * _ITEM_BYTES)
+        if self._encoded is not None:
+            self._encoded.require(count * self._form.size(self._dimension))
         return self._memory.array(ArrayLocation(0, _DTYPE, (count, self._dimension)))
+
+    def encode(self, count: int, index: int) -> EncodedRow:
+        """Write a row's payload, of `count` rows; the row becomes what its payload says.
+
+        A row with a number that the form cannot hold stays as it is, with a malformed payload.
+        """
+        row = self.rows(count)[index]
+        if self._encoded is None:
+            return EncodedRow(payload_of(row).digest, row.nbytes)
+        payload = self._form.payload(row)
+        self._payloads(count, self._encoded)[index, : payload.size] = np.frombuffer(
+            payload.data, np.uint8
+        )
+        if payload.update is not None:
+            row[...] = payload.update
+        return EncodedRow(payload.digest, payload.size)
+
+    def update(
+        self, count: int, index: int, encoded: EncodedRow, client: int, losses: bytes | None
+    ) -> TrainedUpdate:
+        """Return an encoded row of `count` as the update of a client, without copying."""
+        row = self.rows(count)[index]
+        row.flags.writeable = False
+        if self._encoded is None:
+            return TrainedUpdate(client, payload_of(row, encoded.digest), losses)
+        data = self._payloads(count, self._encoded)[index, : encoded.size].data.toreadonly()
+        is_usable = encoded.size == self._form.size(self._dimension)
+        payload = Payload(data, encoded.digest, row if is_usable else None)
+        return TrainedUpdate(client, payload, losses, row)
 
     def close(self) -> None:
         """Release the memory; rows stay valid while they are referenced."""
         self._memory.close()
+        if self._encoded is not None:
+            self._encoded.close()
+
+    def _payloads(self, count: int, memory: SharedBytes) -> NDArray[np.uint8]:
+        return memory.array(ArrayLocation(0, "u1", (count, self._form.size(self._dimension))))
 
 
 def payload_of(row: NDArray[np.float32], digest: Digest | None = None) -> Payload:
-    """Return a row as a read-only payload, without copying.
+    """Return a row as a read-only payload of form float32, without copying.
 
     Args:
         row: the update.

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.training.port import Evaluation, TrainingJob, UpdateTrainer
-    from clients.training.workers.shared_memory import UpdateMatrix
+    from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
     from clients.training.workload import Workload
-    from ledger.protocol.types import Digest
 
 START, MEASURED = 0, 1
 """Rows of the shared parameters: the start of training, and the evaluated vector."""
@@ -89,11 +88,11 @@ class TrainReply:
     """The updates are in the shared matrix.
 
     Attributes:
-        digests: of the written rows, in the order of the task's jobs.
+        rows: payloads of the written rows, in the order of the task's jobs.
         losses: of the same jobs, None each if nobody asked.
     """
 
-    digests: tuple[Digest, ...]
+    rows: tuple[EncodedRow, ...]
     losses: tuple[bytes | None, ...]
 
 
@@ -241,12 +240,13 @@ class TaskRunner:
         rows = [matrix[index] for index in task.places]
         losses = self._workload.empty_losses(task.jobs)
         device = self._workload.device
-        with RowPayloads(rows, hashing_threads(device)) as payloads:
+        updates, threads = self._shared.updates, hashing_threads(device)
+        with RowPayloads(updates, task.rows, task.places, threads) as payloads:
             # On the processor the other cores are the other workers'.
             begin = None if device == "cpu" else payloads.begin
             self._trainer.train(self._shared.vector(START), task.jobs, rows, losses, begin)
-            digests = tuple(payload.digest for payload in payloads.result())
-        return TrainReply(digests, tuple(losses_of(losses, task.jobs)))
+            encoded = tuple(payloads.result())
+        return TrainReply(encoded, tuple(losses_of(losses, task.jobs)))
 
     def _evaluated(self, task: EvaluateTask) -> EvaluateReply:
         if self._evaluator is None:

@@ -324,5 +324,6 @@ def _engine(
             rows=rows,
             cluster=machine.cluster,
             isa=machine.isa,
+            form=configuration.protocol.payload_form,
         )
     )

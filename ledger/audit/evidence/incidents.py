@@ -217,4 +217,4 @@ class _Proposals:
             if data is not None:
                 vectors[digest] = data
         model = blobs.model if self._model is None else self._model
-        return Evidence(model, payloads, vectors, displacement=blobs.displacement)
+        return Evidence(model, payloads, vectors, displacement=blobs.displacement, form=blobs.form)

@@ -217,7 +217,8 @@ def read_round_evidence(
             else:
                 vectors[digest] = data[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
-    evidence = Evidence(stand_in, payloads, vectors, displacement=displacement)
+    form = inputs.parameters.payload_form
+    evidence = Evidence(stand_in, payloads, vectors, displacement=displacement, form=form)
     return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances, rules)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 
@@ -24,6 +24,7 @@ from ledger.history.responses.fields import (
     one_of,
     rule_of,
 )
+from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.rules import registry
 from ledger.protocol.types import Beacon, Quorum
 
@@ -137,6 +138,13 @@ class RunParameters(Response):
     ]
     view_seconds: Annotated[
         Count, Field(description="how long view 0 lasts; each later one twice as long")
+    ]
+    payload: NotRequired[
+        Annotated[
+            str,
+            one_of(name for name in PAYLOAD_FORMS if name != FLOAT32.name),
+            Field(description="form of the updates' payloads; float32 if it is not given"),
+        ]
     ]
 
 

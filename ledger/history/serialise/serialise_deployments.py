@@ -10,6 +10,7 @@ from ledger.history.serialise.values import code_of, time_of
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import accepted_size
+from ledger.protocol.payload_forms import FLOAT32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,7 +136,7 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
     if document is None:
         return None
     parameters = document.parameters
-    return {
+    answer: RunParameters = {
         "active_ppm": parameters.active_ppm,
         "committee_ppm": parameters.committee_ppm,
         "aggregation_ppm": parameters.aggregation_ppm,
@@ -150,6 +151,9 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
         "scores_checked": parameters.scores_checked,
         "view_seconds": parameters.view_seconds,
     }
+    if parameters.payload != FLOAT32.name:
+        answer["payload"] = parameters.payload
+    return answer
 
 
 def _state(state: LedgerSnapshot) -> ContractState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,8 @@ from clients.testnet.worker_faults import (
 )
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import PAYLOAD_FORMS
+from tests.protocol.support import PENCIL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,12 +43,16 @@ def test_an_unknown_fault_is_refused_by_name() -> None:
 
 
 def test_a_members_false_reference_is_a_hundred_times_too_large() -> None:
-    update = Payload.of(np.array([1, -2], dtype="<f4").tobytes())
     faults = faults_named("false-reference")
-    assert faults.sent(update, is_member=False) is update
-    sent = faults.sent(update, is_member=True)
-    assert np.frombuffer(sent.data, dtype="<f4").tolist() == [100, -200]
-    assert NO_FAULTS.sent(update, is_member=True) is update
+    for name, form in PAYLOAD_FORMS.items():
+        parameters = replace(PENCIL, dimension=2, payload=name)
+        update = form.payload(np.array([1, -2], dtype="<f4"))
+        assert faults.sent(update, parameters, is_member=False) is update
+        sent = faults.sent(update, parameters, is_member=True)
+        assert form.decode(sent.data, 2).tolist() == [100, -200]
+        assert NO_FAULTS.sent(update, parameters, is_member=True) is update
+        malformed = Payload.of(b"malformed")
+        assert faults.sent(malformed, parameters, is_member=True) is malformed
 
 
 def test_faults_that_are_told_are_those_of_their_round_alone(tmp_path: Path) -> None:

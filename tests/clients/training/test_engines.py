@@ -16,6 +16,9 @@ from clients.training.port import TrainingError, TrainingJob
 from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
+from ledger.protocol.payload_q8 import NOT_ENCODABLE
 from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import (
@@ -43,9 +46,22 @@ pytestmark = pytest.mark.xdist_group("engine")
 START = start_of(CONVOLUTIONAL)
 
 
-def opened(workers: int, model: Model = CONVOLUTIONAL, path: TrainingPath = "plain") -> Engine:
+def opened(
+    workers: int,
+    model: Model = CONVOLUTIONAL,
+    path: TrainingPath = "plain",
+    form: PayloadForm = FLOAT32,
+) -> Engine:
     return open_engine(
-        model, DATA, SETTINGS, device="cpu", workers=workers, path=path, sets=SETS, rows=2
+        model,
+        DATA,
+        SETTINGS,
+        device="cpu",
+        workers=workers,
+        path=path,
+        sets=SETS,
+        rows=2,
+        form=form,
     )
 
 
@@ -91,6 +107,35 @@ def test_updates_are_read_only_in_reused_memory(engine: Engine) -> None:
     for before, now, was in zip(first, second, kept, strict=True):
         assert np.shares_memory(before.vector, now.vector)
         assert not np.array_equal(before.vector, was)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_another_form_rounds_updates_where_they_are_trained(one: Engine, workers: int) -> None:
+    expected = [Q8.payload(update.vector) for update in one.train(START, JOBS)]
+    with opened(workers, form=Q8) as engine:
+        for update, payload in zip(engine.train(START, JOBS), expected, strict=True):
+            assert (update.payload, update.payload.size) == (payload, payload.size)
+            assert bytes(update.payload.data) == payload.data
+            assert payload.update is not None
+            assert np.array_equal(update.vector, payload.update)
+            assert update.payload.update is update.vector
+            assert not update.vector.flags.writeable
+            copy = update.copy()
+            assert not np.shares_memory(copy.vector, update.vector)
+            assert (copy.payload, copy.vector.tolist()) == (payload, update.vector.tolist())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_update_that_no_form_holds_stays_as_trained(workers: int) -> None:
+    start = START.copy()
+    start[:] = np.inf
+    with opened(workers, form=Q8) as engine:
+        (update,) = engine.train(start, JOBS[:1])
+        assert bytes(update.payload.data) == NOT_ENCODABLE
+        assert update.payload == Payload.of(NOT_ENCODABLE)
+        assert update.payload.update is None
+        assert update.vector.shape == START.shape
+        assert not np.isfinite(update.vector).all()
 
 
 def test_more_clients_than_announced_fit_without_losing_an_update(

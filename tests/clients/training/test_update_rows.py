@@ -17,8 +17,9 @@ from clients.training.engine_factory import LocalEngine
 from clients.training.resident_updates import ResidentUpdates
 from clients.training.row_payloads import RowPayloads, hashing_threads
 from clients.training.update_writer import DownloadWriter, InPlaceWriter
-from clients.training.workers.shared_memory import payload_of
+from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 from ledger.protocol.encoding import sha256
+from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, JOBS, start_of, workload
@@ -142,28 +143,34 @@ def test_updates_that_take_too_much_room_are_not_kept() -> None:
     assert {row.data_ptr() % 512 for row in kept} == {kept.data_ptr() % 512}
 
 
-def test_a_large_row_is_hashed_beside_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", [FLOAT32, Q8])
+def test_large_rows_are_encoded_beside_the_training(
+    monkeypatch: pytest.MonkeyPatch, form: PayloadForm
+) -> None:
     monkeypatch.setattr(row_payloads, "THREADED_BYTES", 16)
+    matrix, numbers = UpdateMatrix(1, 70, form), np.linspace(-1, 2, 210, dtype=np.float32)
+    matrix.rows(3)[...] = numbers.reshape(3, 70)
     threads: list[str] = []
+    encode = matrix.encode
 
-    def hashed(row: np.ndarray) -> object:
+    def counted(count: int, index: int) -> EncodedRow:
         threads.append(threading.current_thread().name)
-        return payload_of(row)
+        return encode(count, index)
 
-    monkeypatch.setattr(row_payloads, "payload_of", hashed)
-    rows = [np.arange(4, dtype=np.float32), np.arange(3, dtype=np.float32), np.ones(5, np.float32)]
-    with RowPayloads(rows, 1) as payloads:
-        for place in (2, 0, 1):
-            payloads.begin(place)
+    monkeypatch.setattr(matrix, "encode", counted)
+    with RowPayloads(matrix, 3, (2, 0), 1) as payloads:
+        payloads.begin(1)
         result = payloads.result()
-    assert [payload.digest for payload in result] == [sha256(row.tobytes()) for row in rows]
-    assert sum(name.startswith("hashing") for name in threads) == 2
+    digests = [form.payload(row).digest for row in numbers.reshape(3, 70)[[2, 0]]]
+    assert [encoded.digest for encoded in result] == digests
+    assert sum(name.startswith("hashing") for name in threads) == 1
 
 
 def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
-    rows = [np.arange(1 << 17, dtype=np.float32)]
-    with RowPayloads(rows, 1) as payloads:
-        assert payloads.result()[0].digest == sha256(rows[0].tobytes())
+    matrix = UpdateMatrix(1, 1 << 17)
+    matrix.rows(1)[...] = np.arange(1 << 17)
+    with RowPayloads(matrix, 1, (0,), 1) as payloads:
+        assert payloads.result()[0].digest == sha256(matrix.rows(1)[0].tobytes())
 
 
 def test_a_card_is_given_more_hashing_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
+
 from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
@@ -22,6 +24,7 @@ from ledger.actors.journal import FileJournal
 from ledger.chain.memory import memory_ledger
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
+from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
@@ -78,8 +81,9 @@ def test_workers_decide_what_the_simulation_decides(tmp_path: Path) -> None:
         assert replace(ours, signers=theirs.signers, head=theirs.head) == theirs
 
 
-def test_one_worker_with_all_clients_has_the_simulation_s_heads(tmp_path: Path) -> None:
-    configuration = load("smoke", settings=(*SETTINGS, "seed=7"))
+@pytest.mark.parametrize("form", PAYLOAD_FORMS)
+def test_one_worker_with_all_clients_has_the_simulation_s_heads(tmp_path: Path, form: str) -> None:
+    configuration = load("smoke", settings=(*SETTINGS, "seed=7", f"protocol.payload={form}"))
     found = _decided(_worked(configuration, tmp_path / "worked", workers=1))
     assert found == simulated(configuration, tmp_path)
 
@@ -105,6 +109,7 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
             path=configuration.training.path,
             sets={},
             rows=rows,
+            form=document.parameters.payload_form,
         )
 
     running = []

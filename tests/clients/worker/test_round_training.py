@@ -68,7 +68,7 @@ class Fragile(Engine):
 
 
 def assignment(number: int) -> TrainingAssignment:
-    return TrainingAssignment(DOMAIN, number, Digest(bytes(32)), MODEL, CLIENTS)
+    return TrainingAssignment(DOMAIN, number, Digest(bytes(32)), MODEL, CLIENTS, MODEL.nbytes)
 
 
 def trained(training: RoundTraining) -> dict[int, set[float]]:

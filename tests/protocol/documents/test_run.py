@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ledger.protocol import canonical
 from ledger.protocol.documents.run import MAX_SIZES, RunDocument, decode_run, encode_run
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS
 from ledger.protocol.types import Address, Beacon, Quorum, RegisteredClient
 from tests.protocol.documents.changes import KINDS, LAYOUT, PARAMETERS, REGISTRY, RUN
@@ -43,6 +44,7 @@ def runs(draw: st.DrawFn) -> RunDocument:
         commit_blocks=window,
         deadline_blocks=draw(st.integers(window + 2, 2**32 - 1)),
         view_seconds=draw(st.integers(1, 2**20)),
+        payload=draw(st.sampled_from(list(PAYLOAD_FORMS))),
         **draw(st.sampled_from(RULES)),
     )
     if parameters.distance == "direction":
@@ -68,6 +70,29 @@ def test_only_a_non_default_reference_is_in_the_document() -> None:
     assert b"reference" not in encode_run(own)
     assert b"\xa9reference\xa6travel" in encode_run(along)
     assert decode_run(encode_run(along)) == along
+
+
+def test_only_a_non_default_payload_form_is_in_the_document() -> None:
+    rounded = replace(RUN, parameters=replace(PARAMETERS, payload="q8"))
+    assert b"payload" not in encode_run(RUN)
+    assert b"\xa7payload\xa2q8" in encode_run(rounded)
+    assert len(encode_run(rounded)) == len(encode_run(RUN)) + len(b"\xa7payload\xa2q8")
+    assert decode_run(encode_run(rounded)) == rounded
+
+
+@pytest.mark.parametrize(
+    ("payload", "fact"),
+    [
+        ("float32", "payload = float32 goes without saying"),
+        ("q4", "payload = q4 is none of float32, q8"),
+        (8, "payload is not of type str"),
+    ],
+)
+def test_a_payload_form_that_is_no_other_is_refused(payload: object, fact: str) -> None:
+    value: Any = canonical.decode(encode_run(RUN))
+    value["parameters"]["payload"] = payload
+    with pytest.raises(EncodingError, match=fact):
+        decode_run(canonical.encode(value))
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,16 @@ def test_baselines_are_played_and_what_they_send_is_counted(kind: str, tmp_path:
     assert read_rows(tmp_path / "mini.jsonl").cells == (row,)
 
 
+def test_clients_of_one_server_send_float32_whatever_those_of_cmfl_send() -> None:
+    rounded = ('"protocol.rounds=2"', '"protocol.rounds=2", "protocol.payload=q8"')
+    rows = [
+        play_cell(CellJob(plan.cells[-1], 1.0, Path("nowhere"), None), lambda: None)
+        for plan in (plan_of(), plan_of(rounded))
+    ]
+    assert {row.kind for row in rows} == {"federated"}
+    assert rows[0].accuracy == rows[1].accuracy
+
+
 def test_jobs_go_to_other_processes_and_rows_come_back() -> None:
     plan = plan_of()
     jobs = [CellJob(plan.cells[0], 0.5, Path("out"), None), plan.trials[0]]

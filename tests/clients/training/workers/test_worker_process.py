@@ -10,7 +10,12 @@ import numpy as np
 from clients.models.model import model_of
 from clients.training.environment import isa_in_force
 from clients.training.port import TrainingJob
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, UpdateMatrix
+from clients.training.workers.shared_memory import (
+    ArrayLocation,
+    EncodedRow,
+    SharedBytes,
+    UpdateMatrix,
+)
 from clients.training.workers.worker_process import (
     START,
     EvaluateReply,
@@ -68,8 +73,8 @@ def test_a_worker_writes_updates_in_place_and_returns_digests() -> None:
     task = TrainTask(rows=5, places=(4, 1), jobs=tuple(jobs(2, 0)))
     reply = bench.reply(task)
     rows = memory.updates.rows(5)
-    digests = sha256(rows[4].tobytes()), sha256(rows[1].tobytes())
-    assert reply == TrainReply(digests, (None, None))
+    encoded = [EncodedRow(sha256(row.tobytes()), row.nbytes) for row in (rows[4], rows[1])]
+    assert reply == TrainReply(tuple(encoded), (None, None))
     assert not rows[[0, 2, 3]].any()
     assert len(pickle.dumps(task)) < 1000
     assert len(pickle.dumps(reply)) < 500

@@ -1,0 +1,125 @@
+"""Runs whose updates are published in one byte a number: the update is what the payload says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clients.adversaries.faults import TrainerFault
+from clients.early_distances import _EarlyMatrix
+from clients.runs.open_run import open_memory_run
+from ledger.audit.engine import audit
+from ledger.audit.report import AuditOutcome, AuditStep
+from ledger.protocol.encoding import sha256
+from ledger.protocol.payload_forms import Q8
+from ledger.protocol.payload_q8 import NOT_ENCODABLE
+from ledger.protocol.types import DropoutReason
+from tests.audit.blobs import ChangedBlobs
+from tests.clients.played import configured
+from tests.clients.replay.support import OTHER, SAME, repeated, verdicts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tests.clients.played import Played, Player
+
+ROUNDED = ("protocol.payload=q8", "protocol.rounds=2")
+ATTACKED = (
+    *ROUNDED,
+    "protocol.clients=20",
+    "protocol.active_rate=0.75",
+    "protocol.committee_rate=0.333333",
+    "malice.attack=gaussian",
+    "malice.malicious_rate=0.2",
+    "malice.members.false-reference=2",
+    "malice.trainers.not-finite=2",
+    "malice.trainers.wrong-length=2",
+)
+
+
+def payloads_of(played: Played) -> dict[tuple[int, int], bytes]:
+    """Return the payload behind each usable update, by round and client."""
+    return {
+        (row.round, update.client): played.blobs.get(update.payload)
+        for row in played.rows
+        for update in played.record(row.round).updates
+    }
+
+
+def test_forged_and_honest_updates_are_published_in_one_byte_a_number(player: Player) -> None:
+    played = player.play(*ATTACKED)
+    dimension = played.run.population.model.dimension
+    published = payloads_of(played)
+    assert {len(payload) for payload in published.values()} == {Q8.size(dimension)}
+    malicious = played.population.malicious
+    assert {client for _, client in published} & malicious
+    assert {client for _, client in published} - malicious
+    faults = played.population.trainer_faults
+    dropouts = {
+        d.client: d.reason for row in played.rows for d in played.record(row.round).dropouts
+    }
+    assert dropouts
+    assert set(dropouts.values()) == {DropoutReason.PAYLOAD_MALFORMED}
+    assert {faults[c] for c in dropouts} <= {TrainerFault.NOT_FINITE, TrainerFault.WRONG_LENGTH}
+    assert audit(played.ledger, played.blobs).outcome is AuditOutcome.PASSED
+
+
+def test_one_changed_byte_is_named_by_the_audit(player: Player) -> None:
+    played = player.play(*ROUNDED)
+    update = played.record(1).updates[-1]
+    payload = bytearray(played.blobs.get(update.payload))
+    payload[-60] ^= 1
+    report = audit(played.ledger, ChangedBlobs(played.blobs, {update.payload: bytes(payload)}))
+    contradiction = report.step(AuditStep.BLOBS).contradiction
+    assert contradiction is not None
+    assert contradiction.clients == (update.client,)
+
+
+def test_training_is_repeated_to_the_published_byte(player: Player) -> None:
+    played = player.play(*ROUNDED, "malice.attack=ipm", "malice.malicious_rate=0.2")
+    result = repeated(played)
+    malicious = played.population.malicious
+    for client, seen in verdicts(result).items():
+        assert seen == {OTHER if client in malicious else SAME}
+    forged = [update for update in result.updates if update.client in malicious]
+    assert forged
+    assert all(update.difference is not None for update in forged)
+
+
+def test_updates_that_diverge_are_malformed_and_decide_nothing(player: Player) -> None:
+    diverging = ("protocol.rounds=1", "training.learning_rate=3e38", "training.local_steps=9")
+    played = player.play(*ROUNDED, *diverging)
+    (row,) = played.rows
+    assert not row.decided
+    assert set(played.commitments(1)) == {*row.trained, *row.served}
+    assert not played.blobs.has(sha256(b""))
+    assert played.blobs.get(sha256(NOT_ENCODABLE)) == NOT_ENCODABLE
+
+
+def test_a_resumed_run_has_the_memory_head_and_passes_audit(player: Player, tmp_path: Path) -> None:
+    assert player.cut(*ROUNDED, left=6, after=True)
+    played = player.play(*ROUNDED)
+    assert audit(played.ledger, played.blobs).outcome is AuditOutcome.PASSED
+    with open_memory_run(tmp_path, "memory", configured(*ROUNDED)) as run:
+        run.go_on(lambda _: None)
+        assert run.simulation.head == played.head
+
+
+def test_early_distances_serve_rounded_updates(
+    player: Player, other: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The members' updates are the engine's memory, so that no distance is computed twice."""
+    asked: list[bool] = []
+    covers = _EarlyMatrix.covers
+
+    def watched(*arguments: Any) -> bool:
+        asked.append(covers(*arguments))
+        return asked[-1]
+
+    monkeypatch.setattr(_EarlyMatrix, "covers", watched)
+    attacked = ("malice.attack=gaussian", "malice.malicious_rate=0.2")
+    played = player.play(*ROUNDED, *attacked, "machine.workers=2")
+    assert asked
+    assert all(asked)
+    assert played.head == other.play(*ROUNDED, *attacked).head
