@@ -3,7 +3,7 @@
 The vector is trained, sent, scored, averaged and digested: the parameters that require a gradient,
 as float32, in the order of `named_parameters`. Everything else in a module (frozen word vectors,
 constant biases) is the same for everybody and not in the vector. A module maps collated inputs to
-one row of class scores each; the loss is their mean cross-entropy.
+scores, whose shape and loss are those of the data's task (`clients/models/tasks.py`).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from clients.models.model_binding import require_same
 from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
 from clients.models.registry import model_named
+from clients.models.tasks import perplexity
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_inputs
 from clients.training.evaluation import evaluate, majority_rate
@@ -35,19 +36,22 @@ class StoredQuality:
     """Quality of a stored model.
 
     Attributes:
-        accuracy: share of the whole test set classified right, in [0, 1].
-        loss: mean cross-entropy there; None if it is not finite.
+        accuracy: share of the whole test set classified right, in [0, 1]; None where numbers are
+            regressed.
+        loss: mean cross-entropy or squared error there; None if it is not finite.
         floor: accuracy of always answering the commonest class.
-        samples: size of the test set.
-        training_loss: mean cross-entropy on all clients' training samples; None if it was not asked
-            for, or is not finite.
+        samples: size of the test set: samples, or tokens with a target.
+        training_loss: mean loss on all clients' training samples; None if it was not asked for, or
+            is not finite.
+        perplexity: of a language task, e^loss; None of others.
     """
 
-    accuracy: float
+    accuracy: float | None
     loss: float | None
     floor: float
     samples: int
     training_loss: float | None
+    perplexity: float | None = None
 
 
 def quality_of(
@@ -85,8 +89,12 @@ def quality_of(
         inputs = np.concatenate([samples.x for samples in data.train])
         labels = np.concatenate([samples.y for samples in data.train])
         training = _mean(evaluated(Samples(inputs, labels)))
-    accuracy, floor = test.correct / test.samples, majority_rate(data.test.y)
-    return StoredQuality(accuracy, _mean(test), floor, test.samples, training)
+    accuracy = None if test.correct is None else test.correct / test.samples
+    floor = majority_rate(data.test.y)
+    loss = _mean(test)
+    return StoredQuality(
+        accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
+    )
 
 
 def _require_made_of(model: Model, stored: StoredModel) -> None:

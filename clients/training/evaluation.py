@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from torch.nn import functional
 
-from clients.datasets.federated_data import as_stored
+from clients.datasets.federated_data import NO_TARGET, PER_TOKEN, Samples, as_stored
 from clients.devices import device_named, reproducible
 from clients.models.model import load_vector
+from clients.models.tasks import score
 from clients.training.port import Evaluation
 
 if TYPE_CHECKING:
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from clients.datasets.federated_data import Collate, Inputs, Labels, Samples
+    from clients.datasets.federated_data import Collate, DataForm, Labels
     from clients.models.model import Model, ParameterVector
     from clients.training.workload import Workload
 
 BLOCK = 256
 """Samples of one forward pass: few enough for a large model's activations to fit into memory."""
+
+MOST_SCORES = 2**24
+"""Scores of one forward pass of a model with a row of them for each token."""
 
 
 def evaluate(
@@ -57,11 +60,11 @@ def evaluate(
     with reproducible(torch_device):
         module = model.module().to(torch_device)
         load_vector(module, torch.tensor(vector))
-        return total(evaluate_part(module, collate, *samples, torch_device))
+        return total(evaluate_part(module, model.form, collate, samples, torch_device))
 
 
 def evaluate_part(
-    module: nn.Module, collate: Collate, x: Inputs, y: Labels, device: torch.device
+    module: nn.Module, form: DataForm, collate: Collate, samples: Samples, device: torch.device
 ) -> tuple[Evaluation, ...]:
     """Return the evaluation of each block of some samples, with the module's loaded parameters.
 
@@ -69,7 +72,10 @@ def evaluate_part(
     module is left in evaluation mode; the caller has made its device `reproducible`.
     """
     module.eval()
-    return tuple(_block(module, collate, x[rows], y[rows], device) for rows in blocks(len(y)))
+    x, y = samples
+    return tuple(
+        _block(module, form, collate, Samples(x[rows], y[rows]), device) for rows in blocks(len(y))
+    )
 
 
 def blocks(samples: int) -> Iterator[slice]:
@@ -84,28 +90,45 @@ def total(blocks_: Iterable[Evaluation]) -> Evaluation:
     losses = [evaluation.loss for evaluation in evaluations]
     # Exact if all are finite; `fsum` refuses to add inf and -inf.
     loss = math.fsum(losses) if all(map(math.isfinite, losses)) else math.nan
+    correct = [evaluation.correct for evaluation in evaluations]
     return Evaluation(
-        correct=sum(evaluation.correct for evaluation in evaluations),
+        correct=None if None in correct else sum(filter(None, correct)),
         loss=loss,
         samples=sum(evaluation.samples for evaluation in evaluations),
     )
 
 
 def majority_rate(y: Labels) -> float:
-    """Return the accuracy of always answering the most frequent class, in (0, 1]."""
-    return float(np.bincount(y).max() / len(y))
+    """Return the accuracy of always answering the most frequent class, in (0, 1].
+
+    Of tokens only those with a target count; it is 0 where nothing is classified.
+    """
+    if y.dtype.kind == "f":
+        return 0.0
+    counted = y[y != NO_TARGET] if y.ndim > 1 else y
+    return float(np.bincount(counted).max() / len(counted))
 
 
 def _block(
-    module: nn.Module, collate: Collate, x: Inputs, y: Labels, device: torch.device
+    module: nn.Module, form: DataForm, collate: Collate, block: Samples, device: torch.device
 ) -> Evaluation:
+    passes = []
     with torch.no_grad():
-        # Copies, which torch aligns: kernels may sum in another order at another alignment.
-        inputs = torch.tensor(collate(x), device=device)
-        targets = torch.tensor(y, device=device)
-        logits = module(inputs)
-        loss = functional.cross_entropy(logits.double(), targets, reduction="sum")
-        return Evaluation(int((logits.argmax(1) == targets).sum()), float(loss), len(y))
+        for rows in _passes(form, len(block.y)):
+            # Copies, which torch aligns: kernels may sum in another order at another alignment.
+            inputs = torch.tensor(collate(block.x[rows]), device=device)
+            targets = torch.tensor(block.y[rows], device=device)
+            passes.append(Evaluation(*score(form.task, module(inputs), targets)))
+    return passes[0] if len(passes) == 1 else total(passes)
+
+
+def _passes(form: DataForm, rows: int) -> Iterator[slice]:
+    """Yield the rows of each forward pass of a block."""
+    most = rows
+    if form.task in PER_TOKEN:
+        most = max(1, MOST_SCORES // (form.input_shape[0] * form.classes))
+    for start in range(0, rows, most):
+        yield slice(start, min(start + most, rows))
 
 
 class EvaluationBlock(NamedTuple):
@@ -182,9 +205,9 @@ class Evaluator:
                 for index, rows in chosen_blocks
                 for part in evaluate_part(
                     self._module,
+                    self._workload.model.form,
                     self._workload.collate,
-                    samples[index].x[rows],
-                    samples[index].y[rows],
+                    Samples(samples[index].x[rows], samples[index].y[rows]),
                     self._device,
                 )
             ]

@@ -118,7 +118,10 @@ def evaluate(
     # With other settings they are no longer the run's own.
     document = None if preset or config or setting else _document_of(home, paths)
     quality = quality_of(stored, configuration, document, training_loss=training_loss)
-    _print({"file": str(file), "says": stored.facts, **asdict(quality)}, as_json=json)
+    measured = asdict(quality)
+    if quality.perplexity is None:
+        del measured["perplexity"]
+    _print({"file": str(file), "says": stored.facts, **measured}, as_json=json)
 
 
 def _require_folder(out: Path, *, is_made: bool) -> None:
