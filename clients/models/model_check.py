@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clients.datasets.federated_data import PER_TOKEN
 from clients.devices import reproducible
-from clients.models.model import ForeignFactory, trainable
+from clients.models.model import ForeignFactory, SharesItsBase, trainable
 from clients.models.tasks import fits, score_shape, training_loss
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
@@ -126,9 +126,10 @@ class _Trial:
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
-    """Return copies of a module's parameters and buffers."""
+    """Return copies of a module's parameters and buffers, but for those of a shared base."""
+    shared = module.shared if isinstance(module, SharesItsBase) else frozenset()
     tensors = [*module.named_parameters(), *module.named_buffers()]
-    return {name: tensor.detach().clone() for name, tensor in tensors}
+    return {name: tensor.detach().clone() for name, tensor in tensors if name not in shared}
 
 
 def _equal(first: Tensor, second: Tensor) -> bool:

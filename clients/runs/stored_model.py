@@ -7,11 +7,14 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from clients.datasets.federated_data import Samples
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
+from clients.models.hf import AdaptedModel
+from clients.models.model import load_vector
 from clients.models.model_binding import require_same
 from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
@@ -23,9 +26,11 @@ from clients.training.evaluation import evaluate, majority_rate
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import FederatedData
-    from clients.models.model import Model
+    from clients.models.model import Model, ParameterVector
     from clients.models.model_file import StoredModel
     from clients.training.port import Evaluation
     from ledger.protocol.documents.run import RunDocument
@@ -110,6 +115,29 @@ def require_inputs_of(document: RunDocument, configuration: Configuration) -> No
     """Refuse other inputs than those of the run, and name the first difference."""
     data, model = _inputs_of(configuration)
     require_bound_inputs(document, configuration, model, data)
+
+
+def write_adapter(
+    vector: ParameterVector, configuration: Configuration, document: RunDocument, folder: Path
+) -> None:
+    """Write adapters as a folder that `peft.PeftModel.from_pretrained` reads.
+
+    Args:
+        vector: parameters, shape (d,).
+        configuration: of the run, with the base's folder here.
+        document: of the run.
+        folder: to write; an existing adapter in it is replaced.
+
+    Raises:
+        ConfigurationError: the model has no adapters, or another base or other data than the run's.
+    """
+    data, model = _inputs_of(configuration)
+    require_bound_inputs(document, configuration, model, data)
+    module = model.module()
+    if not isinstance(module, AdaptedModel):
+        raise ConfigurationError(f"--format peft: the model {model.name!r} has no adapters")
+    load_vector(module, torch.tensor(vector))
+    module.save_adapter(folder)
 
 
 def _inputs_of(configuration: Configuration) -> tuple[FederatedData, Model]:
