@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 VOCABULARY, LENGTH, SAMPLES, TESTS = 20_000, 32, 24, 32
-_SEEN = 200
+SEEN = 200
 """Distinct tokens of the text: few, so that some steps learn them."""
 
 
@@ -84,14 +84,14 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
     print(f"audit         {effort}, {largest:.2f} GiB: {_verdict(verdict)}")
 
 
-def make_base(folder: Path, layers: int, width: int) -> int:
+def make_base(folder: Path, layers: int, width: int, vocabulary: int = VOCABULARY) -> int:
     """Write a GPT-2 of random weights; return its number of parameters."""
     import torch  # noqa: PLC0415 - the processes that are measured load their own
     from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
 
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         n_positions=1024,
         n_embd=width,
         n_layer=layers,
@@ -109,10 +109,10 @@ def write_rows(path: Path, clients: int) -> None:
     rng = np.random.default_rng(0)
     with path.open("w", encoding="utf-8") as file:
         for row in range(clients * SAMPLES + TESTS):
-            tokens = [int(rng.integers(_SEEN))]
+            tokens = [int(rng.integers(SEEN))]
             for _ in range(LENGTH - 1):
-                follows = (3 * tokens[-1] + 1) % _SEEN
-                tokens.append(follows if rng.random() < 0.8 else int(rng.integers(_SEEN)))
+                follows = (3 * tokens[-1] + 1) % SEEN
+                tokens.append(follows if rng.random() < 0.8 else int(rng.integers(SEEN)))
             is_test = row >= clients * SAMPLES
             sample = {"tokens": tokens, "client": f"c{row % clients:03}", "is_test": is_test}
             file.write(f"{json.dumps(sample)}\n")

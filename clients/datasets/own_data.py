@@ -37,11 +37,11 @@ from clients.datasets.own_targets import (
     class_count,
     hidden,
     mask_of,
-    require_ends,
     targets_of,
     vocabulary_of,
 )
 from clients.datasets.records import PooledData, Records, held_out, numbered
+from clients.datasets.sequences import require_ends
 from clients.datasets.settings_table import SettingsTable, parse_settings
 from ledger.io.home import DISK
 from ledger.io.user_code import as_configuration_error

@@ -15,6 +15,7 @@ import numpy as np
 
 from clients.datasets.federated_data import LANGUAGE, NO_TARGET, NO_TOKEN, PER_TOKEN
 from clients.datasets.own import MOST_CLASSES
+from clients.datasets.sequences import next_tokens, require_targets
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def targets_of(
         ConfigurationError: they are of another type or shape than the task's, or out of range.
     """
     if y is None:
-        return _following(where, x) if options.task == "causal-lm" else x
+        return next_tokens(where, x) if options.task == "causal-lm" else x
     if options.is_language:
         raise ConfigurationError(
             f"{where}: y: the task {options.task} has the tokens as targets, and takes no labels"
@@ -55,25 +56,11 @@ def targets_of(
                 f"not {y.dtype} of shape {y.shape}"
             )
         y = np.where(x == NO_TOKEN, NO_TARGET, y)
-        counted = y != NO_TARGET
-        if not counted.any(axis=1).all():
-            row = int(np.argmin(counted.any(axis=1)))
-            raise ConfigurationError(f"{where}: y: row {row} has no token with a class")
-        _require_classes(where, y[counted], options.classes)
+        require_targets(where, y)
+        _require_classes(where, y[y != NO_TARGET], options.classes)
     else:
         _require_classes(where, y, options.classes)
     return y.astype(np.int64)
-
-
-def require_ends(where: str, x: NDArray[np.int64]) -> None:
-    """Reject rows without a token, or with one after their end."""
-    is_token = x != NO_TOKEN
-    bad = ~is_token[:, 0] | (is_token[:, 1:] & ~is_token[:, :-1]).any(axis=1)
-    if bad.any():
-        raise ConfigurationError(
-            f"{where}: x: row {int(np.argmax(bad))} has no token, or one after {NO_TOKEN}, which "
-            f"ends a row"
-        )
 
 
 def vocabulary_of(options: FileOptions) -> int | None:
@@ -140,18 +127,6 @@ def class_count(task: Task, y: NDArray[Any], stated: int | None, vocabulary: int
         return vocabulary
     counted = y[y != NO_TARGET] if task in PER_TOKEN else y
     return stated or int(counted.max()) + 1
-
-
-def _following(where: str, x: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the next token of each, shape (n, length)."""
-    y = np.full(x.shape, NO_TARGET, dtype=np.int64)
-    y[:, :-1] = np.where(x[:, 1:] == NO_TOKEN, NO_TARGET, x[:, 1:])
-    alone = (y == NO_TARGET).all(axis=1)
-    if alone.any():
-        raise ConfigurationError(
-            f"{where}: x: row {int(np.argmax(alone))} has one token; there must be two or more"
-        )
-    return y
 
 
 def _numbers(where: str, y: NDArray[Any], outputs: int | None) -> NDArray[np.float32]:
