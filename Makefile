@@ -84,6 +84,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.training_replay
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.rounds
+	$(BIN)/python -m benchmarks.adapters
 
 # The peers of `benchmarks.rounds`, each in an environment of its own; torch goes first and alone.
 bench-peers: .bench/pfl/.installed .bench/flower/.installed
