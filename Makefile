@@ -91,6 +91,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.environments
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.rounds
+	$(BIN)/python -m benchmarks.adapters
 
 # The peers of `benchmarks.rounds`, each in an environment of its own; torch goes first and alone.
 bench-peers: .bench/pfl/.installed .bench/flower/.installed
@@ -128,7 +129,7 @@ $(VENV)/.clients: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.clients
-	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,api,postgresql,remote,dev]"
+	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,transformers,api,postgresql,remote,dev]"
 	touch $@
 
 clean:

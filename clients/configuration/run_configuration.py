@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from clients.configuration.parsing import parse, with_settings
 from clients.datasets.registry import DATASETS, PATH_OPTIONS
-from clients.models.model_binding import RECORDED_FILE, option_files
-from clients.models.registry import MODELS
+from clients.models.model_binding import RECORDED_FILE
+from clients.models.registry import MODELS, file_options
 from ledger.io.own_rules import GROUPS, KINDS, own_rules_of, use_rule
 from ledger.io.user_code import is_reference, named_code
 from ledger.protocol.errors import ConfigurationError
@@ -80,9 +80,9 @@ def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
     named = [(f"protocol.{kind}", str(getattr(protocol, kind))) for kind in KINDS]
     settings = [f"{key}={name}" for key, name in named if is_reference(name)]
     if model.name not in MODELS:
-        files = option_files(model.options)
         settings += [f"model.name={model.name}"]
-        settings += [f"model.options.{name}={model.options[name]}" for name in files]
+    files = file_options(model.name, model.options)
+    settings += [f"model.options.{name}={model.options[name]}" for name in files]
     return tuple(settings)
 
 

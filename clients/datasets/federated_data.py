@@ -12,7 +12,25 @@ from numpy.typing import NDArray
 Inputs = NDArray[Any]
 """One row per sample, in the data set's compact form, such as bytes or tokens."""
 
-Labels = NDArray[np.int64]
+Labels = NDArray[Any]
+"""Targets, one row per sample: a class (int64), a class for each token (int64), or numbers
+(float32)."""
+
+Task = Literal["classify", "causal-lm", "masked-lm", "token-classify", "regress"]
+"""What a model learns: the class of a sample, the next token, the hidden tokens, the class of each
+token, or numbers."""
+
+LANGUAGE: frozenset[Task] = frozenset({"causal-lm", "masked-lm"})
+"""Tasks whose classes are the tokens of the vocabulary."""
+
+PER_TOKEN: frozenset[Task] = LANGUAGE | {"token-classify"}
+"""Tasks with a target for each token."""
+
+NO_TARGET = -100
+"""Target of a token that is not counted: padding, or nothing to predict."""
+
+NO_TOKEN = -1
+"""Input after the last token of a sequence that is shorter than the longest."""
 
 Collate = Callable[[Inputs], NDArray[Any]]
 """Makes a model's inputs of stored rows; a function of a module, so that it can be pickled."""
@@ -31,10 +49,11 @@ class DataForm:
 
     Attributes:
         input_shape: shape of one collated input: (channels, height, width), or (tokens,).
-        classes: number of classes; labels are 0 .. classes - 1.
+        classes: number of classes; labels are 0 .. classes - 1. Of `regress` the outputs.
         input_dtype: type of a collated input: numbers, or tokens 0 .. vocabulary - 1.
         vocabulary: number of distinct tokens; None if inputs are not tokens.
         embedding: fixed vector of each token, shape (vocabulary, width); None without.
+        task: what is learned.
     """
 
     input_shape: tuple[int, ...]
@@ -42,6 +61,7 @@ class DataForm:
     input_dtype: Literal["float32", "int64"] = "float32"
     vocabulary: int | None = None
     embedding: NDArray[np.float32] | None = None
+    task: Task = "classify"
 
 
 def as_stored(rows: Inputs) -> NDArray[Any]:
@@ -86,9 +106,13 @@ class FederatedData:
 
 
 def frozen_samples(x: Inputs, y: Labels) -> Samples:
-    """Return contiguous, read-only samples, which all actors share; labels as int64."""
+    """Return contiguous, read-only samples, which all actors share.
+
+    Labels are int64, or float32 if they are numbers to regress.
+    """
     inputs = np.array(x, order="C")
-    labels = np.array(y, dtype=np.int64, order="C")
+    kind = np.float32 if np.asarray(y).dtype.kind == "f" else np.int64
+    labels = np.array(y, dtype=kind, order="C")
     inputs.setflags(write=False)
     labels.setflags(write=False)
     return Samples(inputs, labels)

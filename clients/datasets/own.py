@@ -3,6 +3,7 @@
 There is no data set to divide: the deployer of such a run knows the form of the samples and, from
 the registry, the number of each client's. A client's file is an `.npz` or a `.safetensors` with `x`
 and `y`, and with `x_test` and `y_test` if the owner wants to evaluate models on private samples.
+Next tokens to learn follow from `x`, and the file has no `y` then.
 """
 
 from __future__ import annotations
@@ -17,15 +18,21 @@ from pydantic_core import PydanticCustomError
 from clients.datasets.collating import as_brightness, as_tokens
 from clients.datasets.data_set import DataSet
 from clients.datasets.federated_data import (
+    LANGUAGE,
+    NO_TARGET,
+    NO_TOKEN,
+    PER_TOKEN,
     DataForm,
     FederatedData,
     Samples,
+    Task,
     as_stored,
     frozen_samples,
 )
 from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.safetensors_file import read_tensors, tensor_names
+from clients.datasets.sequences import next_tokens, require_ends, require_targets
 from clients.datasets.settings_table import Count, SettingsTable
 from ledger.protocol.errors import ConfigurationError
 
@@ -50,21 +57,40 @@ class OwnOptions(SettingsTable):
     """The form of the samples; a run records nothing else about them.
 
     Attributes:
+        task: what is learned; of `causal-lm` a file has no y, of tasks with a class for each token
+            y has one for each of x, or -100, and of `regress` `classes` numbers.
         inputs: content of x: numbers (float32), pixels (uint8, divided by 255 for models), or
             tokens (int64).
         shape: of one input: [channels, height, width] of an image, [tokens] of a text.
-        classes: number of classes; y holds 0 .. classes - 1.
+        classes: number of classes; y holds 0 .. classes - 1. Of language tasks the vocabulary.
         vocabulary: number of distinct tokens, for inputs = tokens.
     """
 
-    inputs: Literal["numbers", "pixels", "tokens"] = "numbers"
+    task: Task | None = None
+    inputs: Annotated[Literal["numbers", "pixels", "tokens"], Field(validate_default=True)] = (
+        "numbers"
+    )
     shape: Annotated[list[Size], Field(min_length=1, max_length=3)] = Field(
         description="of one input: [channels, height, width] of an image, [tokens] of a text"
     )
-    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] = Field(
+    classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)] = Field(
         description="how many there are; labels are 0 .. classes - 1"
     )
     vocabulary: Count | None = Field(default=None, validate_default=True)
+
+    @field_validator("inputs")
+    @classmethod
+    def _are_tokens_of_tasks_about_them(cls, inputs: str, info: ValidationInfo) -> str:
+        if info.data.get("task") in PER_TOKEN and inputs != "tokens":
+            raise PydanticCustomError("inputs", "must be tokens: the task is about them")
+        return inputs
+
+    @field_validator("classes")
+    @classmethod
+    def _are_two_or_more(cls, classes: int, info: ValidationInfo) -> int:
+        if info.data.get("task") != "regress" and classes < 2:
+            raise PydanticCustomError("classes", "Input should be greater than or equal to 2")
+        return classes
 
     @field_validator("shape")
     @classmethod
@@ -80,12 +106,15 @@ class OwnOptions(SettingsTable):
     def _goes_with_tokens(cls, vocabulary: int | None, info: ValidationInfo) -> int | None:
         if (info.data.get("inputs") == "tokens") != (vocabulary is not None):
             raise PydanticCustomError("vocabulary", "goes with inputs = tokens and is needed there")
+        if info.data.get("task") in LANGUAGE and vocabulary != info.data.get("classes"):
+            raise PydanticCustomError("vocabulary", "must be classes: tokens are what is learned")
         return vocabulary
 
     def form(self) -> DataForm:
         """Return the form for models."""
         dtype: Literal["float32", "int64"] = "int64" if self.inputs == "tokens" else "float32"
-        return DataForm(tuple(self.shape), self.classes, dtype, self.vocabulary)
+        task = self.task or "classify"
+        return DataForm(tuple(self.shape), self.classes, dtype, self.vocabulary, task=task)
 
     def collate(self) -> Collate:
         """Return the function that makes a model's inputs of a file's rows."""
@@ -103,9 +132,35 @@ class OwnOptions(SettingsTable):
         if self.inputs == "pixels":
             dtype = "|u1"
         elif self.vocabulary is not None:
-            low, high, dtype = 0, self.vocabulary - 1, "<i8"
+            least = 0 if self.task is None else NO_TOKEN
+            low, high, dtype = least, self.vocabulary - 1, "<i8"
         x = ArrayRule(dtype, (None, *self.shape), low, high, rows)
-        return {names[0]: x, names[1]: ArrayRule("<i8", (None,), 0, self.classes - 1, rows=rows)}
+        if self.task == "causal-lm":
+            return {names[0]: x}
+        if self.task == "regress":
+            return {names[0]: x, names[1]: ArrayRule("<f4", (None, self.classes), rows=rows)}
+        shape = (None, *self.shape) if self.task in PER_TOKEN else (None,)
+        least = NO_TARGET if self.task in PER_TOKEN else 0
+        return {names[0]: x, names[1]: ArrayRule("<i8", shape, least, self.classes - 1, rows=rows)}
+
+    def samples(self, where: str, x: NDArray[Any], y: NDArray[Any] | None) -> Samples:
+        """Return samples of a file, whose arrays have kept the rules.
+
+        Args:
+            where: their source in error messages.
+            x: inputs.
+            y: labels; None where they follow from the inputs.
+
+        Raises:
+            ConfigurationError: rows of tokens do not end, or have no target.
+        """
+        if self.task is not None and self.inputs == "tokens":
+            require_ends(where, x)
+        if y is None:
+            return frozen_samples(x, next_tokens(where, x))
+        if self.task in PER_TOKEN:
+            require_targets(where, y)
+        return frozen_samples(x, y)
 
 
 class OwnSamples(NamedTuple):
@@ -132,8 +187,12 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
     if has_test:
         rules |= options.rules(TEST, "test samples")
     arrays = read_tensors(path, rules) if is_tensors else read_arrays(path, rules)
-    test = frozen_samples(arrays[TEST[0]], arrays[TEST[1]]) if has_test else None
-    return OwnSamples(frozen_samples(arrays[TRAINING[0]], arrays[TRAINING[1]]), test)
+    train, test = (
+        options.samples(str(path), arrays[x], arrays.get(y)) if x in arrays else None
+        for x, y in (TRAINING, TEST)
+    )
+    assert train is not None, "a rule asks for it"
+    return OwnSamples(train, test)
 
 
 def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> FederatedData:
@@ -147,9 +206,13 @@ def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> F
     Returns:
         Data for trials only; the test set is empty.
     """
-    y = rng.integers(options.classes, size=_TRIAL_SAMPLES)
+    if options.task == "regress":
+        y: NDArray[Any] = rng.random((_TRIAL_SAMPLES, options.classes), dtype=np.float32)
+    else:
+        length = options.shape if options.task in PER_TOKEN else ()
+        y = rng.integers(options.classes, size=(_TRIAL_SAMPLES, *length))
     samples = frozen_samples(_drawn(options, rng), y)
-    no_samples = frozen_samples(samples.x[:0], y[:0])
+    no_samples = frozen_samples(samples.x[:0], samples.y[:0])
     return FederatedData(
         OWN.name, options.form(), (samples,) * clients, no_samples, collate=options.collate()
     )

@@ -11,18 +11,18 @@ import io
 import zipfile
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import ConfigDict
 
 from clients.datasets.collating import as_brightness, as_tokens
 from clients.datasets.data_set import DataSet
-from clients.datasets.federated_data import DataForm, as_stored
+from clients.datasets.federated_data import LANGUAGE, NO_TOKEN, PER_TOKEN, DataForm, as_stored
 from clients.datasets.files.data_archive import MAX_OWN_BYTES
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.saved_dataset import TEST
-from clients.datasets.own import MOST_CLASSES, MOST_NUMBERS
+from clients.datasets.own import MOST_NUMBERS
 from clients.datasets.own_layouts import (
     CLIENTS,
     LABELS,
@@ -33,7 +33,15 @@ from clients.datasets.own_layouts import (
     joined,
     read_samples,
 )
+from clients.datasets.own_targets import (
+    class_count,
+    hidden,
+    mask_of,
+    targets_of,
+    vocabulary_of,
+)
 from clients.datasets.records import PooledData, Records, held_out, numbered
+from clients.datasets.sequences import require_ends
 from clients.datasets.settings_table import SettingsTable, parse_settings
 from ledger.io.home import DISK
 from ledger.io.user_code import as_configuration_error
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clients.datasets.federated_data import Task
     from clients.datasets.files.layout import Layout
     from clients.datasets.own_layouts import Content
     from ledger.io.user_code import UserCode
@@ -59,7 +68,8 @@ class Data:
     Attributes:
         x: inputs, shape (n, ...): floats are numbers, bytes (uint8) pixels, other whole numbers
             tokens.
-        y: labels, shape (n,), whole numbers from 0 on.
+        y: labels, shape (n,), whole numbers from 0 on; of `task`, (n, tokens) with -100 for a token
+            that does not count, or numbers, or None where the tokens themselves are the targets.
         client: owner of each sample, shape (n,), whole numbers or text; None to divide the samples
             by a partition.
         is_test: whether each sample is for the test, shape (n,); None to hold out a share.
@@ -69,30 +79,38 @@ class Data:
     def __init__(  # noqa: PLR0913 - the arrays, and what they mean
         self,
         x: Any,
-        y: Any,
+        y: Any = None,
         client: Any = None,
         is_test: Any = None,
         *,
         inputs: Content | None = None,
         classes: int | None = None,
         vocabulary: int | None = None,
+        task: Task | None = None,
+        mask: int | None = None,
     ) -> None:
         """Check the arrays.
 
         Raises:
             ConfigurationError: names the array and the rule that it breaks.
         """
-        given = {"inputs": inputs, "classes": classes, "vocabulary": vocabulary}
+        given = {
+            "inputs": inputs,
+            "classes": classes,
+            "vocabulary": vocabulary,
+            "task": task,
+            "mask": mask,
+        }
         self._options = {name: value for name, value in given.items() if value is not None}
         columns = {"x": x, "y": y, "client": client, "is_test": is_test}
         held = {
             name: _plain(name, values)
             for name, values in columns.items()
-            if values is not None or name in {"x", "y"}
+            if values is not None or name == "x" or (name == "y" and task not in LANGUAGE)
         }
         records = _records("data", held, parse_settings(FileOptions, self._options, "data"))
         self.records = records
-        self.x, self.y = records.x, held["y"]
+        self.x, self.y = records.x, held.get("y")
         self.client, self.is_test = held.get("client"), held.get("is_test")
 
     @classmethod
@@ -174,7 +192,7 @@ def _split(
     """Return the truth of a split of a dictionary of them."""
     if roles.is_test is not None or TEST not in splits:
         return {}
-    return {"is_test": np.full(len(held[roles.label]), name == TEST)}
+    return {"is_test": np.full(len(held[roles.columns[0]]), name == TEST)}
 
 
 def _channels_first(values: Any) -> NDArray[Any]:
@@ -209,8 +227,9 @@ def _records(where: str, held: Mapping[str, NDArray[Any]], options: FileOptions)
     Raises:
         ConfigurationError: names the array and the rule that it breaks.
     """
-    y = held["y"]
-    if y.ndim != 1 or y.dtype.kind not in "iu":
+    reference = "x" if options.is_language else "y"
+    y = held[reference]
+    if options.task in {None, "classify"} and (y.ndim != 1 or y.dtype.kind not in "iu"):
         raise ConfigurationError(
             f"{where}: y: labels must be whole numbers, one for each sample, not {y.dtype} of "
             f"shape {y.shape}"
@@ -220,18 +239,11 @@ def _records(where: str, held: Mapping[str, NDArray[Any]], options: FileOptions)
             raise ConfigurationError(f"{where}: {name}: is one value; must be one for each sample")
         if not len(values) or len(values) != len(y):
             raise ConfigurationError(
-                f"{where}: {name} has {len(values)} rows and y {len(y)}; must be equally many, "
-                f"at least 1"
+                f"{where}: {name} has {len(values)} rows and {reference} {len(y)}; must be equally "
+                f"many, at least 1"
             )
-    if not 0 <= y.min() <= y.max() < (options.classes or MOST_CLASSES):
-        raise ConfigurationError(
-            f"{where}: y: labels {y.min()} .. {y.max()}, outside 0 .. "
-            f"{(options.classes or MOST_CLASSES) - 1}"
-        )
-    if options.classes is None and y.max() < 1:
-        raise ConfigurationError(f"{where}: y: all labels are 0; there must be 2 classes or more")
     x = _inputs(where, held["x"], options)
-    records = Records(x, y.astype(np.int64))
+    records = Records(x, targets_of(where, x, held.get("y"), options))
     if "client" in held:
         owner, owners = numbered(_owners(where, held["client"]))
         records = replace(records, owner=owner, owners=owners)
@@ -255,6 +267,11 @@ def _inputs(where: str, x: NDArray[Any], options: FileOptions) -> NDArray[Any]:
             f"{x.shape}"
         )
     content = options.inputs or _content_of(x)
+    if options.task in PER_TOKEN and content != "tokens":
+        raise ConfigurationError(
+            f"{where}: x: the task {options.task} is about tokens, whole numbers of shape "
+            f"(samples, tokens), not {x.dtype} of shape {x.shape}"
+        )
     if content == "pixels" and x.ndim == 3 and options.shape is None:
         x = x[:, None]  # grey images
     if options.shape is not None:
@@ -273,7 +290,8 @@ def _inputs(where: str, x: NDArray[Any], options: FileOptions) -> NDArray[Any]:
     if content == "pixels":
         return _pixels(where, x)
     if content == "tokens":
-        return _tokens(where, x, options.vocabulary)
+        may_end = options.task is not None or options.tokenizer is not None
+        return _tokens(where, x, vocabulary_of(options), may_end=may_end)
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(x, dtype=np.float32)
     if not np.isfinite(numbers).all():
@@ -304,14 +322,19 @@ def _pixels(where: str, x: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(x, dtype=np.uint8)
 
 
-def _tokens(where: str, x: NDArray[Any], vocabulary: int | None) -> NDArray[np.int64]:
-    most = (vocabulary or 2**31) - 1
-    if x.dtype.kind not in "iu" or x.ndim != 2 or x.min() < 0 or x.max() > most:
+def _tokens(
+    where: str, x: NDArray[Any], vocabulary: int | None, *, may_end: bool
+) -> NDArray[np.int64]:
+    most, least = (vocabulary or 2**31) - 1, NO_TOKEN if may_end else 0
+    if x.dtype.kind not in "iu" or x.ndim != 2 or x.min() < least or x.max() > most:
         raise ConfigurationError(
-            f"{where}: x: tokens must be whole numbers 0 .. {most} of shape (samples, tokens), not "
-            f"{x.dtype} of shape {x.shape}, {x.min()} .. {x.max()}"
+            f"{where}: x: tokens must be whole numbers {least} .. {most} of shape (samples, "
+            f"tokens), not {x.dtype} of shape {x.shape}, {x.min()} .. {x.max()}"
         )
-    return np.ascontiguousarray(x, dtype=np.int64)
+    tokens = np.ascontiguousarray(x, dtype=np.int64)
+    if may_end:
+        require_ends(where, tokens)
+    return tokens
 
 
 def _owners(where: str, values: NDArray[Any]) -> NDArray[Any]:
@@ -341,18 +364,22 @@ def _pool(records: Records, options: FileOptions, rng: np.random.Generator) -> P
         is_test[order[:count]] = True
     else:
         is_test = held_out(records, options.test_share, rng)
-    classes = options.classes or int(records.y.max()) + 1
-    shape, form = records.x.shape[1:], None
-    collate = as_stored
-    if records.x.dtype == np.uint8:
+    shape, vocabulary = records.x.shape[1:], None
+    dtype: Literal["float32", "int64"] = "float32"
+    x, y, collate = records.x, records.y, as_stored
+    if x.dtype == np.uint8:
         collate = as_brightness
-    elif records.x.dtype == np.int64:
-        vocabulary = options.vocabulary or int(records.x.max()) + 1
-        form, collate = DataForm(shape, classes, "int64", vocabulary), as_tokens
+    elif x.dtype == np.int64:
+        vocabulary = vocabulary_of(options) or int(x.max()) + 1
+        dtype, collate = "int64", as_tokens
+    task = options.task or "classify"
+    if task == "masked-lm":
+        x, y = hidden(x, mask_of(options, vocabulary), rng)
+    classes = class_count(task, y, options.classes, vocabulary)
     return PooledData(
-        form=form or DataForm(shape, classes),
-        x=records.x,
-        y=records.y,
+        form=DataForm(shape, classes, dtype, vocabulary, task=task),
+        x=x,
+        y=y,
         train=np.flatnonzero(~is_test),
         test=np.flatnonzero(is_test),
         owner=records.owner,
@@ -406,6 +433,8 @@ def _fits(layout: Layout) -> bool:
     names = layout.fields
     if layout.kind in {FileKind.ARRAYS, FileKind.TENSORS}:
         return {X, "y"} <= names
+    if layout.kind in {FileKind.JSON_LINES, FileKind.TEXTS}:
+        return True
     return layout.kind is not FileKind.LEAF and not names.isdisjoint(LABELS)
 
 

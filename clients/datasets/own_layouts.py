@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import numpy as np
 from pydantic import Field
 
+from clients.datasets.federated_data import LANGUAGE, PER_TOKEN, Task
 from clients.datasets.files.arrow_values import values_of
 from clients.datasets.files.data_archive import (
     LONGEST_TEXT,
@@ -28,8 +29,8 @@ from clients.datasets.files.lines import read_csv
 from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.safetensors_file import read_any_tensors
 from clients.datasets.files.saved_dataset import TEST, opened
-from clients.datasets.own import MOST_CLASSES, Size
-from clients.datasets.settings_table import Count, SettingsTable, Share
+from clients.datasets.own import MOST_CLASSES, MOST_NUMBERS, Size
+from clients.datasets.settings_table import Count, FilePath, SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ class FileOptions(SettingsTable):
         classes: number of classes; one more than the largest label.
         vocabulary: number of distinct tokens; one more than the largest token.
         test_share: share of the samples in the test, .2, where the file has no split.
+        task: what is learned: the class of a sample (classify), the next token (causal-lm), hidden
+            tokens (masked-lm), the class of each token (token-classify), or numbers (regress).
+        tokenizer: path of a tokenizer.json, which makes tokens of texts.
+        length: tokens of a sample at most; language tasks cut longer texts into samples, others
+            refuse them.
+        mask: token that hides others, of masked-lm; the tokenizer's.
     """
 
     features: Annotated[list[Name], Field(min_length=1)] | None = None
@@ -74,6 +81,15 @@ class FileOptions(SettingsTable):
     classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
     vocabulary: Count | None = None
     test_share: Share | None = None
+    task: Task | None = None
+    tokenizer: FilePath | None = None
+    length: Annotated[int, Field(ge=2, le=MOST_NUMBERS)] | None = None
+    mask: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+
+    @property
+    def is_language(self) -> bool:
+        """Whether the targets are the tokens themselves, and the samples need no label."""
+        return self.task in LANGUAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +97,7 @@ class ColumnRoles:
     """The columns of a table by their role."""
 
     features: tuple[str, ...]
-    label: str
+    label: str | None
     client: str | None
     is_test: str | None
 
@@ -105,7 +121,9 @@ class ColumnRoles:
                     )
             with np.errstate(over="ignore"):  # what is too large is refused with its row
                 x = np.stack([values.astype(np.float32) for values in wide], axis=1)
-        result = {"x": x, "y": held[self.label]}
+        result = {"x": x}
+        if self.label is not None:
+            result["y"] = held[self.label]
         if self.client is not None:
             result["client"] = held[self.client]
         if self.is_test is not None:
@@ -120,6 +138,11 @@ def read_samples(path: Path, options: FileOptions) -> dict[str, NDArray[Any]]:
         ConfigurationError: names the file, the array or column, and the rule that it breaks.
     """
     layout = layout_of(path)
+    if holds_sequences(layout, options):
+        # Only those who have texts load what makes tokens of them.
+        from clients.datasets.own_texts import read_texts  # noqa: PLC0415
+
+        return read_texts(layout, options)
     match layout.kind:
         case FileKind.ARRAYS | FileKind.TENSORS:
             return _from_arrays(layout, options)
@@ -127,10 +150,18 @@ def read_samples(path: Path, options: FileOptions) -> dict[str, NDArray[Any]]:
             return _from_lines(layout, options)
         case FileKind.TABLE | FileKind.SAVED:
             return _from_arrow(layout, options)
-        case FileKind.LEAF:
+        case _:
             raise ConfigurationError(
                 f"{path}: a folder of LEAF is read as femnist, shakespeare or sent140"
             )
+
+
+def holds_sequences(layout: Layout, options: FileOptions) -> bool:
+    """Return whether samples are texts or rows of tokens that may differ in length."""
+    if layout.kind in {FileKind.JSON_LINES, FileKind.TEXTS}:
+        return True
+    is_table = layout.kind in {FileKind.TABLE, FileKind.SAVED}
+    return is_table and (options.tokenizer is not None or options.task in PER_TOKEN)
 
 
 def _from_arrays(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
@@ -141,11 +172,14 @@ def _from_arrays(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]
             )
     roles = column_roles(str(layout.path), sorted(layout.fields - {X_TEST, Y_TEST}), options, (X,))
     has_test = not layout.fields.isdisjoint({X_TEST, Y_TEST})
-    names = {X, "y", X_TEST, Y_TEST} if has_test else {X, *roles.columns}
+    targets = set() if options.is_language else {"y", Y_TEST}
+    names = {X, X_TEST} | targets if has_test else {X, *roles.columns}
     if names != layout.fields:
+        needed = X if options.is_language else f"{X} and y"
+        tests = X_TEST if options.is_language else f"{X_TEST} and {Y_TEST}"
         raise ConfigurationError(
-            f"{layout.path}: holds {', '.join(sorted(layout.fields))[:200]}; must hold {X} and y, "
-            f"and may hold client (or writer) and is_test, or {X_TEST} and {Y_TEST}"
+            f"{layout.path}: holds {', '.join(sorted(layout.fields))[:200]}; must hold {needed}, "
+            f"and may hold client (or writer) and is_test, or {tests}"
         )
     is_tensors = layout.kind is FileKind.TENSORS
     held = read_any_tensors(layout.path) if is_tensors else _from_archive(layout.path)
@@ -153,11 +187,10 @@ def _from_arrays(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]
         return roles.taken(str(layout.path), held)
     is_test = np.repeat([False, True], [len(held[X]), len(held[X_TEST])])
     x = joined(f"{layout.path}: {X}", [held[X], held[X_TEST]])
-    return {
-        "x": x,
-        "y": joined(f"{layout.path}: y", [held["y"], held[Y_TEST]]),
-        "is_test": is_test,
-    }
+    samples = {"x": x, "is_test": is_test}
+    if not options.is_language:
+        samples["y"] = joined(f"{layout.path}: y", [held["y"], held[Y_TEST]])
+    return samples
 
 
 def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
@@ -179,6 +212,11 @@ def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
 
 def _from_lines(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
     (path,) = layout.files
+    if options.task in PER_TOKEN or options.tokenizer is not None:
+        raise ConfigurationError(
+            f"{path}: a table of numbers; texts and tokens are in a .jsonl, .txt or .parquet file, "
+            f"or a folder of datasets.save_to_disk"
+        )
     roles = column_roles(str(path), layout.names, options)
     width = len(roles.features)
     numbers = compact_array("f")
@@ -210,7 +248,11 @@ def _from_lines(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]
             f"{path}: row {at + 1}: {roles.features[column]}: is not finite (NaN, infinite, or too "
             f"large for float32)"
         )
-    held: dict[str, NDArray[Any]] = {"x": x, "y": _whole(path, roles.label, lists[roles.label])}
+    assert roles.label is not None, "only sequences go without a label"
+    texts = lists[roles.label]
+    is_number = options.task == "regress"
+    labels = _numbers(path, roles.label, texts) if is_number else _whole(path, roles.label, texts)
+    held: dict[str, NDArray[Any]] = {"x": x, "y": labels}
     if roles.client is not None:
         held["client"] = _short(path, roles.client, lists[roles.client])
     if roles.is_test is not None:
@@ -276,8 +318,8 @@ def column_roles(
             _refuse_missing(where, names, f"data.options.{role} = {given}")
         return present[0] if present else None
 
-    label = column("label", LABELS)
-    if label is None:
+    label = None if options.is_language else column("label", LABELS)
+    if label is None and not options.is_language:
         _refuse_missing(where, names, f"its labels, {' or '.join(LABELS)}")
     client, is_test = column("client", CLIENTS), column("is_test", TESTS)
     others = [name for name in names if name not in {label, client, is_test}]
@@ -326,6 +368,15 @@ def _whole(path: Path, name: str, texts: list[str]) -> NDArray[np.int64]:
                 f"{text[:80]!r}"
             )
     return np.array(texts, dtype=np.int64)
+
+
+def _numbers(path: Path, name: str, texts: list[str]) -> NDArray[np.float64]:
+    for row, text in enumerate(texts, start=1):
+        if not _is_number(text):
+            raise ConfigurationError(
+                f"{path}: row {row}: {name}: a target must be a number, not {text[:80]!r}"
+            )
+    return np.array(texts, dtype=np.float64)
 
 
 def _short(path: Path, name: str, texts: list[str]) -> NDArray[Any]:

@@ -42,7 +42,7 @@ DATASETS: dict[str, DataSet] = {
 GROUP = "cmfl.datasets"
 """Entry points of packages that offer data sets."""
 
-PATH_OPTIONS = ("glove",)
+PATH_OPTIONS = ("glove", "tokenizer")
 """Options that are paths; a run records the file's digest instead."""
 
 
@@ -166,12 +166,12 @@ def data_digest(choice: DataChoice) -> dict[str, Any]:
     """
     data_set, options, partition = _settings(choice)
     settings = options.model_dump(exclude_none=True)
-    for key in PATH_OPTIONS:
-        if key in settings:
-            # The path differs between machines.
-            settings[key] = _sha256(Path(settings[key]))
     if data_set.code is not None:
         settings = {name: _recorded_option(value) for name, value in settings.items()}
+    else:
+        for key in set(PATH_OPTIONS).intersection(settings):
+            # The path differs between machines.
+            settings[key] = _sha256(Path(settings[key]))
     recorded = {
         "name": data_set.name,
         "options": settings,
@@ -196,7 +196,8 @@ def _settings(
     has_owners = (
         data_set.is_owned(choice.path, options) if is_open else data_set.owned_by is not None
     )
-    partition = partition_of(choice.partition, has_owners=has_owners)
+    has_classes = getattr(options, "task", None) in {None, "classify"} or data_set.code is not None
+    partition = partition_of(choice.partition, has_owners=has_owners, has_classes=has_classes)
     if data_set.is_declared:
         _require_undivided(choice, partition)
     return data_set, options, partition

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clients.datasets.federated_data import NO_TARGET
 from clients.datasets.own import OWN, OwnOptions, read_own
 from clients.datasets.records import Records, require_trained
 from clients.datasets.registry import data_set_named, recognise
@@ -60,7 +61,7 @@ class DataContents:
         clients: number of natural clients; None without any.
         shape: of one sample in the files; empty for a text.
         per_class: number of samples by label, labels ascending; those that do not occur are left
-            out.
+            out. Of a class for each token it counts tokens; empty where nothing is classified.
     """
 
     dataset: str
@@ -143,7 +144,9 @@ def _own_records(path: Path, options: OwnOptions) -> Records:
 
 def _contents(data_set: DataSet, records: Records) -> DataContents:
     test = None if records.is_test is None else int(records.is_test.sum())
-    labels, counts = np.unique(records.y, return_counts=True)
+    is_classified = records.y.dtype.kind != "f"
+    y = records.y[records.y != NO_TARGET] if is_classified else records.y[:0]
+    labels, counts = np.unique(y, return_counts=True)
     return DataContents(
         dataset=data_set.name,
         samples=len(records.y),

@@ -3,7 +3,7 @@
 The vector is trained, sent, scored, averaged and digested: the parameters that require a gradient,
 as float32, in the order of `named_parameters`. Everything else in a module (frozen word vectors,
 constant biases) is the same for everybody and not in the vector. A module maps collated inputs to
-one row of class scores each; the loss is their mean cross-entropy.
+scores, whose shape and loss are those of the data's task (`clients/models/tasks.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from clients.models.model_binding import frozen_state_of, option_files, require_same
+from clients.models.model_binding import frozen_state_of, require_same
 from ledger.protocol.types import NO_DIGEST, Digest
 
 if TYPE_CHECKING:
@@ -43,8 +43,17 @@ class DrawsItsStart(Protocol):
 
 
 @runtime_checkable
+class SharesItsBase(Protocol):
+    """A module with frozen parameters that its whole process shares, and nothing writes to."""
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Names of these parameters."""
+
+
+@runtime_checkable
 class ForeignFactory(Protocol):
-    """A factory of modules whose code is not part of this project and has to be identified."""
+    """A factory of modules with code or files outside this project, which are identified."""
 
     @property
     def name(self) -> str:
@@ -55,6 +64,9 @@ class ForeignFactory(Protocol):
 
     def source(self) -> Digest:
         """Return the digest of the code, which the run document binds."""
+
+    def files(self, options: Mapping[str, Option]) -> dict[str, str]:
+        """Return the `sha256:` digest of each file or folder that options name."""
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
         """Return a new module."""
@@ -115,11 +127,10 @@ class Model:
         Raises:
             ConfigurationError: a file that an option names, or frozen state, has changed.
         """
+        files = self._files() if self.option_files else {}
         for name, digest in self.option_files.items():
-            current = option_files({name: self.options[name]}).get(name, "gone")
-            require_same(
-                f"model.options.{name} = {self.options[name]!r}: its file", digest, current
-            )
+            subject = f"model.options.{name} = {self.options[name]!r}: its file"
+            require_same(subject, digest, files.get(name, "gone"))
         module = self._built(seed=0)
         if self.frozen is not None:
             subject = f"model.name = {self.name!r}: the digest of its frozen parameters and buffers"
@@ -135,6 +146,10 @@ class Model:
             module = self._built(int(rng.integers(2**63)))
         return vector_of(module)
 
+    def _files(self) -> dict[str, str]:
+        factory = self.factory
+        return factory.files(self.options) if isinstance(factory, ForeignFactory) else {}
+
     def _built(self, seed: int) -> nn.Module:
         # Building a module must not change torch's global random state.
         with torch.random.fork_rng(devices=[]):
@@ -147,7 +162,7 @@ def model_of(
 ) -> Model:
     """Return a model, with the layout of its module."""
     options = dict(options or {})
-    files = option_files(options) if isinstance(factory, ForeignFactory) else {}
+    files = factory.files(options) if isinstance(factory, ForeignFactory) else {}
     module = Model(factory, form, options).module()
     layout = tuple((name, tuple(p.shape)) for name, p in trainable(module))
     return Model(factory, form, options, layout, files, frozen_state_of(module))

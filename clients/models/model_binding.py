@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,29 @@ def option_files(options: Mapping[str, object]) -> dict[str, str]:
     named = {name: Path(value) for name, value in options.items() if isinstance(value, str)}
     there = {name: path for name, path in named.items() if _exists(path)}
     return {name: f"{RECORDED_FILE}{_digest_at(name, path)}" for name, path in there.items()}
+
+
+def folder_digest(name: str, folder: Path) -> str:
+    """Return the recorded digest of the folder that an option names.
+
+    It is read again only if the name, size or time of a file has changed.
+
+    Raises:
+        ConfigurationError: it cannot be read, or has too many files.
+    """
+    try:
+        states = [(path, path.stat()) for path in sorted(folder.rglob("*"))[: MAX_FOLDER_FILES * 2]]
+    except OSError as error:
+        raise ConfigurationError(
+            f"model.options.{name} = {str(folder)!r}: cannot be read: {error.strerror}"
+        ) from error
+    seen = tuple((str(path), state.st_size, state.st_mtime_ns) for path, state in states)
+    return _folder_as_seen(name, folder, seen)
+
+
+@lru_cache(maxsize=1)
+def _folder_as_seen(name: str, folder: Path, _: object) -> str:
+    return f"{RECORDED_FILE}{_digest_at(name, folder)}"
 
 
 def require_same(subject: str, bound: str, here: str) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from clients.datasets.federated_data import PER_TOKEN
 from clients.devices import reproducible
-from clients.models.model import ForeignFactory, trainable
+from clients.models.model import ForeignFactory, SharesItsBase, trainable
+from clients.models.tasks import fits, score_shape, training_loss
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
@@ -80,12 +81,14 @@ class _Trial:
             scores = self.module(x.clone())
         if not isinstance(scores, Tensor):
             raise self._refused(f"its forward pass returns {type(scores).__name__}, and no tensor")
-        expected = (len(x), self.model.form.classes)
-        if tuple(scores.shape) != expected or not scores.is_floating_point():
+        form = self.model.form
+        if not fits(form, len(x), tuple(scores.shape)) or not scores.is_floating_point():
+            each = "each of its tokens" if form.task in PER_TOKEN else f"each of {len(x)} inputs"
+            column = "output" if form.task == "regress" else "class"
             raise self._refused(
                 f"its forward pass returns {str(scores.dtype).removeprefix('torch.')} of shape "
-                f"{tuple(scores.shape)}; must be scores of shape {expected}, one row for each of "
-                f"{len(x)} inputs and one column for each class"
+                f"{tuple(scores.shape)}; must be scores of shape {score_shape(form, len(x))}, one "
+                f"row for {each} and one column for each {column}"
             )
         return scores
 
@@ -110,7 +113,7 @@ class _Trial:
 
     def _require_gradients(self, scores: Tensor, y: Tensor) -> None:
         with as_configuration_error(f"model.name = {self.model.name!r}: its backward pass fails"):
-            functional.cross_entropy(scores, y).backward()
+            training_loss(self.model.form.task, scores, y).backward()
         unused = next((name for name, p in trainable(self.module) if p.grad is None), None)
         if unused is not None:
             raise self._refused(
@@ -123,9 +126,10 @@ class _Trial:
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
-    """Return copies of a module's parameters and buffers."""
+    """Return copies of a module's parameters and buffers, but for those of a shared base."""
+    shared = module.shared if isinstance(module, SharesItsBase) else frozenset()
     tensors = [*module.named_parameters(), *module.named_buffers()]
-    return {name: tensor.detach().clone() for name, tensor in tensors}
+    return {name: tensor.detach().clone() for name, tensor in tensors if name not in shared}
 
 
 def _equal(first: Tensor, second: Tensor) -> bool:

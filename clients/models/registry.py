@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from clients.models.alexnet import alexnet
 from clients.models.cnn import cnn
+from clients.models.hf import hf
 from clients.models.leaf_cnn import leaf_cnn
-from clients.models.model import Model, ModuleFactory, model_of
-from clients.models.model_binding import option_files
+from clients.models.model import ForeignFactory, Model, ModuleFactory, model_of
 from clients.models.softmax import softmax
 from clients.models.text_lstm import sent140_lstm, shakespeare_lstm
 from clients.models.user import user_module
@@ -27,6 +27,7 @@ MODELS: dict[str, ModuleFactory] = {
     "alexnet": alexnet,
     "sent140_lstm": sent140_lstm,
     "shakespeare_lstm": shakespeare_lstm,
+    "hf": hf,
 }
 
 
@@ -50,16 +51,22 @@ def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None 
 def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
     """Return the record of a model whose name or options are paths, with digests instead.
 
-    A name in `MODELS` has an empty record.
+    A built-in model without files has an empty record.
 
     Raises:
         ConfigurationError: a file cannot be read.
     """
-    if name in MODELS:
+    factory = MODELS[name] if name in MODELS else user_module(name)
+    if not isinstance(factory, ForeignFactory):
         return {}
-    factory = user_module(name)
-    record = {"name": factory.name, "options": {**options, **option_files(options)}}
+    record = {"name": factory.name, "options": {**options, **factory.files(options)}}
     return record | factory.recorded()
+
+
+def file_options(name: str, options: Mapping[str, Option]) -> list[str]:
+    """Return the options of a model that name files, which each machine has its own copy of."""
+    factory = MODELS[name] if name in MODELS else user_module(name)
+    return [*factory.files(options)] if isinstance(factory, ForeignFactory) else []
 
 
 def verify_name(name: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from clients.models.model_binding import option_files
 from clients.models.parameter_rules import require_tensors
 from ledger.io.user_code import UserCode, as_configuration_error, user_code
 from ledger.protocol.errors import ConfigurationError
@@ -50,6 +51,10 @@ class UserModule:
     def source(self) -> Digest:
         """Return the sha256 of the file, or the digest of package, version and name."""
         return self._code.digest()
+
+    def files(self, options: Mapping[str, Option]) -> dict[str, str]:
+        """Return the digest of each file or folder that an option names."""
+        return option_files(options)
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
         """Return a new module.

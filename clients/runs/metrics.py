@@ -35,8 +35,10 @@ class Quality:
     """Quality of a model; all None if it was not evaluated.
 
     Attributes:
-        accuracy: share of the test set classified right, in [0, 1].
-        loss: mean cross-entropy there; None also if it is not finite.
+        accuracy: share of the test set classified right, in [0, 1]: of its samples, or of its
+            tokens with a target; None also where numbers are regressed.
+        loss: mean cross-entropy or squared error there; None also if it is not finite. Of a
+            language task its exponential is the perplexity.
         training_loss: mean cross-entropy on all clients' training samples (the authors' "loss").
         client_accuracy: of each client's own test samples; None for one that has none.
         backdoor_success: share of the test samples of other classes that are taken for a backdoor's
@@ -211,7 +213,9 @@ class Measure:
 
 
 def _accuracy(evaluation: Evaluation | None) -> float | None:
-    return None if evaluation is None else evaluation.correct / evaluation.samples
+    if evaluation is None or evaluation.correct is None:
+        return None
+    return evaluation.correct / evaluation.samples
 
 
 def _loss(evaluation: Evaluation) -> float | None:

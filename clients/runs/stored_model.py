@@ -7,24 +7,30 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from clients.datasets.federated_data import Samples
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
+from clients.models.hf import AdaptedModel
+from clients.models.model import load_vector
 from clients.models.model_binding import require_same
 from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
 from clients.models.registry import model_named
+from clients.models.tasks import perplexity
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_inputs
 from clients.training.evaluation import evaluate, majority_rate
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import FederatedData
-    from clients.models.model import Model
+    from clients.models.model import Model, ParameterVector
     from clients.models.model_file import StoredModel
     from clients.training.port import Evaluation
     from ledger.protocol.documents.run import RunDocument
@@ -35,19 +41,22 @@ class StoredQuality:
     """Quality of a stored model.
 
     Attributes:
-        accuracy: share of the whole test set classified right, in [0, 1].
-        loss: mean cross-entropy there; None if it is not finite.
+        accuracy: share of the whole test set classified right, in [0, 1]; None where numbers are
+            regressed.
+        loss: mean cross-entropy or squared error there; None if it is not finite.
         floor: accuracy of always answering the commonest class.
-        samples: size of the test set.
-        training_loss: mean cross-entropy on all clients' training samples; None if it was not asked
-            for, or is not finite.
+        samples: size of the test set: samples, or tokens with a target.
+        training_loss: mean loss on all clients' training samples; None if it was not asked for, or
+            is not finite.
+        perplexity: of a language task, e^loss; None of others.
     """
 
-    accuracy: float
+    accuracy: float | None
     loss: float | None
     floor: float
     samples: int
     training_loss: float | None
+    perplexity: float | None = None
 
 
 def quality_of(
@@ -85,8 +94,12 @@ def quality_of(
         inputs = np.concatenate([samples.x for samples in data.train])
         labels = np.concatenate([samples.y for samples in data.train])
         training = _mean(evaluated(Samples(inputs, labels)))
-    accuracy, floor = test.correct / test.samples, majority_rate(data.test.y)
-    return StoredQuality(accuracy, _mean(test), floor, test.samples, training)
+    accuracy = None if test.correct is None else test.correct / test.samples
+    floor = majority_rate(data.test.y)
+    loss = _mean(test)
+    return StoredQuality(
+        accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
+    )
 
 
 def _require_made_of(model: Model, stored: StoredModel) -> None:
@@ -102,6 +115,29 @@ def require_inputs_of(document: RunDocument, configuration: Configuration) -> No
     """Refuse other inputs than those of the run, and name the first difference."""
     data, model = _inputs_of(configuration)
     require_bound_inputs(document, configuration, model, data)
+
+
+def write_adapter(
+    vector: ParameterVector, configuration: Configuration, document: RunDocument, folder: Path
+) -> None:
+    """Write adapters as a folder that `peft.PeftModel.from_pretrained` reads.
+
+    Args:
+        vector: parameters, shape (d,).
+        configuration: of the run, with the base's folder here.
+        document: of the run.
+        folder: to write; an existing adapter in it is replaced.
+
+    Raises:
+        ConfigurationError: the model has no adapters, or another base or other data than the run's.
+    """
+    data, model = _inputs_of(configuration)
+    require_bound_inputs(document, configuration, model, data)
+    module = model.module()
+    if not isinstance(module, AdaptedModel):
+        raise ConfigurationError(f"--format peft: the model {model.name!r} has no adapters")
+    load_vector(module, torch.tensor(vector))
+    module.save_adapter(folder)
 
 
 def _inputs_of(configuration: Configuration) -> tuple[FederatedData, Model]:

@@ -12,24 +12,30 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from torch.nn import functional
 
-from clients.datasets.federated_data import as_stored
+from clients.datasets.federated_data import NO_TARGET, PER_TOKEN, Samples, as_stored
 from clients.devices import device_named, reproducible
 from clients.models.model import load_vector
+from clients.models.tasks import score
 from clients.training.port import Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import nn
 
-    from clients.datasets.federated_data import Collate, Inputs, Labels, Samples
+    from clients.datasets.federated_data import Collate, DataForm, Labels
     from clients.models.model import Model, ParameterVector
     from clients.training.workload import Workload
 
+Batch = tuple[torch.Tensor, torch.Tensor]
+"""Collated inputs and their targets, one row each."""
+
 BLOCK = 256
 """Samples of one forward pass: few enough for a large model's activations to fit into memory."""
+
+MOST_SCORES = 2**24
+"""Scores of one forward pass of a model with a row of them for each token."""
 
 
 def evaluate(
@@ -57,11 +63,11 @@ def evaluate(
     with reproducible(torch_device):
         module = model.module().to(torch_device)
         load_vector(module, torch.tensor(vector))
-        return total(evaluate_part(module, collate, *samples, torch_device))
+        return total(evaluate_part(module, model.form, collate, samples, torch_device))
 
 
 def evaluate_part(
-    module: nn.Module, collate: Collate, x: Inputs, y: Labels, device: torch.device
+    module: nn.Module, form: DataForm, collate: Collate, samples: Samples, device: torch.device
 ) -> tuple[Evaluation, ...]:
     """Return the evaluation of each block of some samples, with the module's loaded parameters.
 
@@ -69,15 +75,13 @@ def evaluate_part(
     module is left in evaluation mode; the caller has made its device `reproducible`.
     """
     module.eval()
-    return tuple(
+
+    def batch(rows: slice) -> Batch:
         # Copies, which torch aligns: kernels may sum in another order at another alignment.
-        evaluate_block(
-            module,
-            torch.tensor(collate(x[rows]), device=device),
-            torch.tensor(y[rows], device=device),
-        )
-        for rows in blocks(len(y))
-    )
+        inputs = torch.tensor(collate(samples.x[rows]), device=device)
+        return inputs, torch.tensor(samples.y[rows], device=device)
+
+    return tuple(_block(module, form, rows, batch) for rows in blocks(len(samples.y)))
 
 
 def blocks(samples: int) -> Iterator[slice]:
@@ -92,30 +96,51 @@ def total(blocks_: Iterable[Evaluation]) -> Evaluation:
     losses = [evaluation.loss for evaluation in evaluations]
     # Exact if all are finite; `fsum` refuses to add inf and -inf.
     loss = math.fsum(losses) if all(map(math.isfinite, losses)) else math.nan
+    correct = [evaluation.correct for evaluation in evaluations]
     return Evaluation(
-        correct=sum(evaluation.correct for evaluation in evaluations),
+        correct=None if None in correct else sum(filter(None, correct)),
         loss=loss,
         samples=sum(evaluation.samples for evaluation in evaluations),
     )
 
 
 def majority_rate(y: Labels) -> float:
-    """Return the accuracy of always answering the most frequent class, in (0, 1]."""
-    return float(np.bincount(y).max() / len(y))
+    """Return the accuracy of always answering the most frequent class, in (0, 1].
+
+    Of tokens only those with a target count; it is 0 where nothing is classified.
+    """
+    if y.dtype.kind == "f":
+        return 0.0
+    counted = y[y != NO_TARGET] if y.ndim > 1 else y
+    return float(np.bincount(counted).max() / len(counted))
 
 
-def evaluate_block(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> Evaluation:
+def _block(
+    module: nn.Module, form: DataForm, rows: slice, batch: Callable[[slice], Batch]
+) -> Evaluation:
     """Return the evaluation of one block by a module in evaluation mode.
 
     Args:
         module: with loaded parameters.
-        inputs: of the block, collated.
-        targets: their labels, int64.
+        form: of the data.
+        rows: of the block.
+        batch: from rows to their collated inputs and targets.
     """
+    passes = []
     with torch.no_grad():
-        logits = module(inputs)
-        loss = functional.cross_entropy(logits.double(), targets, reduction="sum")
-        return Evaluation(int((logits.argmax(1) == targets).sum()), float(loss), len(targets))
+        for part in _passes(form, rows):
+            inputs, targets = batch(part)
+            passes.append(Evaluation(*score(form.task, module(inputs), targets)))
+    return passes[0] if len(passes) == 1 else total(passes)
+
+
+def _passes(form: DataForm, rows: slice) -> Iterator[slice]:
+    """Yield the rows of each forward pass of a block."""
+    most = rows.stop - rows.start
+    if form.task in PER_TOKEN:
+        most = max(1, MOST_SCORES // (form.input_shape[0] * form.classes))
+    for start in range(rows.start, rows.stop, most):
+        yield slice(start, min(start + most, rows.stop))
 
 
 class EvaluationBlock(NamedTuple):
@@ -196,13 +221,15 @@ class Evaluator:
     def _part(self, name: str, rows: slice) -> tuple[Evaluation, ...]:
         """Return the evaluation of some rows of a set, a block at most."""
         samples, collate = self._workload.sets[name], self._workload.collate
+        form = self._workload.model.form
         if not self._keeps:
-            x, y = samples.x[rows], samples.y[rows]
-            return evaluate_part(self._module, collate, x, y, self._device)
+            part = Samples(samples.x[rows], samples.y[rows])
+            return evaluate_part(self._module, form, collate, part, self._device)
         if name not in self._kept:
             self._kept[name] = (
                 torch.tensor(collate(samples.x), device=self._device),
                 torch.tensor(samples.y, device=self._device),
             )
         inputs, targets = self._kept[name]
-        return (evaluate_block(self._module.eval(), inputs[rows], targets[rows]),)
+        kept = _block(self._module.eval(), form, rows, lambda rows: (inputs[rows], targets[rows]))
+        return (kept,)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 from clients.devices import device_named, reproducible
 from clients.local_sgd import batches
 from clients.models.model import load_vector, trainable
+from clients.models.tasks import training_loss
 from clients.training.update_writer import update_writer
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from clients.training.resident_updates import ResidentUpdates
 
 Batch = tuple[torch.Tensor, torch.Tensor]
-"""Collated inputs, one row each, and their labels as int64."""
+"""Collated inputs and their targets, one row each."""
 
 # Collating costs per call and per row; more rows than these would leave the cache.
 _ROWS_AT_ONCE = 512
@@ -145,6 +145,7 @@ class PlainTrainer:
         resident: ResidentUpdates | None = None,
     ) -> None:
         self._device = device_named(device)
+        self._task = model.form.task
         self._module = model.module().to(self._device).train()
         self._parameters = [tensor for _, tensor in trainable(self._module)]
         ends = accumulate((tensor.numel() for tensor in self._parameters), initial=0)
@@ -183,7 +184,7 @@ class PlainTrainer:
     ) -> None:
         for inputs, labels in self._batches.of(job):
             with torch.enable_grad():
-                loss = cross_entropy(self._module(inputs), labels)
+                loss = training_loss(self._task, self._module(inputs), labels)
             if losses is not None:
                 losses.append(loss.detach())
             loss.backward()

@@ -86,12 +86,13 @@ class Evaluation:
     """Quality of a parameter vector on some samples.
 
     Attributes:
-        correct: number of samples classified correctly.
-        loss: sum of their cross-entropies; not finite if the parameters are not.
-        samples: number of samples.
+        correct: number of samples, or of tokens, classified correctly; None where numbers are
+            regressed.
+        loss: sum of their cross-entropies or squared errors; not finite if the parameters are not.
+        samples: number of samples, or of tokens with a target.
     """
 
-    correct: int
+    correct: int | None
     loss: float
     samples: int
 

@@ -159,12 +159,13 @@ class MeasuredModel:
 
     Attributes:
         round: t.
-        accuracy: share of the samples classified right, in [0, 1].
-        loss: mean cross-entropy; None if it is not finite.
+        accuracy: share of the samples classified right, in [0, 1]; None where numbers are
+            regressed.
+        loss: mean cross-entropy or squared error; None if it is not finite.
     """
 
     round: int
-    accuracy: float
+    accuracy: float | None
     loss: float | None
 
 
@@ -207,5 +208,6 @@ class BackgroundEvaluator:
 def _measured(round_number: int, evaluations: tuple[Evaluation, ...]) -> MeasuredModel:
     samples = sum(evaluation.samples for evaluation in evaluations)
     loss = sum(evaluation.loss for evaluation in evaluations) / samples
-    accuracy = sum(evaluation.correct for evaluation in evaluations) / samples
+    correct = [evaluation.correct for evaluation in evaluations]
+    accuracy = None if None in correct else sum(filter(None, correct)) / samples
     return MeasuredModel(round_number, accuracy, loss if isfinite(loss) else None)

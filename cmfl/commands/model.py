@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Models as files: model.safetensors.", no_args_is_help=True)
 
+SAFETENSORS, PEFT = "safetensors", "peft"
+FORMATS = (SAFETENSORS, PEFT)
+
 
 @app.command("export")
 def export(
@@ -45,6 +48,13 @@ def export(
             "--blobs", help="Location of the blobs, a URL or a folder; by default the home."
         ),
     ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="safetensors: a file of the trained tensors; peft: a folder that PeftModel reads.",
+        ),
+    ] = SAFETENSORS,
     make_folder: Annotated[
         bool,
         typer.Option("--make-folder", help="Make the folder of --out without asking."),
@@ -53,7 +63,8 @@ def export(
 ) -> None:
     """Write the model that the ledger names, its tensors by name and shape.
 
-    Its bytes have the digest on the chain; cmfl audit checks that digest.
+    Its bytes have the digest on the chain; cmfl audit checks that digest. The format peft writes
+    the adapters of the model hf, for its base of the run's own configuration.
     """
     from clients.models.model_file import encode_model, facts_of
     from ledger.io.home import DISK
@@ -61,7 +72,14 @@ def export(
     from ledger.protocol.documents.run import decode_run
     from ledger.protocol.encoding import vector_from_bytes
 
+    if form not in FORMATS:
+        raise ConfigurationError(f"--format {form}: must be {' or '.join(FORMATS)}")
     _require_folder(out, is_made=make_folder)
+    if form == PEFT and address is not None:
+        raise ConfigurationError(
+            "--format peft needs the base, which the run's own configuration names: leave out "
+            "--address"
+        )
     where = Target(home, run, address, rpc_url, chain_id, blobs)
     with where.reader() as chain:
         ledger = where.complete_ledger(chain)
@@ -77,9 +95,27 @@ def export(
     recorded = described if isinstance(described, dict) else {}
     facts = facts_of(recorded, document.model_source, document.frozen_state)
     facts |= {"round": str(number), "head": f"0x{head.hex()}"}
-    DISK.write_whole(out, encode_model(vector, document.layout, facts))
+    if form == PEFT:
+        from clients.configuration.loading import load
+        from clients.runs.stored_model import write_adapter
+
+        write_adapter(vector, load(path=where.run_paths().configuration), document, out)
+    else:
+        DISK.write_whole(out, encode_model(vector, document.layout, facts))
     size = {"parameters": dimension, "tensors": len(document.layout), "sha256": model}
     _print({"file": str(out), "says": facts, **size}, as_json=json)
+
+
+@app.command("digest")
+def digest(
+    folder: Annotated[Path, typer.Argument(help="The folder of a base of the model hf.")],
+) -> None:
+    """Print the digest of a base's folder, which model.options.sha256 may state."""
+    from clients.models.model_binding import folder_digest
+
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder}: is no folder")
+    print_line(folder_digest("path", folder).partition(":")[2])
 
 
 @app.command("evaluate")
@@ -118,7 +154,10 @@ def evaluate(
     # With other settings they are no longer the run's own.
     document = None if preset or config or setting else _document_of(home, paths)
     quality = quality_of(stored, configuration, document, training_loss=training_loss)
-    _print({"file": str(file), "says": stored.facts, **asdict(quality)}, as_json=json)
+    measured = asdict(quality)
+    if quality.perplexity is None:
+        del measured["perplexity"]
+    _print({"file": str(file), "says": stored.facts, **measured}, as_json=json)
 
 
 def _require_folder(out: Path, *, is_made: bool) -> None:

@@ -73,7 +73,7 @@ def run(
         settings.append(f"machine.workers={workers}")
     source = None if resume else (configured.preset, configured.config)
     configuration = _configuration(home, name, source, tuple(settings))
-    where = node.chain_of(home, name)
+    where, task = node.chain_of(home, name), configuration.data.options.get("task")
     if configuration.machine.ledger == "memory":
         if where.rpc_url is not None:
             raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
@@ -81,7 +81,7 @@ def run(
             played = _in_memory(where, name, configuration, quiet=json)
         except KeyboardInterrupt as error:
             raise InterruptedCommand("interrupted; a memory run cannot be resumed") from error
-        _report(where, name, played, as_json=json)
+        _report(where, name, played, task, as_json=json)
         return
     if accept_rollback and where.rpc_url is None:
         # Before the chain is opened for writing, which forgets what was acknowledged.
@@ -93,7 +93,7 @@ def run(
             result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
     except KeyboardInterrupt as error:
         raise InterruptedCommand("interrupted; a run is taken up again with --resume") from error
-    _report(where, name, result, as_json=json)
+    _report(where, name, result, task, as_json=json)
 
 
 @contextmanager
@@ -118,8 +118,11 @@ def _node_gone_explained(where: Target, name: str, sender: Sender) -> Iterator[N
         raise ChainError(f"{error}; the run goes on with: {command}{hint}") from error
 
 
-def _report(where: Target, name: str, result: dict[str, Any], *, as_json: bool) -> None:
+def _report(
+    where: Target, name: str, result: dict[str, Any], task: str | None = None, *, as_json: bool
+) -> None:
     """Print the result of a run, where its files are, and the commands that go on."""
+    from clients.models.tasks import perplexity
     from ledger.claims import is_below_floor
 
     if as_json:
@@ -134,6 +137,10 @@ def _report(where: Target, name: str, result: dict[str, Any], *, as_json: bool) 
         print_line("nothing of this run is recorded: it cannot be audited, nor taken up again")
     if last and last["accuracy"] is not None:
         print_line(f"accuracy {last['accuracy']:.3f}, floor {last['floor']:.3f}")
+    elif last and last.get("loss") is not None:
+        print_line(f"mean squared error {last['loss']:.4g}")
+    if last and (value := perplexity(task, last.get("loss"))) is not None:
+        print_line(f"perplexity {value:.4g}")
     if last and is_below_floor(last["accuracy"], last["floor"]):
         print_line(
             f"WARNING: {name} ends with accuracy {last['accuracy']:.3f}, below the "

@@ -440,6 +440,7 @@ def test_rows_say_what_chain_and_blobs_say(player: Player) -> None:
         )
         vector = floats(played, model_after(played, row.round))
         found = evaluate(played.population.model, vector, test, played.population.data.collate)
+        assert found.correct is not None
         assert row.accuracy == found.correct / found.samples
         assert row.loss == found.loss / found.samples
         assert row.floor == np.bincount(test.y).max() / len(test.y)

@@ -57,7 +57,7 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
 
 
-def test_there_are_five_notebooks_and_the_page_names_each() -> None:
+def test_there_are_six_notebooks_and_the_page_names_each() -> None:
     index = (ROOT / "docs" / "notebooks" / "index.md").read_text("utf-8")
-    assert len(NOTEBOOKS) == 5
+    assert len(NOTEBOOKS) == 6
     assert all(f"({path.name})" in index for path in NOTEBOOKS)

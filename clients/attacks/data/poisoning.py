@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from clients.attacks.data.data_attack import PoisonInput
 from clients.random_streams import named_stream
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,6 +37,10 @@ def poisoned(
     Raises:
         ConfigurationError: a factor out of range, or data that the attack does not fit.
     """
+    if data.form.task != "classify":
+        raise ConfigurationError(
+            f"{attack.name} changes samples of classes, and the task is {data.form.task}"
+        )
     train, factor = list(data.train), attack.factor_for(parameters)
     for client in sorted(malicious):
         rng = named_stream(seed, "poison", int(client))

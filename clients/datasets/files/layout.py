@@ -7,6 +7,8 @@ a .parquet file, or a folder      the Hugging Face layouts, and our own table of
 a .csv file, or a folder          the Hugging Face layout of Shakespeare
     with one
 a .safetensors file               arrays, of a user's own data
+a .jsonl file                     rows of a user's own data, mostly texts
+a .txt file, or a folder of them  texts, one a line; each file of a folder is a client's
 a folder with `train/*.json`      LEAF
     and `test/*.json`
 a folder of `save_to_disk`        a data set of the Hugging Face library: splits `train` and `test`
@@ -21,7 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.datasets.files.data_archive import MAX_OWN_BYTES, require_file
-from clients.datasets.files.lines import BYTE_ORDER_MARK, LONGEST_LINE
+from clients.datasets.files.lines import BYTE_ORDER_MARK, LONGEST_LINE, read_json_lines
 from clients.datasets.files.parquet import column_names
 from clients.datasets.files.safetensors_file import tensor_names
 from clients.datasets.files.saved_dataset import is_saved, saved_columns, saved_files
@@ -42,6 +44,8 @@ class FileKind(StrEnum):
     LEAF = "folder of LEAF, train/*.json and test/*.json"
     TENSORS = ".safetensors file"
     SAVED = "folder of datasets.save_to_disk"
+    JSON_LINES = ".jsonl file"
+    TEXTS = ".txt file or a folder of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,15 @@ def layout_of(path: Path) -> Layout:
             return Layout(path, FileKind.LINES, (path,), _header(path))
         case ".safetensors":
             return Layout(path, FileKind.TENSORS, (path,), tuple(sorted(tensor_names(path))))
+        case ".jsonl":
+            first = next(read_json_lines(path), {})
+            return Layout(path, FileKind.JSON_LINES, (path,), tuple(first))
+        case ".txt":
+            return Layout(path, FileKind.TEXTS, (path,), ("text",))
         case other:
             raise ConfigurationError(
-                f"{path}: {other or 'no extension'}; a data file is .npz, .safetensors, .parquet "
-                f"or .csv"
+                f"{path}: {other or 'no extension'}; a data file is .npz, .safetensors, .parquet, "
+                f".csv, .jsonl or .txt"
             )
 
 
@@ -117,8 +126,12 @@ def _folder(path: Path) -> Layout:
     lines = _listed(path, "*.csv")
     if len(lines) == 1:
         return Layout(path, FileKind.LINES, tuple(lines), _header(lines[0]))
+    texts = _listed(path, "*.txt")
+    if texts and not lines:
+        return Layout(path, FileKind.TEXTS, tuple(texts), ("text", "client"))
     raise ConfigurationError(
-        f"{path}: neither LEAF's train/*.json nor *.parquet nor exactly one *.csv is in this folder"
+        f"{path}: neither LEAF's train/*.json nor *.parquet nor exactly one *.csv nor *.txt is in "
+        f"this folder"
     )
 
 

@@ -13,6 +13,7 @@ from clients.datasets.partition.division import (
     DrawnShares,
     cut_points,
     level_up,
+    require_classes,
     require_enough,
 )
 from ledger.protocol.errors import ConfigurationError
@@ -29,6 +30,7 @@ class DirichletPartition(DrawnShares):
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         """Return the rows of each client; see `dirichlet_shares`."""
+        require_classes(pool, self.name)
         shares = dirichlet_shares(pool.y[pool.train], clients, self.alpha, rng, self.minimum)
         return Division(tuple(pool.train[share] for share in shares))
 

@@ -74,6 +74,15 @@ def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
         )
 
 
+def require_classes(pool: PooledData, partition: str) -> None:
+    """Reject samples without a class where a partition divides classes."""
+    if pool.form.task != "classify":
+        raise ConfigurationError(
+            f"data.partition.name = {partition}: divides classes, and the task is "
+            f"{pool.form.task}; iid and quantity do not"
+        )
+
+
 def cut_points(proportions: NDArray[np.float64], total: int) -> list[int]:
     """Return the bounds of parts with these proportions, from 0 to `total`."""
     inner = np.floor(np.cumsum(proportions)[:-1] * total).astype(np.int64)

@@ -26,17 +26,22 @@ PARTITIONS: dict[str, type[Partition]] = {
 }
 
 
-def partition_of(values: Mapping[str, Any], *, has_owners: bool) -> Partition:
+def partition_of(
+    values: Mapping[str, Any], *, has_owners: bool, has_classes: bool = True
+) -> Partition:
     """Return the partitioner of a settings table.
 
     Args:
-        values: the table; the default name is "natural", or "dirichlet" without owners.
+        values: the table; the default name is "natural", or without owners "dirichlet", which
+            divides classes, or "iid" where samples have no class.
         has_owners: whether the data have natural clients.
+        has_classes: whether a sample's label is its class.
 
     Raises:
         ConfigurationError: unknown name, or an unknown setting or one out of range.
     """
-    name = values.get("name", "natural" if has_owners else "dirichlet")
+    pooled = "dirichlet" if has_classes else "iid"
+    name = values.get("name", "natural" if has_owners else pooled)
     if name not in PARTITIONS:
         raise ConfigurationError(
             f"data.partition.name: unknown partition {str(name)[:80]!r}; known are "

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from clients.datasets.partition.division import Division, Partition, require_enough
+from clients.datasets.partition.division import (
+    Division,
+    Partition,
+    require_classes,
+    require_enough,
+)
 from clients.datasets.settings_table import Count  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
@@ -21,6 +26,7 @@ class ShardsPartition(Partition):
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         """Return the rows of each client."""
+        require_classes(pool, self.name)
         require_enough(len(pool.train), clients, self.shards)
         shuffled = rng.permutation(pool.train)
         by_class = shuffled[np.argsort(pool.y[shuffled], kind="stable")]

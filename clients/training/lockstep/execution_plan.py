@@ -186,6 +186,8 @@ def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str
     memory = card_gib(device_named(device))
     if settings.proximal is not None:
         return PathPlan("plain", NO_PROXIMAL)
+    if model.form.task != "classify":
+        return PathPlan("plain", f"the task is {model.form.task}, and lockstep classifies alone")
     try:
         chain = pooled_first(chain_of(model.module(), model.form))
     except UnknownLayerError as error:

@@ -216,3 +216,57 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
     for name in ("none.npz", "none.safetensors"):
         with pytest.raises(ConfigurationError, match="no such file"):
             read_own(tmp_path / name, options())
+
+
+SEQUENCES: dict[str, Any] = {"inputs": "tokens", "shape": [3], "classes": 5, "vocabulary": 5}
+X = np.array([[1, 2, 3], [4, 0, -1]])
+
+
+def test_the_next_tokens_of_an_owner_follow_from_its_inputs(tmp_path: Path) -> None:
+    form = options(task="causal-lm", **SEQUENCES)
+    held = written(tmp_path / "own.npz", {"x": X, "x_test": X})
+    found = read_own(held, form)
+    assert found.train.y.tolist() == [[2, 3, -100], [0, -100, -100]]
+    assert found.test is not None
+    assert found.test.y.tolist() == found.train.y.tolist()
+    assert (form.form().task, form.form().classes) == ("causal-lm", 5)
+    trial = trial_data(form, 2, np.random.default_rng(0))
+    assert trial.train[0].y.shape == (8, 3)
+
+
+def test_each_token_of_an_owner_has_a_class_or_does_not_count(tmp_path: Path) -> None:
+    form = options(task="token-classify", **SEQUENCES | {"classes": 2})
+    y = np.array([[0, 1, -100], [1, -100, -100]])
+    found = read_own(written(tmp_path / "own.npz", {"x": X, "y": y}), form)
+    assert found.train.y.tolist() == y.tolist()
+    for wrong, sentence in ((y - 1, "outside"), (np.where(y == 0, -5, y), "classes from 0 on")):
+        path = written(tmp_path / "wrong.npz", {"x": X, "y": wrong})
+        with pytest.raises(ConfigurationError, match=sentence):
+            read_own(path, form)
+    empty = written(tmp_path / "empty.npz", {"x": X, "y": np.full(X.shape, -100)})
+    with pytest.raises(ConfigurationError, match="row 0 has no token with a class"):
+        read_own(empty, form)
+
+
+def test_numbers_of_an_owner_are_regressed(tmp_path: Path) -> None:
+    form = options(task="regress", classes=1)
+    y = np.linspace(0, 1, 4, dtype=np.float32)[:, None]
+    found = read_own(written(tmp_path / "own.npz", arrays(y=y)), form)
+    assert found.train.y.dtype == np.float32
+    assert found.train.y.tolist() == y.tolist()
+    assert trial_data(form, 1, np.random.default_rng(0)).train[0].y.shape == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"task": "causal-lm"}, "inputs: must be tokens"),
+        ({"task": "masked-lm", **SEQUENCES, "classes": 4}, "vocabulary: must be classes"),
+        ({"classes": 1}, "classes: Input should be greater than or equal to 2"),
+    ],
+)
+def test_a_form_that_does_not_fit_its_task_is_refused(
+    changed: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        options(**changed)

@@ -64,7 +64,8 @@ def test_the_result_is_equal_however_blocks_are_distributed() -> None:
     found: list[Evaluation] = []
     with reproducible(CPU):
         for part in (slice(3 * BLOCK, None), slice(0, BLOCK), slice(BLOCK, 3 * BLOCK)):
-            found += evaluate_part(module, lambda rows: rows, x[part], y[part], CPU)
+            chosen = Samples(x[part], y[part])
+            found += evaluate_part(module, model.form, lambda rows: rows, chosen, CPU)
     assert [one.samples for one in found] == [BLOCK, BLOCK, 7, BLOCK, BLOCK, BLOCK]
     assert total(found) == whole
 

@@ -34,6 +34,7 @@ def test_rows_report_backdoor_success_and_null_if_unmeasured(tmp_path: Path) -> 
         found = evaluate(model, run.simulation.model, marked[BACKDOOR], clean.collate)
         written = [json.loads(line) for line in run.folder.metrics_lines()]
     assert [row.backdoor_success is None for row in rows] == [True, False, False]
+    assert found.correct is not None
     assert rows[-1].backdoor_success == found.correct / found.samples
     assert [row["backdoor_success"] for row in written] == [row.backdoor_success for row in rows]
     assert found.samples == np.count_nonzero(clean.test.y)

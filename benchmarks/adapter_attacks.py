@@ -1,0 +1,98 @@
+"""Attackers beside honest clients who train adapters, and beside those who train softmax.
+
+    python -m benchmarks.adapter_attacks [--seeds 100 101] [--rounds 20]
+
+Preset `robust`: strategy III, directions, the median over members. 30 of 100 clients attack. Of
+each model and attack: which share of the attackers' and of the honest trainers' updates entered the
+model, and the loss at the end. The base is a random GPT-2 of two layers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.adapters import SEEN, make_base, write_rows
+from clients.configuration.loading import load
+from clients.runs.open_run import open_memory_run
+
+ATTACKS = (None, "back-gradient", "adaptive")
+CLIENTS, ACTIVE = 40, 0.5
+
+
+def main() -> None:
+    """Play a run of each model, attack and seed, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101])
+    parser.add_argument("--rounds", type=int, default=20)
+    arguments = parser.parse_args()
+    print("| model | attack | attackers accepted | honest accepted | loss |")
+    print("| --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        models = settings_of_models(Path(folder))
+        for model, settings in models.items():
+            for attack in ATTACKS:
+                rows = [
+                    outcome(Path(folder), settings, attack, seed, arguments.rounds)
+                    for seed in arguments.seeds
+                ]
+                attackers, honest, loss = np.mean(rows, axis=0)
+                share = "" if attack is None else f"{attackers:.2f}"
+                print(f"| {model} | {attack or 'none'} | {share} | {honest:.2f} | {loss:.3f} |")
+
+
+def settings_of_models(folder: Path) -> dict[str, list[str]]:
+    """Return the settings of both models; base and rows are written to a folder."""
+    base, rows = folder / "base", folder / "rows.jsonl"
+    make_base(base, layers=2, width=64, vocabulary=SEEN)
+    write_rows(rows, CLIENTS)
+    return {
+        "hf, rank 8, causal-lm": [
+            "data.name=file",
+            f"data.path={rows}",
+            "data.options.task=causal-lm",
+            f"data.options.vocabulary={SEEN}",
+            "model.name=hf",
+            f"model.options.path={base}",
+            "model.options.targets=c_attn,c_fc,c_proj",
+            "training.learning_rate=0.5",
+            "training.batch_size=8",
+        ],
+        "softmax, digits": [],
+    }
+
+
+def outcome(
+    folder: Path, settings: list[str], attack: str | None, seed: int, rounds: int
+) -> tuple[float, float, float]:
+    """Return the accepted shares of attackers and of honest trainers, and the last loss."""
+    chosen = [
+        *settings,
+        f"protocol.clients={CLIENTS}",
+        f"protocol.active_rate={ACTIVE}",
+        f"protocol.rounds={rounds}",
+        f"seed={seed}",
+        f"evaluation.every={rounds}",
+        "machine.ledger=memory",
+    ]
+    if attack is not None:
+        chosen += [f"malice.attack={attack}", "malice.malicious_rate=0.3"]
+    configuration = load("robust", settings=tuple(chosen))
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as home,
+        open_memory_run(Path(home), "run", configuration) as run,
+    ):
+        played = run.go_on(lambda _: None)
+    attackers = sum(row.malicious_trained for row in played)
+    honest = sum(len(row.trained) - row.malicious_trained for row in played)
+    accepted = sum(row.malicious_accepted for row in played)
+    others = sum(len(row.accepted) - row.malicious_accepted for row in played)
+    loss = played[-1].loss
+    return accepted / max(1, attackers), others / honest, np.nan if loss is None else loss
+
+
+if __name__ == "__main__":
+    main()

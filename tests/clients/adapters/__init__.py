@@ -1,0 +1,1 @@
+"""Transformers with adapters: small random bases, made by the tests."""

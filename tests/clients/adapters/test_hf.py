@@ -1,0 +1,276 @@
+"""The model `hf`: what is trained, what is shared and bound, and which bases are refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import socket
+import warnings
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+
+from clients.datasets.federated_data import NO_TOKEN, DataForm
+from clients.local_sgd import LocalTraining
+from clients.models.hf import AdaptedModel, hf
+from clients.models.model import load_vector, model_of, trainable
+from clients.models.model_binding import folder_digest
+from clients.models.model_check import check_model
+from clients.models.registry import bound_paths, model_named
+from clients.training.evaluation import evaluate
+from clients.training.lockstep.execution_plan import plan
+from clients.training.plain_trainer import PlainTrainer
+from clients.training.port import TrainingJob
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.adapters.bases import (
+    LENGTH,
+    TARGETS,
+    VOCABULARY,
+    form_of,
+    made_data,
+    write_base,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.datasets.federated_data import Task
+    from clients.models.model import Model
+
+SETTINGS = LocalTraining(learning_rate=0.05, batch_size=4, local_steps=4)
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("bases")
+    return {kind: write_base(folder / kind, kind) for kind in TARGETS}
+
+
+@pytest.fixture
+def base(bases: dict[str, Path]) -> Path:
+    return bases["gpt2"]
+
+
+def named(base: Path, task: Task = "causal-lm", **options: Any) -> Model:
+    return model_named("hf", form_of(task), {"path": str(base), "rank": 2, **options})
+
+
+def trained(model: Model, vector: np.ndarray) -> np.ndarray:
+    """Return the update of one client."""
+    data = made_data(model.form)
+    trainer = PlainTrainer(model, data.train, data.collate, SETTINGS, "cpu")
+    row = np.zeros(model.dimension, np.float32)
+    trainer.train(vector, [TrainingJob(0, bytes(32))], [row])
+    return row
+
+
+def refused(sentence: str, form: DataForm, **options: Any) -> None:
+    with pytest.raises(ConfigurationError, match=sentence) as caught:
+        model_named("hf", form, options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "dtype"),
+    [
+        ("gpt2", "causal-lm", "bfloat16"),
+        ("gpt2", "classify", "bfloat16"),
+        ("bert", "masked-lm", "float32"),
+        ("bert", "token-classify", "bfloat16"),
+        ("llama", "regress", "float32"),
+    ],
+)
+def test_every_task_trains_adapters_and_heads_alone(
+    bases: dict[str, Path], kind: str, task: Task, dtype: str
+) -> None:
+    model = named(bases[kind], task, dtype=dtype, targets=TARGETS[kind])
+    check_model(model, made_data(model.form))
+    heads = {"classify": "score", "regress": "score", "token-classify": "classifier"}
+    for name, _ in model.layout:
+        assert ".lora_" in name or f".{heads.get(task, '-')}." in name
+    module = model.module()
+    assert {p.dtype for _, p in trainable(module)} == {torch.float32}
+    start = model.initial(np.random.default_rng(0))
+    update = trained(model, start)
+    assert np.isfinite(update).all()
+    assert update.any()
+    assert update.tobytes() == trained(model, start).tobytes()
+    data = made_data(model.form)
+    before = evaluate(model, start, data.test)
+    after = evaluate(model, start - update, data.test)
+    assert after.loss < before.loss
+
+
+def test_adapters_start_without_effect_and_follow_from_the_stream(base: Path) -> None:
+    model = named(base)
+    first, again, other = (model.initial(np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    module = model.module()
+    load_vector(module, torch.tensor(first))
+    x = torch.tensor(made_data(model.form).test.x)
+    plain: Any = transformers.AutoModelForCausalLM.from_pretrained(base)
+    with torch.no_grad():
+        expected = plain(input_ids=x.clamp(min=0), attention_mask=(x != NO_TOKEN).long()).logits
+        # The last digits are those of another order of sums.
+        assert torch.allclose(module(x)[x != NO_TOKEN], expected[x != NO_TOKEN], atol=1e-5)
+
+
+def test_padding_has_no_influence_on_a_sequence(base: Path) -> None:
+    for task in ("causal-lm", "classify"):
+        module = named(base, task).module()
+        short = torch.tensor([[3, 1, 4]])
+        long = torch.tensor([[3, 1, 4, *[NO_TOKEN] * 3]])
+        with torch.no_grad():
+            scores, padded = module(short), module(long)
+        assert torch.allclose(scores, padded[:, :3] if task == "causal-lm" else padded, atol=1e-5)
+
+
+def test_all_modules_of_a_process_share_the_memory_of_the_base(base: Path) -> None:
+    model = named(base)
+    first, second = model.module(), model.module()
+    frozen = [p for p in first.parameters() if not p.requires_grad]
+    assert len(frozen) > 20
+    for name, tensor in second.named_parameters():
+        same = first.get_parameter(name).data_ptr() == tensor.data_ptr()
+        assert same != tensor.requires_grad
+    before = [p.clone() for p in frozen]
+    trained(model, model.initial(np.random.default_rng(0)))
+    assert all(torch.equal(p, was) for p, was in zip(frozen, before, strict=True))
+
+
+def test_the_base_is_bound_by_digest_packages_and_frozen_state(base: Path, tmp_path: Path) -> None:
+    digest = folder_digest("path", base)
+    packages = f"transformers=={version('transformers')}, peft=={version('peft')}"
+    model = named(base, sha256=digest.removeprefix("sha256:"))
+    recorded = model.recorded()
+    assert recorded["options"]["path"] == digest
+    assert recorded["package"] == packages
+    assert bound_paths("hf", model.options)["options"]["path"] == digest
+    assert model.source == hf.source()
+    copied = shutil.copytree(base, tmp_path / "copy")
+    again = named(copied)
+    assert (again.frozen_state, again.source) == (model.frozen_state, model.source)
+    other = write_base(tmp_path / "other", seed=1)
+    assert named(other).frozen_state != model.frozen_state
+
+
+def test_a_base_that_changes_after_binding_is_refused(base: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(base, tmp_path / "copy")
+    model = named(copied)
+    write_base(copied, seed=1)
+    with pytest.raises(ConfigurationError, match=r"options\.path = .* was sha256:.*, and is"):
+        model.module()
+
+
+def test_a_model_is_built_again_from_what_is_pickled(base: Path) -> None:
+    model = pickle.loads(pickle.dumps(named(base)))
+    assert isinstance(model.module(), AdaptedModel)
+
+
+def test_nothing_is_asked_of_a_network(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    check_model(named(base, alpha=3), made_data(form_of("causal-lm")))
+
+
+def test_dropout_of_the_base_is_switched_off(tmp_path: Path) -> None:
+    base = write_base(tmp_path / "base", resid_pdrop=0.5, attn_pdrop=0.5, embd_pdrop=0.5)
+    module = named(base).module().train()
+    x = torch.tensor([[1, 2, 3]])
+    assert torch.equal(module(x), module(x))
+
+
+def test_lockstep_is_refused_and_auto_takes_the_plain_path(base: Path) -> None:
+    for task in ("causal-lm", "classify"):
+        model = named(base, task)
+        assert plan(model, made_data(model.form), SETTINGS, "cpu").path == "plain"
+
+
+def test_the_adapters_open_in_peft_with_the_same_logits(base: Path, tmp_path: Path) -> None:
+    tasks: tuple[tuple[Task, str], ...] = (
+        ("causal-lm", "CausalLM"),
+        ("classify", "SequenceClassification"),
+    )
+    for task, auto in tasks:
+        model = named(base, task)
+        start = model.initial(np.random.default_rng(0))
+        vector = start - trained(model, start)
+        module = model.module()
+        assert isinstance(module, AdaptedModel)
+        load_vector(module, torch.tensor(vector))
+        module.save_adapter(tmp_path / task)
+        heads = {"num_labels": 3} if task == "classify" else {}
+        plain = getattr(transformers, f"AutoModelFor{auto}").from_pretrained(base, **heads)
+        plain.config.pad_token_id = 0
+        with warnings.catch_warnings(action="ignore"):  # peft asks transformers by an old name
+            opened = peft.PeftModel.from_pretrained(plain, tmp_path / task).eval()
+        x = torch.tensor(made_data(model.form).test.x)
+        x = x[(x != NO_TOKEN).all(1)]
+        with torch.no_grad():
+            assert torch.allclose(opened(input_ids=x).logits, module(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"targets": "c_attn,nowhere"}, r"the base has no layer 'nowhere'; it has .*c_attn"),
+        ({"sha256": "0" * 64}, r"its digest is sha256:[0-9a-f]{64}, and .* says 0{64}$"),
+        ({"sha256": "12"}, r"model\.options\.sha256: String should match"),
+        ({"rank": 0}, r"model\.options\.rank: Input should be greater than or equal to 1"),
+        ({"dtype": "int8"}, r"model\.options\.dtype: Input should be 'float32' or 'bfloat16'"),
+        ({"dropout": 0.1}, r"model\.options\.dropout: there is no such setting"),
+    ],
+)
+def test_settings_that_do_not_fit_a_base_are_refused(
+    base: Path, options: dict[str, Any], sentence: str
+) -> None:
+    refused(sentence, form_of("causal-lm"), path=str(base), **options)
+
+
+def test_data_that_do_not_fit_a_base_are_refused(base: Path) -> None:
+    path = str(base)
+    refused(r"sequences of 13 tokens, and the base has 12", form_of("causal-lm", 13), path=path)
+    larger = form_of("causal-lm", LENGTH, VOCABULARY + 1)
+    refused(r"the data have 51 tokens, and the base 50: take the tokenizer", larger, path=path)
+    refused(r"needs rows of tokens", DataForm((4,), 2), path=path)
+
+
+def test_folders_that_hold_no_safe_base_are_refused(base: Path, tmp_path: Path) -> None:
+    form = form_of("causal-lm")
+    refused(r"model\.options\.path: must be given: the folder of the base", form)
+    refused(r"must be the folder of a base, with config\.json", form, path=str(tmp_path))
+    pickled = shutil.copytree(base, tmp_path / "pickled")
+    (pickled / "model.safetensors").unlink()
+    torch.save({}, pickled / "pytorch_model.bin")
+    refused(r"is no base for causal-lm: OSError", form, path=str(pickled))
+    damaged = shutil.copytree(base, tmp_path / "damaged")
+    (damaged / "model.safetensors").write_bytes(b"12345678")
+    refused(r"is no base for causal-lm", form, path=str(damaged))
+    adapters = shutil.copytree(base, tmp_path / "adapters")
+    (adapters / "adapter_config.json").write_text("{}")
+    refused(r"holds adapters, and no base", form, path=str(adapters))
+    coded = shutil.copytree(base, tmp_path / "coded")
+    config = json.loads((coded / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoModelForCausalLM": "mine.Mine"}}
+    (coded / "config.json").write_text(json.dumps(config))
+    (coded / "mine.py").write_text("raise SystemExit('executed')")
+    refused(r"is no base for causal-lm: ValueError", form, path=str(coded))
+    headless = write_base(tmp_path / "headless", "llama")
+    state = transformers.AutoModel.from_pretrained(headless)
+    shutil.rmtree(headless)
+    state.save_pretrained(headless)
+    refused(r"has no weights of 'lm_head'", form, path=str(headless))
+
+
+def test_a_model_of_the_project_has_no_files(base: Path) -> None:
+    assert model_of(hf, form_of("causal-lm"), {"path": str(base)}).option_files
+    assert not bound_paths("softmax", {})

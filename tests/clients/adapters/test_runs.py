@@ -1,0 +1,215 @@
+"""A run with adapters by the command line: played, audited, repeated, exported, and refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load
+
+import cmfl
+from clients.configuration.loading import load as load_configuration
+from clients.configuration.run_configuration import own_code_settings
+from tests.clients.adapters.bases import VOCABULARY, write_base, write_rows
+from tests.cmfl.commands.conftest import refusal, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("adapters")
+_BARE = """
+import sys
+for name in ("torch", "transformers", "peft", "tokenizers"):
+    sys.modules[name] = None
+from cmfl.commands.application import main
+sys.argv = ["cmfl", *sys.argv[1:]]
+sys.exit(main())
+"""
+ROUNDS = 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a base, rows and a home in which a run was played."""
+    folder = tmp_path_factory.mktemp("adapters")
+    write_base(folder / "base")
+    write_rows(folder / "rows.jsonl", clients=12)
+    succeeds(*command(folder), "--json")
+    return folder
+
+
+def command(folder: Path, *settings: str, home: str = "home") -> list[object]:
+    """Return a run of the smallest preset with adapters."""
+    chosen = [
+        f"protocol.rounds={ROUNDS}",
+        f"data.path={folder / 'rows.jsonl'}",
+        "data.options.task=causal-lm",
+        f"data.options.vocabulary={VOCABULARY}",
+        "model.name=hf",
+        f"model.options.path={folder / 'base'}",
+        "model.options.rank=2",
+        "training.batch_size=4",
+        *settings,
+    ]
+    flags = [part for setting in chosen for part in ("--set", setting)]
+    return ["run", "--preset", "smoke", "--home", folder / home, *flags]
+
+
+def test_a_run_takes_the_plain_path_and_measures_language(folder: Path) -> None:
+    run = folder / "home" / "runs" / "run"
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["decided"] for row in rows] == [True] * ROUNDS
+    # Each token has one successor; random logits are worth about log 50.
+    assert 0 < rows[-1]["loss"] < 4.5
+    assert 0 <= rows[-1]["accuracy"] <= 1
+    assert load_configuration(path=run / "config.toml").training.path == "plain"
+
+
+def test_the_base_is_in_no_blob_and_its_adapters_are_the_vector(folder: Path) -> None:
+    sizes = [
+        path.stat().st_size for path in (folder / "home" / "blobs").rglob("*") if path.is_file()
+    ]
+    # Two layers, rank 2, from 16 to 48: 2 * 2 * (16 + 48) numbers of four bytes.
+    assert 4 * 256 in sizes
+    assert max(sizes) < (folder / "base" / "model.safetensors").stat().st_size / 2
+
+
+def test_an_audit_needs_neither_torch_nor_transformers(folder: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _BARE, "audit", "--home", str(folder / "home"), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["outcome"] == "passed"
+
+
+def test_updates_of_adapters_are_repeated_as_the_same(folder: Path) -> None:
+    base = f"model.options.path={folder / 'base'}"
+    result = cmfl.verify_training(folder / "home", data=folder / "rows.jsonl", settings=[base])
+    assert result.verdict == "same"
+    assert result.counts["same"] == 10 * ROUNDS
+
+
+def test_the_exported_adapters_open_in_peft_with_the_same_logits(folder: Path) -> None:
+    home, out = folder / "home", folder / "peft"
+    shown = succeeds("model", "export", "--home", home, "--format", "peft", "--out", out, "--json")
+    assert sorted(path.name for path in out.glob("adapter*")) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+    plain = transformers.AutoModelForCausalLM.from_pretrained(folder / "base")
+    with warnings.catch_warnings(action="ignore"):
+        opened = peft.PeftModel.from_pretrained(plain, out).eval()
+    tensors = load((home / "runs" / "run" / "model.safetensors").read_bytes())
+    for name, tensor in opened.named_parameters():
+        if "lora_" in name:
+            assert np.array_equal(tensor.detach().numpy(), tensors[f"model.{name}"])
+    model = cmfl_model(home)
+    x = torch.arange(6)[None]
+    with torch.no_grad():
+        assert torch.allclose(opened(input_ids=x).logits, model(x), atol=1e-6)
+    assert shown.json["parameters"] == 256
+
+
+def cmfl_model(home: Path) -> torch.nn.Module:
+    """Return the last model of a home's run."""
+    from clients.models.model import load_vector
+    from clients.models.registry import model_named
+    from tests.clients.adapters.bases import form_of
+
+    options = load_configuration(path=home / "runs" / "run" / "config.toml").model.options
+    module = model_named("hf", form_of("causal-lm"), options).module()
+    stored = load((home / "runs" / "run" / "model.safetensors").read_bytes())
+    order = [name for name, p in module.named_parameters() if p.requires_grad]
+    load_vector(module, torch.tensor(np.concatenate([stored[name].reshape(-1) for name in order])))
+    return module.eval()
+
+
+def test_an_exported_file_is_evaluated_with_its_perplexity(folder: Path) -> None:
+    home, out = folder / "home", folder / "model.safetensors"
+    succeeds("model", "export", "--home", home, "--out", out)
+    quality = succeeds("model", "evaluate", out, "--home", home, "--json").json
+    rows = (home / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
+    assert quality["loss"] == json.loads(rows[-1])["loss"]
+    assert quality["perplexity"] == pytest.approx(np.exp(quality["loss"]))
+
+
+def test_other_formats_and_models_without_adapters_are_not_exported(folder: Path) -> None:
+    out = folder / "nothing"
+    export = ("model", "export", "--home", folder / "home", "--out", out)
+    assert "--format pickle: must be safetensors or peft" in refusal(*export, "--format", "pickle")
+    elsewhere = ("--address", f"0x{'11' * 20}", "--format", "peft")
+    assert "leave out --address" in refusal(*export, *elsewhere)
+    plain = folder / "plain"
+    succeeds("run", "--preset", "smoke", "--home", plain, "--set", "protocol.rounds=1", "--json")
+    asked = ("model", "export", "--home", plain, "--out", out, "--format", "peft")
+    assert "the model 'softmax' has no adapters" in refusal(*asked)
+    assert not out.exists()
+
+
+def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
+    printed = succeeds("model", "digest", folder / "base").out.strip()
+    assert len(printed) == 64
+    stated = command(folder, f"model.options.sha256={printed}", "machine.ledger=memory", home="b")
+    succeeds(*stated, "--json")
+    assert "is no folder" in refusal("model", "digest", folder / "none")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["model.options.sha256=" + "0" * 64], "and model.options.sha256 says 000"),
+        (["model.options.targets=nowhere"], "the base has no layer 'nowhere'"),
+        (["data.options.vocabulary=51"], "the data have 51 tokens, and the base 50"),
+        (["model.options.path=none"], "must be the folder of a base"),
+        (["training.path=lockstep"], "the task is causal-lm, and lockstep classifies alone"),
+        (
+            ["malice.attack=label-flip", "malice.malicious_rate=0.2"],
+            "label-flip changes samples of classes, and the task is causal-lm",
+        ),
+    ],
+)
+def test_what_does_not_fit_ends_with_one_sentence(
+    folder: Path, settings: list[str], sentence: str
+) -> None:
+    assert sentence in refusal(*command(folder, *settings, home="refused"))
+    assert not (folder / "refused" / "runs").exists()
+
+
+def test_sequences_longer_than_the_positions_end_with_one_sentence(
+    folder: Path, tmp_path: Path
+) -> None:
+    longer = write_rows(tmp_path / "longer.jsonl", clients=12, length=13)
+    settings = command(folder, f"data.path={longer}", home="refused")
+    assert "sequences of 13 tokens, and the base has 12 positions" in refusal(*settings)
+    assert refusal(*settings, "--set", "data.options.length=14")
+    cut = command(folder, f"data.path={longer}", "data.options.length=12", home="cut")
+    succeeds(*cut, "--set", "machine.ledger=memory", "--json")
+
+
+def test_a_resumed_run_refuses_another_base(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    shutil.copytree(folder / "base", tmp_path / "files" / "base")
+    shutil.copy(folder / "rows.jsonl", tmp_path / "files")
+    succeeds(*command(tmp_path / "files"), "--json")
+    write_base(tmp_path / "files" / "base", seed=1)
+    resumed = refusal("run", "--home", tmp_path / "files" / "home", "--resume")
+    assert resumed.startswith("model.options.path = ")
+    assert resumed.endswith("restore it")
+
+
+def test_a_worker_names_its_own_copy_of_the_base(folder: Path) -> None:
+    configuration = load_configuration(path=folder / "home" / "runs" / "run" / "config.toml")
+    assert own_code_settings(configuration) == (f"model.options.path={folder / 'base'}",)
