@@ -30,6 +30,7 @@ from clients.datasets.own_layouts import (
     FileOptions,
     X,
     column_roles,
+    holds_sequences,
     joined,
     read_samples,
 )
@@ -108,7 +109,8 @@ class Data:
             for name, values in columns.items()
             if values is not None or name == "x" or (name == "y" and task not in LANGUAGE)
         }
-        records = _records("data", held, parse_settings(FileOptions, self._options, "data"))
+        settings = parse_settings(FileOptions, self._options, "data")
+        records = _records("data", held, settings, may_end=task is not None)
         self.records = records
         self.x, self.y = records.x, held.get("y")
         self.client, self.is_test = held.get("client"), held.get("is_test")
@@ -216,13 +218,16 @@ def _plain(name: str, values: Any) -> NDArray[Any]:
     return plain
 
 
-def _records(where: str, held: Mapping[str, NDArray[Any]], options: FileOptions) -> Records:
+def _records(
+    where: str, held: Mapping[str, NDArray[Any]], options: FileOptions, *, may_end: bool
+) -> Records:
     """Return validated samples, their inputs in the type that is stored.
 
     Args:
         where: their source in error messages.
         held: x, y and, where they are there, client and is_test.
         options: with the content and the shape of the inputs.
+        may_end: whether rows of tokens may be shorter than the longest.
 
     Raises:
         ConfigurationError: names the array and the rule that it breaks.
@@ -242,7 +247,7 @@ def _records(where: str, held: Mapping[str, NDArray[Any]], options: FileOptions)
                 f"{where}: {name} has {len(values)} rows and {reference} {len(y)}; must be equally "
                 f"many, at least 1"
             )
-    x = _inputs(where, held["x"], options)
+    x = _inputs(where, held["x"], options, may_end=may_end)
     records = Records(x, targets_of(where, x, held.get("y"), options))
     if "client" in held:
         owner, owners = numbered(_owners(where, held["client"]))
@@ -255,7 +260,7 @@ def _records(where: str, held: Mapping[str, NDArray[Any]], options: FileOptions)
     return records
 
 
-def _inputs(where: str, x: NDArray[Any], options: FileOptions) -> NDArray[Any]:
+def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool) -> NDArray[Any]:
     """Return inputs as float32 numbers, bytes of pixels or int64 tokens.
 
     Raises:
@@ -290,7 +295,6 @@ def _inputs(where: str, x: NDArray[Any], options: FileOptions) -> NDArray[Any]:
     if content == "pixels":
         return _pixels(where, x)
     if content == "tokens":
-        may_end = options.task is not None or options.tokenizer is not None
         return _tokens(where, x, vocabulary_of(options), may_end=may_end)
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(x, dtype=np.float32)
@@ -445,7 +449,8 @@ def _has_owners(path: Path | None, options: FileOptions) -> bool:
 
 
 def _read(path: Path, options: FileOptions) -> Records:
-    return _records(str(path), read_samples(path, options), options)
+    may_end = options.task is not None or holds_sequences(layout_of(path), options)
+    return _records(str(path), read_samples(path, options), options, may_end=may_end)
 
 
 FILE = DataSet("file", FileOptions, _pool, read=_read, fits=_fits, has_owners=_has_owners)

@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import socket
+import sys
 import warnings
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,9 @@ def test_adapters_start_without_effect_and_follow_from_the_stream(base: Path) ->
     assert not np.array_equal(first, other)
     module = model.module()
     load_vector(module, torch.tensor(first))
+    for name, tensor in trainable(module):
+        limit = 0 if ".lora_B." in name else tensor.shape[1] ** -0.5
+        assert tensor.abs().max() <= limit
     x = torch.tensor(made_data(model.form).test.x)
     plain: Any = transformers.AutoModelForCausalLM.from_pretrained(base)
     with torch.no_grad():
@@ -180,6 +184,11 @@ def test_nothing_is_asked_of_a_network(base: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     check_model(named(base, alpha=3), made_data(form_of("causal-lm")))
+
+
+def test_a_base_needs_its_extra(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    refused(r"need the extra \[transformers\]", form_of("causal-lm"), path=str(base))
 
 
 def test_dropout_of_the_base_is_switched_off(tmp_path: Path) -> None:

@@ -158,6 +158,13 @@ def test_rows_of_tokens_need_no_tokenizer(tmp_path: Path) -> None:
     assert data.train[0].y.shape[1:] == (1,)
 
 
+def test_rows_of_tokens_without_a_task_have_classes(tmp_path: Path) -> None:
+    rows = [{"tokens": [1, 2, 3][: 2 + place % 2], "label": place % 2} for place in range(6)]
+    data = loaded(json_lines(tmp_path, rows), {}, 2)
+    assert (data.form.task, data.form.classes) == ("classify", 2)
+    assert any((part.x == NO_TOKEN).any() for part in data.train)
+
+
 def test_numbers_to_regress_are_in_tables_and_arrays(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("a,b,y\n" + "".join(f"{n},{n / 2},{n * 1.5}\n" for n in range(10)))
