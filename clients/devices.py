@@ -90,7 +90,10 @@ def cards_described() -> str:
 
 def card_failure(error: BaseException) -> str | None:
     """Return a sentence about an exception that a card caused; None of any other."""
-    if isinstance(error, torch.OutOfMemoryError):
+    # What ends a recording after it may fail too, and says less.
+    if isinstance(error, torch.OutOfMemoryError) or isinstance(
+        error.__context__, torch.OutOfMemoryError
+    ):
         return (
             "the card's memory is not enough: let fewer machine.workers share it, end other "
             "programs that use it, or set machine.device = cpu"

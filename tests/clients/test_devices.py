@@ -85,3 +85,9 @@ def test_the_cards_of_a_machine_are_described(monkeypatch: pytest.MonkeyPatch) -
 def test_an_error_that_no_card_caused_has_no_sentence() -> None:
     assert card_failure(RuntimeError("shapes do not fit")) is None
     assert card_failure(ValueError("CUDA error: of a user's own")) is None
+
+
+def test_too_little_memory_is_named_though_the_recording_failed_after_it() -> None:
+    error = RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    error.__context__ = torch.OutOfMemoryError("CUDA out of memory")
+    assert "memory is not enough" in str(card_failure(error))

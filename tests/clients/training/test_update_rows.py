@@ -20,8 +20,9 @@ from clients.training.update_writer import DownloadWriter, InPlaceWriter
 from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
-from ledger.protocol.rules.distance import plain_distances
+from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
 from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.types import ClientId
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, JOBS, start_of, workload
 from tests.distances.support import context_of, draws, round_of
 
@@ -94,6 +95,10 @@ def test_downloaded_updates_have_the_bytes_of_those_in_place(
             for jobs in (JOBS, JOBS[:3]):
                 updates = engine.train(start, jobs)
                 assert [each.payload.digest for each in updates] == expected[: len(jobs)]
+                asked = SQUARED, DistanceContext(), round_of([u.vector for u in updates])
+                found = torch_distances(CPU, kept)(*asked, [ClientId(0), ClientId(20)])
+                sent = torch_distances(CPU)(*asked, [ClientId(0), ClientId(20)])
+                assert found.tobytes() == sent.tobytes()
                 if kept is not None:
                     places = [kept.place_of(update.vector) for update in updates]
                     assert places == list(range(len(jobs)))
