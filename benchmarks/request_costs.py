@@ -14,7 +14,7 @@ import socket
 import tempfile
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -137,7 +137,8 @@ class _Clients:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in (*self._files, *self._sockets):
+        for file, each in zip(self._files, self._sockets, strict=True):
+            file.close()
             each.close()
 
     def ask(self, paths: Sequence[str], requests: int) -> None:
@@ -150,16 +151,16 @@ class _Clients:
                 _read_answer(file)
 
 
-def _read_answer(file: object) -> None:
+def _read_answer(file: IO[bytes]) -> None:
     """Read one answer to its end."""
-    status = file.readline()  # type: ignore[attr-defined]
+    status = file.readline()
     assert b" 200 " in status, status
     length = 0
-    while (line := file.readline()) != b"\r\n":  # type: ignore[attr-defined]
+    while (line := file.readline()) != b"\r\n":
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":
             length = int(value)
-    body = file.read(length)  # type: ignore[attr-defined]
+    body = file.read(length)
     assert len(body) == length
 
 
