@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Depends, Request
@@ -39,8 +38,9 @@ class RequestView:
         """Prepare to read the chain of a name, or any chain."""
         self._histories = histories
         self._name = chain
+        self._chain: PinnedChain | None = None
 
-    @cached_property
+    @property
     def chain(self) -> PinnedChain:
         """The chain as of its newest block when it was first needed.
 
@@ -48,11 +48,14 @@ class RequestView:
             ProblemError: the served chain has another name.
             ChainError: it is missing, damaged, of another id, or unreachable.
         """
-        chain = self._histories.now()
-        name = chain.path.name
-        if self._name not in {None, name}:
-            raise ProblemError(CHAIN_NOT_FOUND, f"chain {self._name} is not served; {name} is")
-        return chain
+        # A cached_property of Python 3.11 has one lock for all requests: a slow node stops all.
+        if self._chain is None:
+            chain = self._histories.now()
+            name = chain.path.name
+            if self._name not in {None, name}:
+                raise ProblemError(CHAIN_NOT_FOUND, f"chain {self._name} is not served; {name} is")
+            self._chain = chain
+        return self._chain
 
     @property
     def as_of(self) -> AsOf:

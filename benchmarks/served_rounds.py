@@ -85,7 +85,7 @@ def served_rows(chain: GeneratedChain, home: Path, index: str, seconds: float) -
     rounds = [f"{root}/rounds/{number}" for number in numbers]
     row: Row = {}
     cached, final = {"/health": ["/health"], "a round, kept": rounds[:200]}, chain.final
-    with _serving(chain, logs, home, index) as (url, process):
+    with serving(chain, logs, home, index) as (url, process):
         cached["a round, 304"] = [f"{path} {_tag(url, path)}" for path in rounds[:200]]
         row |= _measured(url, process, cached, seconds)
     proofs = zip(rounds, clients, strict=True)
@@ -103,7 +103,7 @@ def served_rows(chain: GeneratedChain, home: Path, index: str, seconds: float) -
     }
     chain.final = 0
     try:
-        with _serving(chain, logs, home, index) as (url, process):
+        with serving(chain, logs, home, index) as (url, process):
             row |= _measured(url, process, read, seconds)
     finally:
         chain.final = final
@@ -120,9 +120,7 @@ def _heads(chain: GeneratedChain, numbers: list[int]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _serving(
-    chain: GeneratedChain, logs: Path, home: Path, index: str
-) -> Iterator[tuple[str, int]]:
+def serving(chain: GeneratedChain, logs: Path, home: Path, index: str) -> Iterator[tuple[str, int]]:
     """Run the service in a separate process; yield its URL and process id."""
     with listening_socket("127.0.0.1", 0) as listener:
         process = multiprocessing.get_context("fork").Process(
@@ -178,7 +176,7 @@ def _measured(url: str, process: int, asked: dict[str, list[str]], seconds: floa
     for name, lines in asked.items():
         with urllib.request.urlopen(f"{url}{lines[0].split()[0]}") as answer:
             assert answer.status == 200, name
-        used = _processor_seconds(process)
+        used = processor_seconds(process)
         count, took, middle, late = _wrk(url, lines, seconds)
         if not count:  # on a machine that does a lot else
             row[f"{name}, requests/s"] = 0
@@ -189,7 +187,7 @@ def _measured(url: str, process: int, asked: dict[str, list[str]], seconds: floa
         row[f"{name}, of /health"] = round(rate / (health or rate), 2)
         row[f"{name}, p50 ms"] = round(middle, 2)
         row[f"{name}, p99 ms"] = round(late, 2)
-        spent = _processor_seconds(process) - used
+        spent = processor_seconds(process) - used
         row[f"{name}, ms of CPU each"] = round(1e3 * spent / count, 2)
     return row
 
@@ -211,7 +209,7 @@ def _wrk(url: str, lines: list[str], seconds: float) -> tuple[int, float, float,
     return int(count), int(microseconds) / 1e6, float(middle) / 1e3, float(late) / 1e3
 
 
-def _processor_seconds(process: int) -> float:
+def processor_seconds(process: int) -> float:
     """Return the processor time that a process has spent, also in the system."""
     fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

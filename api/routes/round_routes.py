@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -95,8 +94,9 @@ class RoundRequest:
         self.reading = reading
         self._address = address
         self._number = number
+        self._view: DocumentedRound | None = None
 
-    @cached_property
+    @property
     def view(self) -> DocumentedRound:
         """The round with its documents.
 
@@ -104,6 +104,11 @@ class RoundRequest:
             ProblemError: there is no such deployment or round.
             NotServedError: the chain's answers about it do not fit together.
         """
+        if self._view is None:
+            self._view = self._read()
+        return self._view
+
+    def _read(self) -> DocumentedRound:
         reading, number = self.reading, self._number
         history = reading.chain.history(reading.deployment(self._address))
         round_ = history.round(number)

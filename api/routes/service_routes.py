@@ -41,7 +41,7 @@ router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
     response_model=Health,
     responses=declared(REQUEST_INVALID, tagged=False),
 )
-def health() -> Response:
+async def health() -> Response:
     """Answer if the process is up, independently of the chain."""
     return Response(
         Health().model_dump_json(), 200, {"Cache-Control": "no-store"}, "application/json"

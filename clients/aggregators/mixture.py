@@ -2,7 +2,8 @@
 
 A pre-aggregator's vectors are means of updates: they are kept as coefficients and computed where
 they are read, so that nothing is rounded in between and memory holds the float32 updates once.
-Sums are in the order of the updates: the same bytes on any processor.
+Sums are in the order of the updates: the same bytes on any processor. Squared distances of updates
+are compiled where possible, and differ from NumPy's in the last bits.
 """
 
 from __future__ import annotations

@@ -1,13 +1,22 @@
-"""A request takes one thread, its endpoint's: what an endpoint depends on waits for nothing."""
+"""A request takes one thread, its endpoint's: what an endpoint depends on waits for nothing.
+
+What is answered from memory takes none, and so is answered while every thread waits for a chain.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+from api.app import create_app
+from api.http.encoded_answer import EncodedAnswer
 from api.routes import (
     client_routes,
     deployment_routes,
@@ -18,9 +27,14 @@ from api.routes import (
     series_routes,
     service_routes,
 )
+from api.settings import Settings
+from ledger.history.paths import ChainPath
+from ledger.history.pinned_chain import HistoryService, OpenedChain, PinnedChain
+from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from fastapi import APIRouter
     from fastapi.dependencies.models import Dependant
@@ -49,3 +63,49 @@ def test_no_dependency_takes_a_thread_of_its_own(router: APIRouter) -> None:
     found = [inner.call for route in routes for inner in depended_on(route.dependant)]
     assert found
     assert [call for call in found if not inspect.iscoroutinefunction(call)] == []
+
+
+OPENED = OpenedChain(1, ChainPath(7, bytes(32)))
+THREADS = 2
+
+
+class SlowHistories(HistoryService):
+    """A chain that answers nobody before it is released."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.released = threading.Event()
+        self.waiting: list[int] = []
+
+    def now(self) -> PinnedChain:
+        self.waiting.append(threading.get_ident())
+        self.released.wait(60)
+        raise ChainError("released")
+
+    def opened(self) -> OpenedChain:
+        return OPENED
+
+
+def test_health_and_kept_answers_need_no_thread(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    histories = SlowHistories(settings)
+    app = create_app(settings, lambda *_: histories)
+    kept, path = EncodedAnswer(b"{}", immutable=True), f"{OPENED.path}/deployments/0x0/rounds/1"
+    app.state.cache.add((OPENED.opened, OPENED.path.genesis, f"{path}?"), kept)
+
+    async def asked() -> tuple[list[int], list[int]]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            waiting = [asyncio.create_task(client.get("/ready")) for _ in range(THREADS + 1)]
+            try:
+                while len(histories.waiting) < THREADS:
+                    await asyncio.sleep(0.01)
+                quick = [await asyncio.wait_for(client.get(url), 30) for url in ("/health", path)]
+                assert not any(task.done() for task in waiting)
+            finally:
+                histories.released.set()
+            slow = await asyncio.gather(*waiting)
+        return [one.status_code for one in quick], [one.status_code for one in slow]
+
+    assert asyncio.run(asked()) == ([200, 200], [503] * (THREADS + 1))
