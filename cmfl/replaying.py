@@ -269,10 +269,14 @@ def replay_target(
     from clients.replay.replay_inputs import ReplaySource
     from clients.replay.result_file import ResultFile
     from clients.replay.training_replay import ReplayOptions, replay_run
+    from ledger.storage.opening import mailbox_at
 
     _require_request(request)
-    if request.attests is not None and (request.mailbox or target.mailbox_place()) is None:
-        raise ConfigurationError("--sign: name the mailbox for the attestations with --mailbox")
+    place = request.mailbox or target.mailbox_place()
+    if request.attests is not None:
+        if place is None:
+            raise ConfigurationError("--sign: name the mailbox for the attestations with --mailbox")
+        mailbox_at(place)  # so that a wrong name is refused before anything is trained
     log = None if request.log is None else ResultFile(request.log)
     run, salts = _recorded(target, request)
     source = ReplaySource(
