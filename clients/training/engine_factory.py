@@ -17,7 +17,7 @@ from clients.training.ray_address import require_reachable
 from clients.training.resident_updates import ResidentUpdates
 from clients.training.row_payloads import RowPayloads, hashing_threads
 from clients.training.workers.pool_engine import PoolEngine
-from clients.training.workers.shared_memory import UpdateMatrix
+from clients.training.workers.shared_memory import UpdateMatrix, payload_of
 from clients.training.workload import Workload, as_training_error, losses_of
 from ledger.protocol.errors import ConfigurationError
 
@@ -69,7 +69,8 @@ class LocalEngine(Engine):
         self._workload.require_jobs(start, jobs)
         rows = self._updates.rows(len(jobs))
         losses = self._workload.empty_losses(jobs)
-        with RowPayloads(list(rows), hashing_threads(self._workload.device)) as payloads:
+        threads = hashing_threads(self._workload.device, rows[:1].nbytes)
+        with RowPayloads(len(rows), lambda place: payload_of(rows[place]), threads) as payloads:
             with as_training_error():
                 self._trainer.train(start, jobs, list(rows), losses, payloads.begin)
             hashed = payloads.result()

@@ -7,20 +7,16 @@ to no time on a machine with a second core.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from clients.training.workers.shared_memory import payload_of
 from ledger.distances.fast import usable_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from concurrent.futures import Future
     from types import TracebackType
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ledger.protocol.payload import Payload
+Encoded = TypeVar("Encoded")
 
 THREADED_BYTES = 1 << 18
 """Least size of an update that is hashed in a thread: it takes longer than the hand-over."""
@@ -28,39 +24,42 @@ THREADED_BYTES = 1 << 18
 _MOST_THREADS = 8
 
 
-def hashing_threads(device: str) -> int:
-    """Return the number of threads that keep up with a device's training.
+def hashing_threads(device: str, update_bytes: int) -> int:
+    """Return the number of threads that keep up with a device's training; 0 for small updates.
 
     One core trains an update in ten times the time of its hash; a card trains several in the time
     of one hash.
     """
+    if update_bytes < THREADED_BYTES:
+        return 0
     return 1 if device == "cpu" else min(_MOST_THREADS, usable_cores())
 
 
-class RowPayloads:
+class RowPayloads(Generic[Encoded]):
     """Payloads of rows, each begun when its row is complete. A context manager.
 
     Args:
-        rows: the updates of a call.
-        threads: number of threads that hash.
+        count: number of rows.
+        encode: returns the payload of a complete row, given its index.
+        threads: number of threads that encode; 0 to encode all at the end, in the caller's.
     """
 
-    def __init__(self, rows: Sequence[NDArray[np.float32]], threads: int) -> None:
-        self._rows = rows
-        self._begun: dict[int, Future[Payload]] = {}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hashing")
+    def __init__(self, count: int, encode: Callable[[int], Encoded], threads: int) -> None:
+        self._count = count
+        self._encode = encode
+        self._begun: dict[int, Future[Encoded]] = {}
+        self._pool = ThreadPoolExecutor(threads, "hashing") if threads else None
 
     def begin(self, place: int) -> None:
-        """Begin to hash a complete row, if it is worth a thread."""
-        row = self._rows[place]
-        if row.nbytes >= THREADED_BYTES:
-            self._begun[place] = self._pool.submit(payload_of, row)
+        """Begin to encode a complete row, if there is a thread for it."""
+        if self._pool is not None:
+            self._begun[place] = self._pool.submit(self._encode, place)
 
-    def result(self) -> list[Payload]:
-        """Return the payload of every row, in order; those not begun are hashed here."""
+    def result(self) -> list[Encoded]:
+        """Return the payload of every row, in order; those not begun are encoded here."""
         return [
-            self._begun[place].result() if place in self._begun else payload_of(row)
-            for place, row in enumerate(self._rows)
+            self._begun[place].result() if place in self._begun else self._encode(place)
+            for place in range(self._count)
         ]
 
     def __enter__(self) -> Self:
@@ -72,4 +71,5 @@ class RowPayloads:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

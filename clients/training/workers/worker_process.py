@@ -14,7 +14,7 @@ import torch
 from clients.datasets.federated_data import Samples
 from clients.training.evaluation import Evaluator
 from clients.training.row_payloads import RowPayloads, hashing_threads
-from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, share
+from clients.training.workers.shared_memory import ArrayLocation, SharedBytes, payload_of, share
 from clients.training.workload import as_training_error, losses_of
 from ledger.io.processes import follow_parent
 from ledger.protocol.errors import CmflError
@@ -238,11 +238,12 @@ class TaskRunner:
         rows = [matrix[index] for index in task.places]
         losses = self._workload.empty_losses(task.jobs)
         device = self._workload.device
-        with RowPayloads(rows, hashing_threads(device)) as payloads:
-            # On the processor the other cores are the other workers'.
-            begin = None if device == "cpu" else payloads.begin
-            self._trainer.train(self._shared.vector(START), task.jobs, rows, losses, begin)
-            digests = tuple(payload.digest for payload in payloads.result())
+        # On the processor the other cores are the other workers'.
+        threads = 0 if device == "cpu" else hashing_threads(device, rows[0].nbytes)
+        with RowPayloads(len(rows), lambda i: payload_of(rows[i]).digest, threads) as payloads:
+            start = self._shared.vector(START)
+            self._trainer.train(start, task.jobs, rows, losses, payloads.begin)
+            digests = tuple(payloads.result())
         return TrainReply(digests, tuple(losses_of(losses, task.jobs)))
 
     def _evaluated(self, task: EvaluateTask) -> EvaluateReply:

@@ -17,7 +17,6 @@ from clients.training.engine_factory import LocalEngine
 from clients.training.resident_updates import ResidentUpdates
 from clients.training.row_payloads import RowPayloads, hashing_threads
 from clients.training.update_writer import DownloadWriter, InPlaceWriter
-from clients.training.workers.shared_memory import payload_of
 from ledger.protocol.encoding import sha256
 from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
 from ledger.protocol.rules.registry import DISTANCES
@@ -147,35 +146,54 @@ def test_updates_that_take_too_much_room_are_not_kept() -> None:
     assert {row.data_ptr() % 512 for row in kept} == {kept.data_ptr() % 512}
 
 
-def test_a_large_row_is_hashed_beside_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_payloads, "THREADED_BYTES", 16)
-    threads: list[str] = []
+def test_complete_rows_are_encoded_beside_the_training() -> None:
+    threads: dict[int, str] = {}
 
-    def hashed(row: np.ndarray) -> object:
-        threads.append(threading.current_thread().name)
-        return payload_of(row)
+    def encode(place: int) -> int:
+        threads[place] = threading.current_thread().name
+        return place * place
 
-    monkeypatch.setattr(row_payloads, "payload_of", hashed)
-    rows = [np.arange(4, dtype=np.float32), np.arange(3, dtype=np.float32), np.ones(5, np.float32)]
-    with RowPayloads(rows, 1) as payloads:
-        for place in (2, 0, 1):
+    with RowPayloads(4, encode, 1) as payloads:
+        for place in (2, 0):
             payloads.begin(place)
-        result = payloads.result()
-    assert [payload.digest for payload in result] == [sha256(row.tobytes()) for row in rows]
-    assert sum(name.startswith("hashing") for name in threads) == 2
+        assert payloads.result() == [0, 1, 4, 9]
+    beside = {place for place, name in threads.items() if name.startswith("hashing")}
+    assert beside == {0, 2}
+    with RowPayloads(2, encode, 0) as payloads:
+        payloads.begin(1)
+        assert payloads.result() == [0, 1]
+    assert threads[1] == threading.current_thread().name
 
 
-def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
-    rows = [np.arange(1 << 17, dtype=np.float32)]
-    with RowPayloads(rows, 1) as payloads:
-        assert payloads.result()[0].digest == sha256(rows[0].tobytes())
+def test_large_updates_have_the_digests_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = start_of(CONVOLUTIONAL)
+    with LocalEngine(workload(CONVOLUTIONAL), len(JOBS), plain_distances) as engine:
+        alone = [update.payload.digest for update in engine.train(start, JOBS)]
+        monkeypatch.setattr(row_payloads, "THREADED_BYTES", 1)
+        updates = engine.train(start, JOBS)
+        assert [update.payload.digest for update in updates] == alone
+        assert [sha256(update.vector.tobytes()) for update in updates] == alone
+
+
+def test_a_failed_training_ends_the_threads_that_hash() -> None:
+    def train() -> None:
+        with RowPayloads(1, lambda place: place, 1) as payloads:
+            payloads.begin(0)
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert threading.active_count() == before
 
 
 def test_a_card_is_given_more_hashing_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert hashing_threads("cpu") == 1
+    large = row_payloads.THREADED_BYTES
+    assert hashing_threads("cpu", large) == 1
+    assert hashing_threads("cpu", large - 1) == hashing_threads("cuda", large - 1) == 0
     for cores, threads in ((1, 1), (4, 4), (64, 8)):
         monkeypatch.setattr(row_payloads, "usable_cores", lambda cores=cores: cores)
-        assert hashing_threads("cuda:1") == threads
+        assert hashing_threads("cuda:1", large) == threads
 
 
 def test_only_a_device_needs_a_download() -> None:
