@@ -24,8 +24,8 @@ network: $(VENV)/.clients
 	rm -rf network-home
 	$(BIN)/cmfl network --home network-home --chain $(CHAIN) --workers 12 --rounds 10 --chaos
 
-# Tests, whole runs and measurements on this machine's GPU, offline, in less than ten minutes; needs a
-# CUDA build of torch in the environment of GPU_PYTHON. Writes docs/measured/gpu.json.
+# Tests, whole runs and measurements on this machine's GPU, offline: no step begins after nine and a half
+# minutes. Needs a CUDA build of torch in the environment of GPU_PYTHON. Writes docs/measured/gpu.json.
 GPU_PYTHON ?= $(BIN)/python
 gpu:
 	$(GPU_PYTHON) -m benchmarks.gpu

@@ -2,10 +2,9 @@
 
 `python -m benchmarks.gpu` needs a CUDA build of torch and a card, and nothing from the network. It
 names the card, runs the CUDA tests, plays, audits and repeats a run of digits and one on images in
-the form of FEMNIST, and measures training, scoring and a round at the size of paper-femnist. All
-of it has to end within ten minutes: a step that would begin too late is left out, and named. The
-figures go to docs/measured/gpu.json. Exit code 1: a step failed or was left out. 2: there is no
-such device.
+the form of FEMNIST, and measures training, scoring and a round at the size of paper-femnist. A
+step for which too little of ten minutes is left does not begin, and is named. The figures go to
+docs/measured/gpu.json. Exit code 1: a step failed or was left out. 2: there is no such device.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ _SHARE = 4
 class ResidentUpdates:
     """Updates on a device, found by the rows of this machine's memory that hold the same numbers.
 
-    A row must not be written by anybody else until the next training; engines hand out read-only
-    views.
+    A row must not be written by anybody else until the next training: it would not be what is on
+    the device. Engines hand out read-only views.
 
     Args:
         device: of the training.
