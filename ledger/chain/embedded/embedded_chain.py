@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from eth_keys.datatypes import PrivateKey
 
-from ledger.chain.embedded import evm
+from ledger.chain.embedded import evm, evm_values
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.chain.embedded.evm_values import base_fee
 from ledger.chain.embedded.file import log_table
 from ledger.chain.embedded.file.chain_store import SCHEMA_VERSION, ChainStore
 from ledger.chain.embedded.file.head_note import (
@@ -40,7 +39,6 @@ from ledger.chain.embedded.transactions import (
     sign_transaction,
 )
 from ledger.chain.ports import (
-    ChainDamagedError,
     ChainLockedError,
     Receipt,
     TransactionRefusedError,
@@ -53,7 +51,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from eth.abc import BlockAPI, ComputationAPI, SignedTransactionAPI
+    from eth.abc import (
+        BlockAPI,
+        BlockHeaderAPI,
+        ComputationAPI,
+        ReceiptAPI,
+        SignedTransactionAPI,
+    )
 
     from ledger.chain.embedded.file.sqlite_file import Synchronous
 
@@ -205,10 +209,8 @@ class EmbeddedChain(EmbeddedReader):
         """Sign a transaction and mine it in a separate block, durably; see `ChainWriter.send`."""
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
-            [computation] = self._seal([signed])
-            receipt = self.receipt(bytes(signed.hash))
-        if receipt is None:
-            raise ChainDamagedError(f"{self._store.path}: the block just written is not there")
+            header, receipts, [computation] = self._seal([signed])
+        receipt = evm_values.receipt(header, 0, signed, receipts)
         if receipt.status != 1:
             raise TransactionRevertedError(bytes(computation.output), receipt.transaction_hash)
         return receipt
@@ -302,26 +304,31 @@ class EmbeddedChain(EmbeddedReader):
     ) -> SignedTransactionAPI:
         with evm.damage_translated(self._store):
             # The next block's base fee suffices.
-            fee = base_fee(self._chain.header)
+            fee = evm_values.base_fee(self._chain.header)
             call = UnsignedCall(to, data, gas, fee, value)
             return sign_transaction(self._chain.get_vm(), self.chain_id, call, key)
 
-    def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> Sequence[ComputationAPI]:
+    def _seal(
+        self, transactions: Sequence[SignedTransactionAPI]
+    ) -> tuple[BlockHeaderAPI, Sequence[ReceiptAPI], Sequence[ComputationAPI]]:
         """Mine a block of all of these transactions, or none.
+
+        Returns:
+            The block's header, and receipts and executions in the order of the transactions.
 
         Raises:
             TransactionRefusedError: one of them cannot be mined.
         """
         for transaction in transactions:
             require_own_chain(transaction, self.chain_id)
-        computations: Sequence[ComputationAPI] = ()
+        sealed = []
 
         def fill() -> tuple[BlockAPI, evm.BlockContents]:
-            nonlocal computations
             result, receipts, computations = self._chain.mine_all(
                 transactions, coinbase=evm.COINBASE
             )
             block = result.imported_block
+            sealed.append((block.header, receipts, computations))
             return block, evm.BlockContents(
                 block.header, tuple(transactions), receipts, frozenset()
             )
@@ -331,7 +338,7 @@ class EmbeddedChain(EmbeddedReader):
                 self._mine(fill)
             except evm.REFUSALS as error:
                 raise TransactionRefusedError(f"transaction refused: {error}") from error
-        return computations
+        return sealed[0]
 
     @contextlib.contextmanager
     def _reset_after_failure(self) -> Iterator[None]:

@@ -1,10 +1,11 @@
 """Contract code as blocks of simple opcodes.
 
-An opcode is simple if it works on stack, memory and program counter alone and its gas is constant
-but for the growth of the memory. A block is a run of simple opcodes: it ends after a jump, before a
-jump destination, or before an opcode that py-evm executes. No jump leads into its middle. So its
-gas, and the stack heights at which none of its opcodes under- or overflows, are known in advance,
-and one check at its start replaces a check for each opcode.
+An opcode is simple if it works on stack, memory and program counter alone. What it costs beyond a
+constant, for a longer memory or for each word, is charged when it is executed. A block is a run of
+simple opcodes: it ends after a jump, before a jump destination, or before an opcode that py-evm
+executes. No jump leads into its middle. So its constant gas, and the stack heights at which none of
+its opcodes under- or overflows, are known in advance, and one check at its start replaces a check
+for each opcode.
 
 A block's steps are not its opcodes one by one: a constant that the next opcode takes is the
 argument of that opcode's step.
@@ -44,7 +45,9 @@ _CACHED_CODES = 8
     JUMP,
     JUMP_IF,
     SWAP,  # exchange the top item and the one at the argument, a negative index
-) = range(17)
+    COPY,
+    HASH,
+) = range(19)
 """Kinds of steps, the most frequent first."""
 
 _UNARY: dict[int, Callable[[int], int]] = {
@@ -83,6 +86,8 @@ _STACK_EFFECTS: dict[int, tuple[int, int]] = {
     op.JUMP: (1, 0),
     op.JUMPI: (2, 0),
     op.JUMPDEST: (0, 0),
+    op.MCOPY: (3, 0),
+    op.SHA3: (2, 1),
 }
 """Items that each simple opcode takes from the stack and gives to it."""
 
@@ -94,7 +99,7 @@ class Block(NamedTuple):
     """A run of simple opcodes.
 
     Attributes:
-        gas: of all its opcodes, without growth of the memory.
+        gas: of all its opcodes, but for growth of the memory and words copied or hashed.
         least: stack height below which one of them underflows.
         most: stack height above which one of them overflows.
         memory: length of memory that its constant addresses touch, in bytes.
@@ -191,6 +196,8 @@ def _step(opcode: int) -> Step:
         op.MSTORE: STORE,
         op.JUMP: JUMP,
         op.JUMPI: JUMP_IF,
+        op.MCOPY: COPY,
+        op.SHA3: HASH,
     }
     return (kinds[opcode], None) if opcode in kinds else (BINARY, _BINARY[opcode])
 

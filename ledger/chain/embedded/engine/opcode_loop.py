@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eth.constants import GAS_COPY, GAS_SHA3WORD
 from eth.exceptions import InvalidInstruction, InvalidJumpDestination, OutOfGas
 from eth.vm.code_stream import CodeStream
 from eth.vm.computation import memory_gas_cost
@@ -21,6 +22,7 @@ from ledger.chain.embedded.engine.code_blocks import (
     ADD,
     ADD_TO,
     BINARY,
+    COPY,
     DROP_SECOND,
     DUP,
     JUMP,
@@ -33,11 +35,13 @@ from ledger.chain.embedded.engine.code_blocks import (
     PUSH,
     STORE,
     STORE_AT,
+    SWAP,
     UNARY,
     WORD_MASK,
     decoded,
 )
 from ledger.chain.embedded.engine.ecrecover import PRECOMPILES
+from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +96,8 @@ class BlockStream(CodeStream):
                 yield from super().__iter__()
                 return
             if touched > len(memory):
-                memory = self._grown(touched)
+                self._memory.extend(0, touched)
+                memory = self._bytes
             gas -= block_gas
             position = end
             for step, argument in steps:
@@ -115,8 +120,8 @@ class BlockStream(CodeStream):
                 elif step == STORE:
                     start = pop()
                     if start + 32 > len(memory):
-                        gas = self._charged(start + 32, gas)
-                        memory = self._grown(start + 32)
+                        gas = self._charged(start, 32, gas)
+                        memory = self._bytes
                     memory[start : start + 32] = pop().to_bytes(32)
                 elif step == DROP_SECOND:
                     del stack[-2]
@@ -128,8 +133,8 @@ class BlockStream(CodeStream):
                 elif step == LOAD:
                     start = stack[-1]
                     if start + 32 > len(memory):
-                        gas = self._charged(start + 32, gas)
-                        memory = self._grown(start + 32)
+                        gas = self._charged(start, 32, gas)
+                        memory = self._bytes
                     stack[-1] = word_of(memory[start : start + 32])
                 elif step == POP:
                     pop()
@@ -145,8 +150,18 @@ class BlockStream(CodeStream):
                         if target not in destinations:
                             raise self._refusal(target)
                         position = target
-                else:  # SWAP
+                elif step == SWAP:
                     stack[-1], stack[argument] = stack[argument], stack[-1]
+                elif step == COPY:
+                    target, start, length = pop(), pop(), pop()
+                    gas = self._charged(max(target, start), length, gas, GAS_COPY)
+                    memory = self._bytes
+                    memory[target : target + length] = memory[start : start + length]
+                else:  # HASH
+                    start, length = pop(), pop()
+                    gas = self._charged(start, length, gas, GAS_SHA3WORD)
+                    memory = self._bytes
+                    append(word_of(keccak(memory[start : start + length])))
             if following is None:
                 continue
             self.program_counter, self._meter.gas_remaining = position + 1, gas
@@ -159,23 +174,29 @@ class BlockStream(CodeStream):
     def _bytes(self) -> bytearray:
         return self._memory._bytes
 
-    def _charged(self, length: int, gas: int) -> int:
-        """Return the gas that is left after the memory's growth.
+    def _charged(self, start: int, length: int, gas: int, word_gas: int = 0) -> int:
+        """Return the gas that is left after the memory has grown to contain a range.
 
-        The whole block is paid already: if the rest does not suffice, it would not have sufficed
-        for the block and the growth.
+        The block's constant costs are paid already: if the rest does not suffice, all of it would
+        not have sufficed for them and this.
+
+        Args:
+            start: of the range, in bytes.
+            length: of the range, in bytes; an empty one needs no memory.
+            gas: that is left.
+            word_gas: price of each word of the range.
 
         Raises:
-            OutOfGas: it does not.
+            OutOfGas: the gas does not suffice.
         """
-        cost = _growth_gas(len(self._memory), length)
+        cost = word_gas * ((length + 31) // 32)
+        end = start + length if length else 0
+        if end > len(self._memory):
+            cost += _growth_gas(len(self._memory), end)
         if cost > gas:
-            raise OutOfGas(f"{length} bytes of memory cost {cost} gas, {gas} are left")
+            raise OutOfGas(f"{length} bytes of memory at {start} cost {cost} gas, {gas} are left")
+        self._memory.extend(0, end)
         return gas - cost
-
-    def _grown(self, length: int) -> bytearray:
-        self._memory.extend(0, length)
-        return self._bytes
 
     def _refusal(self, target: int) -> Exception:
         code = self._raw_code_bytes

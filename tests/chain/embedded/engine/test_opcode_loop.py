@@ -87,6 +87,19 @@ class TestPencilExamples:
         arena.compare(bytes([op.PUSH0]) * (pushed - 1) + b"\x5b\x5f" + bytes.fromhex(then), GAS)
 
 
+@pytest.mark.parametrize("start", [0, 1, 31, 32, 33, 63, 64, 65, 95, 96, 97])
+@pytest.mark.parametrize("opcode", [op.MLOAD, op.MSTORE, op.MCOPY, op.SHA3])
+def test_memory_grows_by_whole_words(arena: Arena, opcode: int, start: int) -> None:
+    # A copy of the address that is no constant for the decoder.
+    address = push(start) + bytes([op.DUP1, op.POP])
+    for length, other in itertools.product((0, 1, 32, 33), (0, 1, 97)):
+        operands = push(length) + push(other) + address
+        code = push(2**256 - 1) + push(0x40) + bytes([op.MSTORE]) + operands + bytes([opcode])
+        seen = arena.compare(code, GAS)
+        arena.compare(code, seen["gas used"] - 1)
+        arena.compare(push(length) + address + push(other) + bytes([opcode, op.MSIZE]), GAS)
+
+
 @pytest.mark.parametrize("opcode", ONE_OF_EACH)
 def test_every_opcode_takes_the_edges_of_every_operand(arena: Arena, opcode: int) -> None:
     pairs = list(itertools.product(EDGES, repeat=2))[:: times(5, 1)]
