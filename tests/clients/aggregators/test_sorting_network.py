@@ -63,7 +63,7 @@ def test_ranks_are_those_of_a_sort(updates: NDArray[np.float32], data: st.DataOb
         assert (ranks(given_, first, last) == expected).all()
 
 
-def test_ranks_of_many_blocks_and_any_memory_layout_are_the_same() -> None:
+def test_ranks_are_the_same_in_any_memory_layout() -> None:
     updates = np.random.default_rng(0).standard_normal((7, 2 * BLOCK + 5), dtype=np.float32)
     expected = np.sort(updates, axis=0)[2:5]
     for layout in (updates, np.asfortranarray(updates), np.repeat(updates, 2, axis=1)[:, ::2]):
