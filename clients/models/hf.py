@@ -272,6 +272,8 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
             **heads,
         )
     module.eval().requires_grad_(False)
+    for tensor in (*module.parameters(), *module.buffers()):
+        tensor.data = tensor.data.clone()  # of a mapped file, which may change
     module.config.use_cache = False
     if module.config.pad_token_id is None:
         module.config.pad_token_id = 0  # masked, wherever it is padding

@@ -173,6 +173,16 @@ def test_a_base_that_changes_after_binding_is_refused(base: Path, tmp_path: Path
         model.module()
 
 
+def test_a_file_that_is_overwritten_changes_no_loaded_base(base: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(base, tmp_path / "copy")
+    module = named(copied).module()
+    before = {name: p.clone() for name, p in module.named_parameters()}
+    weights = copied / "model.safetensors"
+    with weights.open("r+b") as file:
+        file.write(bytes(weights.stat().st_size))
+    assert all(torch.equal(p, before[name]) for name, p in module.named_parameters())
+
+
 def test_a_model_is_built_again_from_what_is_pickled(base: Path) -> None:
     model = pickle.loads(pickle.dumps(named(base)))
     assert isinstance(model.module(), AdaptedModel)
