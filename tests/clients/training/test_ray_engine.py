@@ -38,6 +38,7 @@ def test_updates_are_equal_on_two_nodes_even_after_losing_one() -> None:
         "while one is lost": True,
         "with one node": True,
         "evaluation": True,
+        "rounded": True,
     }
 
 

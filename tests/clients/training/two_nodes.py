@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import ray
@@ -14,6 +15,7 @@ from ray.cluster_utils import Cluster
 from clients.local_sgd import LocalTraining
 from clients.training.engine_factory import LocalEngine
 from clients.training.ray_engine import RayEngine
+from ledger.protocol.payload_forms import Q8
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload
 
@@ -45,6 +47,17 @@ def main() -> None:
         alarm.join()
         found["with one node"] = digests(there, start) == wanted
         found["evaluation"] = there.evaluate(start, tuple(SETS)).result() == measured
+    rounding = replace(made, form=Q8)
+    with (
+        LocalEngine(rounding, len(JOBS), plain_distances) as here,
+        RayEngine(rounding, 1, plain_distances, cluster.address) as there,
+    ):
+        pairs = zip(here.train(start, JOBS), there.train(start, JOBS), strict=True)
+        found["rounded"] = all(
+            (one.payload, one.vector.tolist()) == (other.payload, other.vector.tolist())
+            and other.payload.update is other.vector
+            for one, other in pairs
+        )
     ray.shutdown()
     cluster.shutdown()  # type: ignore[no-untyped-call]
     sys.stdout.write(f"\n{json.dumps(found)}\n")
