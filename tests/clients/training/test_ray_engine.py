@@ -39,6 +39,7 @@ def test_updates_are_equal_on_two_nodes_even_after_losing_one() -> None:
         "with one node": True,
         "evaluation": True,
         "the device is named in the actor": True,
+        "rounded": True,
     }
 
 

@@ -17,6 +17,7 @@ from clients.local_sgd import LocalTraining
 from clients.training.engine_factory import LocalEngine
 from clients.training.port import TrainingError
 from clients.training.ray_engine import RayEngine
+from ledger.protocol.payload_forms import Q8
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload
 
@@ -50,6 +51,17 @@ def main() -> None:
         found["with one node"] = digests(there, start) == wanted
         found["evaluation"] = there.evaluate(start, tuple(SETS)).result() == measured
     found["the device is named in the actor"] = is_named_in_actor(made, cluster.address)
+    rounding = replace(made, form=Q8)
+    with (
+        LocalEngine(rounding, len(JOBS), plain_distances) as here,
+        RayEngine(rounding, 1, plain_distances, cluster.address) as there,
+    ):
+        pairs = zip(here.train(start, JOBS), there.train(start, JOBS), strict=True)
+        found["rounded"] = all(
+            (one.payload, one.vector.tolist()) == (other.payload, other.vector.tolist())
+            and other.payload.update is other.vector
+            for one, other in pairs
+        )
     ray.shutdown()
     cluster.shutdown()  # type: ignore[no-untyped-call]
     sys.stdout.write(f"\n{json.dumps(found)}\n")
