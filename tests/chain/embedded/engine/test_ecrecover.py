@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coincurve import PublicKey
 from eth.vm import opcode_values as op
 from eth_keys.datatypes import PrivateKey
 from hypothesis import example, given, settings
@@ -30,9 +31,27 @@ def test_a_signature_gives_its_signers_address(arena: Arena) -> None:
     address = key.public_key.to_canonical_address()
     assert recovered(arena, data) == address.rjust(32, b"\0")
     assert recovered(arena, data, 2_999) == b""
+    # What is missing is zeros: of a truncated s it makes another signature.
+    for length in (100, 120, 127):
+        assert recovered(arena, data[:length]) not in {b"", address.rjust(32, b"\0")}
     # A high s is another signature of the same message; the contract takes it.
     other = digest + words(28 - signature.v, signature.r, ORDER - signature.s)
     assert recovered(arena, other) == address.rjust(32, b"\0")
+
+
+def test_only_two_of_the_four_recovery_ids_are_taken(arena: Arena) -> None:
+    signatures = (words(r, 1) for r in range(1, 50))
+    signature = next(each for each in signatures if _recovers(each + b"\x02"))
+    for v in (29, 30):
+        assert recovered(arena, bytes(32) + words(v) + signature) == b""
+
+
+def _recovers(signature: bytes) -> bool:
+    try:
+        PublicKey.from_signature_and_message(signature, bytes(32), hasher=None)
+    except ValueError:
+        return False
+    return True
 
 
 @settings(max_examples=times(60, 5_000), deadline=None)

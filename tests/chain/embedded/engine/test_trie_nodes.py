@@ -6,6 +6,8 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
+from eth.db.atomic import AtomicDB
+from eth_typing import Address
 from hypothesis import given
 from hypothesis import strategies as st
 from trie import HexaryTrie  # type: ignore[attr-defined]
@@ -15,7 +17,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.engine import trie_nodes
-from ledger.chain.embedded.engine.trie_nodes import TrieNodes
+from ledger.chain.embedded.engine.trie_nodes import FastAccountDB, TrieNodes
 from ledger.chain.ports import ChainDamagedError
 from tests.chain.probe import deploy, words
 
@@ -88,6 +90,22 @@ def test_a_contracts_missing_storage_is_damage_and_no_zero(tmp_path: Path) -> No
         reader.storage(probe, 0)
     with EmbeddedReader.open(path) as reader, pytest.raises(ChainDamagedError, match="damaged"):
         reader.call(probe, b"")
+
+
+def test_a_block_in_progress_is_read_from_its_own_tries() -> None:
+    account, slot = Address(b"\x05" * 20), 3
+    database = AtomicDB()
+    before = FastAccountDB(database)
+    before.set_balance(account, 1)
+    before.set_storage(account, slot, 2)
+    before.persist()
+    assert (before.get_balance(account), before.get_storage(account, slot)) == (1, 2)
+    accounts = FastAccountDB(database, before.state_root)
+    accounts.set_balance(account, 7)
+    accounts.set_storage(account, slot, 8)
+    accounts.make_state_root()
+    accounts.discard(accounts.record())  # it empties py-evm's own caches
+    assert (accounts.get_balance(account), accounts.get_storage(account, slot)) == (7, 8)
 
 
 def test_states_of_old_blocks_are_read_beside_the_newest(tmp_path: Path) -> None:
