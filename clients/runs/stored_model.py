@@ -13,7 +13,7 @@ from clients.datasets.federated_data import Samples
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.registry import load_dataset
 from clients.datasets.settings_table import parse_settings
-from clients.models.hf import AdaptedModel
+from clients.models.adapted_model import AdaptedModel
 from clients.models.model import load_vector
 from clients.models.model_binding import require_same
 from clients.models.model_check import check_model

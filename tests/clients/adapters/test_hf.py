@@ -19,7 +19,8 @@ import transformers
 
 from clients.datasets.federated_data import NO_TOKEN, DataForm
 from clients.local_sgd import LocalTraining
-from clients.models.hf import AdaptedModel, hf
+from clients.models.adapted_model import AdaptedModel
+from clients.models.hf import hf
 from clients.models.model import load_vector, model_of, trainable
 from clients.models.model_binding import folder_digest
 from clients.models.model_check import check_model
