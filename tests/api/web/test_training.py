@@ -46,6 +46,8 @@ def test_auditors_who_disagree_are_shown_with_their_update(page: Page, attested:
     address = run_address(attested.root)
     show(page, address)
     assert "No auditor has attested" in page.inner_text("main")
+    # The charts are drawn though this part of the page comes after them, and later.
+    page.wait_for_function("document.querySelectorAll('figure canvas').length > 0")
     first, second = (each["client"] for each in attested.coverage()["updates"][:2])
     attested.attest(ONE, first, ReplayVerdict.SAME)
     attested.attest(ONE, second, ReplayVerdict.OTHER)

@@ -16,7 +16,7 @@ export function curves(label, rounds, series, { format = String, range = null } 
   const frame = h("div", { class: "curves", role: "img", "aria-label": label });
   const chart = { frame, rounds, series, format, range, plot: null };
   drawn.add(chart);
-  requestAnimationFrame(() => draw(chart));
+  sizes.observe(frame); // which tells when the page has it, however long the page's other parts take
   return h("figure", {}, frame, legend(series));
 }
 
@@ -32,7 +32,9 @@ export function forgetCurves() {
 const sizes = new ResizeObserver((entries) => {
   for (const { target, contentRect } of entries) {
     const chart = [...drawn].find((one) => one.frame === target);
-    if (chart?.plot && contentRect.width > 0) chart.plot.setSize({ width: Math.floor(contentRect.width), height: HEIGHT });
+    if (!chart || contentRect.width <= 0) continue;
+    if (chart.plot) chart.plot.setSize({ width: Math.floor(contentRect.width), height: HEIGHT });
+    else draw(chart);
   }
 });
 
@@ -60,7 +62,6 @@ function draw(chart) {
     series: [{}, ...chart.series.map((one) => drawnAs(one, colour(one.colour)))],
   };
   chart.plot = new uPlot(options, [chart.rounds, ...chart.series.map((one) => one.values)], chart.frame);
-  sizes.observe(chart.frame);
 }
 
 function drawnAs({ label, bars, dash }, colour) {
