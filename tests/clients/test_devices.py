@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -12,10 +13,14 @@ from clients.devices import (
     card_gib,
     cards_described,
     device_named,
+    reproducible,
     require_device_name,
     worker_devices,
 )
 from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def machine_with(monkeypatch: pytest.MonkeyPatch, *cards: str) -> None:
@@ -91,3 +96,36 @@ def test_too_little_memory_is_named_though_the_recording_failed_after_it() -> No
     error = RuntimeError("CUDA error: operation failed due to a previous error during capture")
     error.__context__ = torch.OutOfMemoryError("CUDA out of memory")
     assert "memory is not enough" in str(card_failure(error))
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda: torch.set_float32_matmul_precision("medium"),
+        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+        lambda: setattr(torch.backends.mkldnn, "enabled", False),
+    ],
+)
+def test_a_scripts_choice_of_precision_changes_no_bits(choose: Callable[[], None]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    left, right = torch.randn(2, 256, 256, generator=generator)
+    images = torch.randn(8, 3, 16, 16, generator=generator)
+    kernels = torch.randn(8, 3, 5, 5, generator=generator)
+
+    def computed() -> list[bytes]:
+        with reproducible(torch.device("cpu")):
+            results = left @ right, torch.nn.functional.conv2d(images, kernels)
+        return [result.numpy().tobytes() for result in results]
+
+    onednn: Any = torch.backends.mkldnn
+    expected = computed()
+    precision = torch.get_float32_matmul_precision()
+    try:
+        choose()
+        chosen = onednn.matmul.fp32_precision, onednn.enabled
+        assert computed() == expected
+        assert (onednn.matmul.fp32_precision, onednn.enabled) == chosen
+    finally:
+        onednn.enabled = True
+        torch.set_float32_matmul_precision(precision)
+        onednn.matmul.fp32_precision = "none"
