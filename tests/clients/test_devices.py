@@ -22,6 +22,8 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ONEDNN: Any = torch.backends.mkldnn
+
 
 def machine_with(monkeypatch: pytest.MonkeyPatch, *cards: str) -> None:
     """Let this machine seem to have the named cards; one name is one kind."""
@@ -102,8 +104,8 @@ def test_too_little_memory_is_named_though_the_recording_failed_after_it() -> No
     "choose",
     [
         lambda: torch.set_float32_matmul_precision("medium"),
-        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
-        lambda: setattr(torch.backends.mkldnn, "enabled", False),
+        lambda: setattr(ONEDNN.matmul, "fp32_precision", "bf16"),
+        lambda: setattr(ONEDNN, "enabled", False),
     ],
 )
 def test_a_scripts_choice_of_precision_changes_no_bits(choose: Callable[[], None]) -> None:
@@ -117,15 +119,14 @@ def test_a_scripts_choice_of_precision_changes_no_bits(choose: Callable[[], None
             results = left @ right, torch.nn.functional.conv2d(images, kernels)
         return [result.numpy().tobytes() for result in results]
 
-    onednn: Any = torch.backends.mkldnn
     expected = computed()
     precision = torch.get_float32_matmul_precision()
     try:
         choose()
-        chosen = onednn.matmul.fp32_precision, onednn.enabled
+        chosen = ONEDNN.matmul.fp32_precision, ONEDNN.enabled
         assert computed() == expected
-        assert (onednn.matmul.fp32_precision, onednn.enabled) == chosen
+        assert (ONEDNN.matmul.fp32_precision, ONEDNN.enabled) == chosen
     finally:
-        onednn.enabled = True
+        ONEDNN.enabled = True
         torch.set_float32_matmul_precision(precision)
-        onednn.matmul.fp32_precision = "none"
+        ONEDNN.matmul.fp32_precision = "none"
