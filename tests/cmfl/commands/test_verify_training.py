@@ -12,7 +12,7 @@ import pytest
 from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.io.home import Home
+from ledger.io.home import MANIFEST, Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -125,6 +125,20 @@ def test_a_damaged_file_of_environments_is_named(home: Path, tmp_path: Path) -> 
     file = Home(damaged).run("run").environments
     file.write_text("[]\n")
     assert f"{file}, line 1" in refusal("verify", "training", "--home", damaged)
+
+
+def test_damaged_files_of_another_run_change_nothing(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    damaged = tmp_path / "home"
+    shutil.copytree(home, damaged)
+    runs = Home(damaged)
+    for other, file in (("earlier", MANIFEST), ("later", "environments.jsonl")):
+        shutil.copytree(runs.run("run").path, runs.run(other).path)
+        (runs.run(other).path / file).write_text("[]\n")
+    asked = ("verify", "training", "--home", damaged, "--run", "run", "--client", honest[0])
+    shown = succeeds(*asked, "--round", "1", "--json").json
+    assert shown["updates"][0]["recorded_environment"] == shown["environment"]["class"]
 
 
 def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
