@@ -269,9 +269,11 @@ def replay_target(
     from clients.replay.replay_inputs import ReplaySource
     from clients.replay.result_file import ResultFile
     from clients.replay.training_replay import ReplayOptions, replay_run
-    from ledger.storage.opening import mailbox_at
+    from ledger.storage.opening import mailbox_at, require_mailbox
 
     _require_request(request)
+    if request.mailbox is not None and request.attests is None:
+        require_mailbox(request.mailbox)
     place = request.mailbox or target.mailbox_place()
     if request.attests is not None:
         if place is None:

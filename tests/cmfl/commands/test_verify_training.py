@@ -7,6 +7,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from clients.runs.run_folder import manifest_of
@@ -195,3 +196,28 @@ def test_wrong_options_are_refused_in_one_sentence(
     home: Path, options: list[str], message: str
 ) -> None:
     assert message in refusal("verify", "training", "--home", home, *options)
+
+
+def test_files_that_are_not_the_runs_data_accuse_nobody(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for name in ("mine", "others"):
+        samples = {"x": rng.random((120, 8, 8), np.float32), "y": np.arange(120) % 10}
+        np.savez(tmp_path / f"{name}.npz", **samples)  # type: ignore[arg-type]
+    whole = (tmp_path / "mine.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[:-100])
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 1
+    (tmp_path / "damaged.npz").write_bytes(damaged)
+    home = tmp_path / "home"
+    own = f"data.path={tmp_path / 'mine.npz'}"
+    succeeds("run", "--preset", "smoke", "--home", home, "--set", own, "--set", "protocol.rounds=1")
+    asked = ("verify", "training", "--home", home)
+    assert "0 other, 0 not checkable" in succeeds(*asked).out
+    for name in ("others.npz", "cut.npz", "damaged.npz"):
+        result = cmfl(*asked, "--data", tmp_path / name)
+        assert result.code == 3
+        first, _, reason = result.out.splitlines()
+        assert first.startswith("0 of 10 updates same, 0 other, 10 not checkable")
+        assert name in reason
+    (tmp_path / "mine.npz").unlink()
+    assert "name the files" in cmfl(*asked).out
