@@ -207,7 +207,7 @@ def test_a_worthless_attestation_changes_no_exit_code(audited: Audited, changed:
     if changed == "client":
         audited.put(replace(same, client=type(same.client)(99)), LIAR)
     else:
-        audited.put(same, LIAR, **{changed: bytes(32)})
+        audited.put(same, LIAR, None, **{changed: bytes(32)})
     asked = ("verify", "training", "--home", audited.home, "--client", same.client, "--round", "1")
     shown = succeeds(*asked, "--json").json
     findings = [row["finding"] for row in shown["attestations"]]
