@@ -121,18 +121,49 @@ def reproducible(device: torch.device) -> Iterator[None]:
     """Compute with one intra-op thread and deterministic kernels; restore the settings after.
 
     The thread count changes the order of sums inside an operation, and so the bytes of a result.
-    Parallelism comes from processes instead, each of which trains whole clients.
+    Parallelism comes from processes instead, each of which trains whole clients. Nor does a
+    script's choice of a lower precision of products, or of no oneDNN, change them.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        if device.type == "cuda":
-            with torch.cuda.device(device), _deterministic_cuda():
+        with _float32_products():
+            if device.type == "cuda":
+                with torch.cuda.device(device), _deterministic_cuda():
+                    yield
+            else:
                 yield
-        else:
-            yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def _float32_products() -> Iterator[None]:
+    """Multiply as float32 does, with oneDNN, whatever `torch.set_float32_matmul_precision` says."""
+    onednn: Any = torch.backends.mkldnn
+    cuda: Any = torch.backends.cuda
+    operations = (onednn.matmul, onednn.conv, onednn.rnn, cuda.matmul)
+    before = [operation.fp32_precision for operation in operations]
+    is_enabled, chosen = onednn.enabled, _matmul_precision()
+    onednn.enabled = True
+    torch.set_float32_matmul_precision("highest")  # torch refuses to compute if both ways differ
+    for operation in operations:
+        operation.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        onednn.enabled = is_enabled
+        torch.set_float32_matmul_precision(chosen)
+        for operation, precision in zip(operations, before, strict=True):
+            operation.fp32_precision = precision
+
+
+def _matmul_precision() -> str:
+    """Return what `torch.set_float32_matmul_precision` has set, or the default."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # the precision of operations was set one by one
+        return "highest"
 
 
 @contextmanager

@@ -47,8 +47,17 @@ CAPS: dict[InstructionSet, dict[str, str]] = {
 }
 """Environment variables of each cap, the oldest instruction set first."""
 
-VARIABLES = (*CAPS["default"], "DNNL_MAX_CPU_ISA", "MKL_DEBUG_CPU_TYPE")
-"""Variables that change which kernels are chosen; the last two are older names that still count."""
+VARIABLES = (
+    *CAPS["default"],
+    "DNNL_MAX_CPU_ISA",  # this one and the next: older names that still count
+    "MKL_DEBUG_CPU_TYPE",
+    "ONEDNN_CPU_ISA_HINTS",
+    "DNNL_CPU_ISA_HINTS",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "OPENBLAS_CORETYPE",
+)
+"""Variables that change which kernels are chosen, or let them round to bfloat16."""
 
 _NEEDED: dict[InstructionSet, set[str]] = {
     "default": {"sse4_1", "sse4_2"},

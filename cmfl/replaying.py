@@ -25,7 +25,7 @@ from cmfl.inputs.arguments import (
     require_or_none,
 )
 from cmfl.recorded import Run
-from ledger.protocol.errors import BlobError, CmflError, ConfigurationError
+from ledger.protocol.errors import BlobError, ChainError, CmflError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -269,9 +269,11 @@ def replay_target(
     from clients.replay.replay_inputs import ReplaySource
     from clients.replay.result_file import ResultFile
     from clients.replay.training_replay import ReplayOptions, replay_run
-    from ledger.storage.opening import mailbox_at
+    from ledger.storage.opening import mailbox_at, require_mailbox
 
     _require_request(request)
+    if request.mailbox is not None and request.attests is None:
+        require_mailbox(request.mailbox)
     place = request.mailbox or target.mailbox_place()
     if request.attests is not None:
         if place is None:
@@ -416,8 +418,11 @@ def _environments(target: Target, run: RecordedRun, mailbox: str | None) -> Envi
     from ledger.storage.opening import mailbox_at
 
     for paths in Home(target.home).deployed():
-        recorded = RunFolder(paths).environments() if paths.environments.exists() else []
-        if recorded and read_run_manifest(paths).domain() == run.domain:
+        try:
+            is_of_run = read_run_manifest(paths).domain() == run.domain
+        except ChainError:
+            continue  # the files of another run of the home
+        if is_of_run and (recorded := RunFolder(paths).environments()):
             return recorded_environments.of_simulation(recorded)
     place = mailbox or target.mailbox_place()
     if place is None:

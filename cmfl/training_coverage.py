@@ -196,8 +196,10 @@ def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -
     """
     from ledger.chain.contract.deployment import deployed_domain
     from ledger.history.training_coverage import training_coverage
-    from ledger.storage.opening import mailbox_at
+    from ledger.storage.opening import mailbox_at, require_mailbox
 
+    if mailbox is not None:
+        require_mailbox(mailbox)
     place = mailbox or target.mailbox_place()
     assert place is not None, "a service without a named mailbox is asked itself"
     with target.reader() as chain, chain.snapshot() as view:
@@ -206,7 +208,8 @@ def _read(target: Target, rounds: tuple[int, int] | None, mailbox: str | None) -
         try:
             return training_coverage(history, domain, mailbox_at(place), rounds or (None, None))
         except OSError as error:
-            raise BlobError(f"mailbox {place}: {error.strerror or error}") from error
+            named = str(error) if error.strerror is None else f"{place}: {error.strerror}"
+            raise BlobError(f"mailbox {named}") from error
 
 
 def _by(attestations: Sequence[Any], verdict: str) -> str:

@@ -26,6 +26,9 @@ VERDICT_NAMES = {
     ReplayVerdict.NOT_CHECKABLE: "not checkable",
 }
 
+_MOST_ATTESTATIONS = 20
+"""Others' false attestations that are named: anybody can make keys without end."""
+
 
 @dataclass(frozen=True, slots=True)
 class UpdateDifference:
@@ -186,7 +189,11 @@ class TrainingReplay:
             findings = Counter(attestation.finding for attestation in self.attestations)
             named = ", ".join(f"{findings[name]} {name}" for name in sorted(findings))
             yield f"attestations by others: {named}"
-        yield from (str(each) for each in self.attestations if is_verbose or each.is_false)
+        shown = [each for each in self.attestations if is_verbose or each.is_false]
+        most = len(shown) if is_verbose else _MOST_ATTESTATIONS
+        yield from map(str, shown[:most])
+        if len(shown) > most:
+            yield f"and {len(shown) - most} more false attestations: -v shows all"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON, without the losses."""

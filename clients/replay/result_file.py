@@ -2,11 +2,12 @@
 
 A line is one result with all that it follows from: run, round, client, commitment, environment,
 model code and samples. A result counts only for the same. The losses are in it: the file is its
-auditor's own, like a key.
+auditor's own, like a key. Several processes may add to one file.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from dataclasses import asdict, replace
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.replay.replayed_update import ReplayedUpdate, UpdateDifference
 from ledger.io.home import read_file
+from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 
@@ -38,6 +40,7 @@ class ResultFile:
         self._results: dict[str, dict[str, Any]] = {}
         try:
             data = read_file(path, MAX_RESULT_BYTES) if path.exists() else b""
+            path.parent.stat()  # before anything is trained
         except OSError as error:
             raise ConfigurationError(f"--log {path}: {error.strerror}") from error
         *lines, torn = data.split(b"\n")
@@ -63,8 +66,11 @@ class ResultFile:
             "losses": None if update.losses is None else update.losses.hex(),
         }
         try:
-            with self._path.open("ab") as file:
-                file.truncate(self._whole)  # a line that was cut short is none
+            with open(self._path, "a+b", opener=_private) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                whole = file.seek(min(self._whole, file.seek(0, os.SEEK_END)))
+                others = file.read(MAX_RESULT_BYTES)
+                file.truncate(whole + others.rfind(b"\n") + 1)  # a line cut short is none
                 file.write(f"{json.dumps(values, allow_nan=False)}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
@@ -74,7 +80,7 @@ class ResultFile:
 
     def _read(self, number: int, line: bytes) -> None:
         try:
-            values = json.loads(line)
+            values = parse_json(line)
             here = TrainingEnvironment("-", "-", "-", "-", "-", 1)
             _update(values, here)
             self._results[values["origin"]] = values
@@ -82,6 +88,10 @@ class ResultFile:
             raise ConfigurationError(
                 f"--log {self._path}: line {number} is no result of a replay: name a new file"
             ) from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _update(values: dict[str, Any], environment: TrainingEnvironment) -> ReplayedUpdate:

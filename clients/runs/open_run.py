@@ -17,7 +17,7 @@ from clients.runs.preparation import open_measure, prepare, unwrapped_engine, wi
 from clients.runs.run_folder import require_new, run_folder
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import require_engine
-from clients.training.environment import environment_of, trains_on_cluster_cards
+from clients.training.environment import environment_of_run
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
 from ledger.actors.retention import RETAIN_NOTHING, blobs_named_by_run, retention_policy_of
@@ -240,10 +240,12 @@ def _measured(
 def _record_environment(
     folder: RunFolder, ledger: LedgerWriter, configuration: Configuration
 ) -> None:
-    """Write down in which environment the remaining rounds are trained, where it is known."""
+    """Write down in which environment the remaining rounds are trained, as far as it is known."""
     state = ledger.state()
-    if state.stage is LedgerStage.OPEN and not trains_on_cluster_cards(configuration):
-        folder.record_environment(state.round, environment_of(configuration))
+    if state.stage is LedgerStage.OPEN:
+        environment = environment_of_run(configuration)
+        is_begun = bool(ledger.commitments(state.round))
+        folder.record_environment(state.round, environment, is_begun=is_begun)
 
 
 def _cast(

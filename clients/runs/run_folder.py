@@ -7,7 +7,7 @@ row lost in a power cut is computed again from the chain.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from clients.configuration.loading import load
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_METRICS_BYTES = 1 << 30
 MAX_ENVIRONMENTS_BYTES = 1 << 20
+
+_MIXED = "unknown: the round began in another environment"
 
 
 class RunFolder:
@@ -72,8 +74,16 @@ class RunFolder:
         except FileNotFoundError:
             return []
 
-    def record_environment(self, round_number: int, environment: TrainingEnvironment) -> None:
+    def record_environment(
+        self, round_number: int, environment: TrainingEnvironment, *, is_begun: bool = False
+    ) -> None:
         """Add the environment that trains from a round on, unless it is the last one's.
+
+        Args:
+            round_number: the open round.
+            environment: of this process.
+            is_begun: whether the chain has commitments in the round, which were then made in
+                another environment: that of the round is recorded as unknown.
 
         Raises:
             ConfigurationError: the file is damaged.
@@ -81,6 +91,9 @@ class RunFolder:
         recorded = self.environments()
         if not recorded or recorded[-1][1] != environment:
             rows = [*recorded, (round_number, environment)]
+            if is_begun:
+                mixed = replace(environment, isa=_MIXED)
+                rows = [*recorded, (round_number, mixed), (round_number + 1, environment)]
             lines = [json.dumps({"round": first} | asdict(known)) for first, known in rows]
             self._disk.write_whole(
                 self.paths.environments, "".join(f"{x}\n" for x in lines).encode()

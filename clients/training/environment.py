@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from clients.training.port import TrainingPath
 
 _ELSEWHERE = "unknown: actors of a cluster"
+_CARDS_ELSEWHERE = "unknown: cards of a cluster"
 
 
 def environment_of(configuration: Configuration) -> TrainingEnvironment:
@@ -36,6 +37,18 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
         )
     here = environment_here(settled_path(configuration), machine.device, machine.isa)
     return here if machine.cluster is None else replace(here, isa=_ELSEWHERE)
+
+
+def environment_of_run(configuration: Configuration) -> TrainingEnvironment:
+    """Return the class that a simulation records; of a cluster's cards it is unknown, too.
+
+    Raises:
+        ConfigurationError: the training path is left open, or the device is not available.
+    """
+    if not trains_on_cluster_cards(configuration):
+        return environment_of(configuration)
+    here = environment_here(settled_path(configuration), "cpu")
+    return replace(here, isa=_ELSEWHERE, device=_CARDS_ELSEWHERE)
 
 
 def trains_on_cluster_cards(configuration: Configuration) -> bool:

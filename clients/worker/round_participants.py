@@ -117,7 +117,7 @@ class RoundParticipants:
         for client, trainer in self._trainers.items():
             published = trainer.publish(view)
             if published:
-                actions += [*published, self._environment(view, client)]
+                actions += [*published, *self._environment(view, client)]
             actions += trainer.act_while_voting(view)
         for _, member in self.members:
             actions += member.step(view, now)
@@ -134,12 +134,18 @@ class RoundParticipants:
         times = (member.next_time(view, now) for _, member in self.members)
         return min((time for time in times if time is not None), default=None)
 
-    def _environment(self, view: RoundView, client: ClientId) -> PostEnvelope:
-        """Return the client's statement of the environment in which its update was trained."""
+    def _environment(self, view: RoundView, client: ClientId) -> list[PostEnvelope]:
+        """Return the client's statement of the environment in which its update was trained.
+
+        There is none of an update that this worker trained before it was restarted in another: who
+        repeats it in this one would call it another update.
+        """
         here, domain, number = self._hosting.environment, view.inputs.domain, view.inputs.round
+        if not self._hosting.own.is_of_this_environment(number, client):
+            return []
         statement = EnvironmentStatement(number, client, here.digest)
         body = PublishedEnvironment(here, sign(self._hosting.signers[client], domain, statement))
-        return PostEnvelope(Envelope(domain, number, client, body))
+        return [PostEnvelope(Envelope(domain, number, client, body))]
 
     def _behaviour_now(self) -> RoundBehaviour:
         """Return the behaviour of the round, which is looked up when it is first needed.

@@ -18,6 +18,7 @@ from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import training_seed
+from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from clients.training.port import Engine
     from ledger.protocol.types import ClientId, Digest, Domain
 
-_NAME = re.compile(r"([0-9]{1,20})-([0-9]{1,10})-([0-9a-f]{64})-([0-9a-f]{64})\.update")
+_NAME = re.compile(
+    r"([0-9]{1,20})-([0-9]{1,10})-([0-9a-f]{64})-([0-9a-f]{64})(?:-([0-9a-f]{64}))?\.update"
+)
 
 TrainingResult = tuple[list[TrainedUpdate], TrainingError | None]
 """The updates that there are, and why there are no more of them."""
@@ -44,12 +47,20 @@ class LocalUpdates:
 
     Between its commitment and the closing block only the client has its update: a process that is
     killed must not lose it. An origin commits to all inputs of training. Each file name has the
-    update's origin and digest, so that a damaged update is trained again.
+    update's origin and digest, so that a damaged update is trained again, and the environment in
+    which it was trained, which may be another after a restart.
     """
 
-    def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
-        """Use a folder of this worker alone; it is created with the first update."""
+    def __init__(self, folder: Path, environment: Digest = NO_DIGEST, *, disk: Disk = DISK) -> None:
+        """Use a folder of this worker alone; it is created with the first update.
+
+        Args:
+            folder: which need not exist.
+            environment: digest of that in which this process trains.
+            disk: writes.
+        """
         self._folder = folder
+        self._environment = environment
         self._disk = disk
 
     def find(
@@ -69,6 +80,11 @@ class LocalUpdates:
                 return payload
         return None
 
+    def is_of_this_environment(self, round_number: int, client: ClientId) -> bool:
+        """Return whether a stored update was trained in the environment of this process."""
+        named = (str(round_number), str(client), self._environment.hex())
+        return any(match.group(1, 2, 5) == named for _, match in self._kept())
+
     def keep(self, round_number: int, origin: Digest, updates: Mapping[ClientId, Payload]) -> None:
         """Store updates by client, durably.
 
@@ -77,8 +93,8 @@ class LocalUpdates:
         """
         paths = []
         for client, update in updates.items():
-            name = f"{round_number}-{client}-{origin.hex()}-{update.digest.hex()}.update"
-            paths.append(self._folder / name)
+            name = f"{round_number}-{client}-{origin.hex()}-{update.digest.hex()}"
+            paths.append(self._folder / f"{name}-{self._environment.hex()}.update")
             self._disk.write_whole(paths[-1], update.data, durable=False)
         if paths:
             self._disk.sync(paths)

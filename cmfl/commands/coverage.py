@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 WIDEST = 100
 """Clients of a grid; with more only the numbers of each round are shown."""
 
+MOST_NAMED = 20
+"""Auditors that are named: anybody can make keys without end."""
+
 MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 
 
@@ -66,7 +69,10 @@ def coverage(
 def _lines(result: Coverage) -> Iterator[str]:
     """Yield the coverage for people."""
     yield result.sentence
-    yield from (f"auditor {address}" for address in result.auditors)
+    auditors = result.auditors
+    yield from (f"auditor {address}" for address in auditors[:MOST_NAMED])
+    if len(auditors) > MOST_NAMED:
+        yield f"and {len(auditors) - MOST_NAMED} more auditors: --auditor counts those you trust"
     clients, updates = result.answer["clients"], result.answer["updates"]
     by_round: dict[int, dict[int, str]] = {}
     for update in updates:
@@ -82,5 +88,8 @@ def _lines(result: Coverage) -> Iterator[str]:
             yield f"round {number}: {', '.join(f'{found.count(name)} {name}' for name in MARKS)}"
     for update in updates:
         if update["verdict"] in {"other", "disputed"}:
-            words = (f"{each['verdict']} by {each['auditor']}" for each in update["attestations"])
-            yield f"round {update['round']}, client {update['client']}: {', '.join(words)}"
+            given = [f"{each['verdict']} by {each['auditor']}" for each in update["attestations"]]
+            words = list(dict.fromkeys(given))
+            more = f", and {len(words) - MOST_NAMED} more" if len(words) > MOST_NAMED else ""
+            named = ", ".join(words[:MOST_NAMED])
+            yield f"round {update['round']}, client {update['client']}: {named}{more}"

@@ -168,12 +168,10 @@ def verify_training(
         result = replay_target(
             where, request, lambda done, total: bar.update(task, completed=done, total=total)
         )
-    if sign is not None and not result.unpublished and not json:
-        print_line(f"{result.published} attestations signed: cmfl coverage shows them")
-    _end(result, report, json=json)
+    _end(result, report, json=json, is_signed=sign is not None)
 
 
-def _end(result: TrainingReplay, report: Path | None, *, json: bool) -> None:
+def _end(result: TrainingReplay, report: Path | None, *, json: bool, is_signed: bool) -> None:
     """Print the result, write its report, and end with the verdict's exit code."""
     from json import dumps
 
@@ -185,6 +183,9 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool) -> None:
         is_verbose = verbosity.chosen() is Verbosity.VERBOSE
         for line in result.lines(is_verbose=is_verbose):
             print_line(line)
+        if is_signed and not result.unpublished:
+            attestations = "attestation" if result.published == 1 else "attestations"
+            print_line(f"{result.published} {attestations} signed: cmfl coverage shows them")
     codes = {
         ReplayVerdict.SAME: 0,
         ReplayVerdict.OTHER: FAILED,
@@ -199,8 +200,8 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool) -> None:
             written = False
     if result.unpublished:
         complain(
-            f"--sign: {result.published} attestations are in the mailbox, and the next is not: "
-            f"{result.unpublished}; repeated with the same --log, nothing is trained again"
+            f"--sign: of the attestations {result.published} are in the mailbox, and the next is "
+            f"not: {result.unpublished}; repeated with the same --log, nothing is trained again"
         )
         raise typer.Exit(WRONG)
     raise typer.Exit(codes[result.verdict] or (0 if written else WRONG))

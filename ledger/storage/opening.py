@@ -72,6 +72,17 @@ def mail_objects_at(text: str, signer: UploadSigner | None = None) -> ObjectStor
     )
 
 
+def require_mailbox(text: str) -> None:
+    """Refuse a mailbox that is to be read, and is a folder that is not there.
+
+    Raises:
+        BlobError: there is no such folder: nothing in it looks like no mail.
+    """
+    for location in parse_locations("mailbox", text):
+        if location.kind is LocationKind.FOLDER and not Path(location.text).is_dir():
+            raise BlobError(f"mailbox: {location.text!r} is no folder")
+
+
 def folder_at(option: str, location: Location) -> Path:
     """Return a folder that is there, or can be made in one that is.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -12,10 +13,16 @@ from clients.devices import (
     card_gib,
     cards_described,
     device_named,
+    reproducible,
     require_device_name,
     worker_devices,
 )
 from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ONEDNN: Any = torch.backends.mkldnn
 
 
 def machine_with(monkeypatch: pytest.MonkeyPatch, *cards: str) -> None:
@@ -91,3 +98,35 @@ def test_too_little_memory_is_named_though_the_recording_failed_after_it() -> No
     error = RuntimeError("CUDA error: operation failed due to a previous error during capture")
     error.__context__ = torch.OutOfMemoryError("CUDA out of memory")
     assert "memory is not enough" in str(card_failure(error))
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda: torch.set_float32_matmul_precision("medium"),
+        lambda: setattr(ONEDNN.matmul, "fp32_precision", "bf16"),
+        lambda: setattr(ONEDNN, "enabled", False),
+    ],
+)
+def test_a_scripts_choice_of_precision_changes_no_bits(choose: Callable[[], None]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    left, right = torch.randn(2, 256, 256, generator=generator)
+    images = torch.randn(8, 3, 16, 16, generator=generator)
+    kernels = torch.randn(8, 3, 5, 5, generator=generator)
+
+    def computed() -> list[bytes]:
+        with reproducible(torch.device("cpu")):
+            results = left @ right, torch.nn.functional.conv2d(images, kernels)
+        return [result.numpy().tobytes() for result in results]
+
+    expected = computed()
+    precision = torch.get_float32_matmul_precision()
+    try:
+        choose()
+        chosen = ONEDNN.matmul.fp32_precision, ONEDNN.enabled
+        assert computed() == expected
+        assert (ONEDNN.matmul.fp32_precision, ONEDNN.enabled) == chosen
+    finally:
+        ONEDNN.enabled = True
+        torch.set_float32_matmul_precision(precision)
+        ONEDNN.matmul.fp32_precision = "none"

@@ -81,6 +81,8 @@ def test_a_cap_is_named_only_if_all_of_it_holds(name: str) -> None:
     variables = CAPS[name]  # type: ignore[index]
     assert instruction_set(name.upper(), variables) == name
     assert instruction_set("OTHER", variables) != name  # ATen cannot do it, or chose before
+    rounded = dict(variables) | {"ONEDNN_DEFAULT_FPMATH_MODE": "BF16"}
+    assert instruction_set(name.upper(), rounded) != name
     partly = {"MKL_CBWR": variables["MKL_CBWR"]}
     assert instruction_set("AVX2", partly) == f"avx2 MKL_CBWR={variables['MKL_CBWR']}"
 

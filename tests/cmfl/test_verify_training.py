@@ -11,6 +11,8 @@ import pytest
 import cmfl
 from clients.adversaries.attackers import malicious_clients
 from clients.random_streams import named_stream
+from clients.replay.result_file import ResultFile
+from ledger.protocol.types import Digest
 from tests.cmfl.conftest import FACE
 
 if TYPE_CHECKING:
@@ -64,6 +66,20 @@ def test_an_interrupted_replay_goes_on_from_its_log(run: cmfl.Run, tmp_path: Pat
     assert sorted(log.read_bytes().splitlines(keepends=True)) == sorted(lines)
 
 
+def test_two_replays_share_a_log_and_lose_nothing(run: cmfl.Run, tmp_path: Path) -> None:
+    path, whole = tmp_path / "results", tmp_path / "whole"
+    updates = cmfl.verify_training(run, round=1, log=whole).result.updates
+    files = [ResultFile(path) for _ in range(2)]
+    origins = [Digest(bytes([i]) * 32) for i in range(4)]
+    for i, origin in enumerate(origins):
+        files[i % 2].add(origin, updates[i])
+    again = ResultFile(path)
+    for origin, update in zip(origins, updates[:4], strict=True):
+        found = again.find(origin, update.environment)
+        assert found == update
+    assert path.stat().st_mode & 0o077 == 0, "the losses are secret"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -104,3 +120,8 @@ def test_a_file_that_is_no_log_is_refused(run: cmfl.Run, tmp_path: Path) -> None
     (tmp_path / "log").write_text("{}\n")
     with pytest.raises(cmfl.ConfigurationError, match="line 1"):
         cmfl.verify_training(run, log=tmp_path / "log")
+    (tmp_path / "log").write_bytes(b"[" * 100_000 + b"\n")
+    with pytest.raises(cmfl.ConfigurationError, match="line 1"):
+        cmfl.verify_training(run, log=tmp_path / "log")
+    with pytest.raises(cmfl.ConfigurationError, match="--log"):
+        cmfl.verify_training(run, log=tmp_path / "nowhere" / "log")

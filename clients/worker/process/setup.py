@@ -268,13 +268,14 @@ def open_worker(
                 journal=journal,
                 finality_blocks=places.confirmations,
             )
+            environment = environment_of(configuration)
             hosting = HostedClients(
                 signers=hosted,
                 engine=engine,
-                own=LocalUpdates(folder.payloads),
+                own=LocalUpdates(folder.payloads, environment.digest),
                 training=training,
                 sending=SingleThreadExecutor("sending"),
-                environment=environment_of(configuration),
+                environment=environment,
                 behaviour=manner.behaviour,
                 sets=(TEST,) if len(data.test.y) else (),
                 finality=ChainFinalityGuard(run.ledger.chain, acted_on),

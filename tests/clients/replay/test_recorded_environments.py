@@ -10,6 +10,7 @@ import pytest
 from clients.random_streams import simulated_signers
 from clients.replay.recorded_environments import of_mailbox, of_simulation
 from clients.runs.run_folder import run_folder
+from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.signing import sign
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.protocol.training_replay import TrainingEnvironment
+    from tests.clients.played import Player
 
 DOMAIN = Domain(1, Address(bytes(20)), Digest(bytes(32)))
 SIGNERS = simulated_signers(0, 5)
@@ -109,6 +111,22 @@ def test_a_simulation_records_each_change(tmp_path: Path) -> None:
     assert folder.environments() == [(1, HERE), (7, ELSEWHERE)]
     of = of_simulation(folder.environments())
     assert [of(number, ClientId(0)) for number in (0, 1, 6, 7)] == [None, HERE, HERE, ELSEWHERE]
+
+
+def test_a_round_begun_elsewhere_is_of_no_known_environment(
+    other: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("protocol.rounds=2", "training.path=plain")
+    while other.cut(*settings, left=1, after=True):
+        if Home(other.home).deployed() and other.ledger().commitments(1):
+            break
+    monkeypatch.setattr("clients.runs.open_run.environment_of_run", lambda _: ELSEWHERE)
+    played = other.play(*settings)
+    environments = played.run.folder.environments()
+    of = of_simulation(environments)
+    first, second = (of(number, ClientId(0)) for number in (1, 2))
+    assert first not in {environments[0][1], ELSEWHERE, None}
+    assert second == ELSEWHERE
 
 
 @pytest.mark.parametrize(

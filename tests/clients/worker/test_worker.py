@@ -136,6 +136,19 @@ def test_an_update_outlives_the_process_that_trained_it(tmp_path: Path) -> None:
     assert len(together.decided[0].ranking) == ROOMY.trainers
 
 
+def test_an_update_trained_elsewhere_is_stated_in_no_environment(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(2), ONE_ROUND)
+    together.step(0)
+    together.restart(0)
+    place, other = together.places
+    place.environment = replace(place.environment, torch="0.0.1+another")
+    together.play()
+    assert len(together.decided[0].ranking) == ROOMY.trainers, "the update is published"
+    mail = together.board.listed(together.ledger.domain, 1, EnvelopeKind.ENVIRONMENT)
+    assert {envelope.client for envelope in mail} <= set(other.clients)
+    assert {envelope.body.environment for envelope in mail} == {other.environment}  # type: ignore[union-attr]
+
+
 def test_an_update_that_the_disk_has_damaged_is_trained_again(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(2), ONE_ROUND)
     together.step(0)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from clients.training.port import TrainingJob
     from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
     from ledger.protocol.parameters import Parameters
+    from ledger.protocol.training_replay import TrainingEnvironment
     from ledger.protocol.types import Digest, Domain, Vote
 
 
@@ -196,6 +197,9 @@ class Place:
     skew: float = 0.0
     faults: WorkerFaults = NO_FAULTS
     worker: Worker | None = None
+    environment: TrainingEnvironment = field(
+        default_factory=lambda: environment_here("plain", "cpu")
+    )
 
 
 class Together:
@@ -246,10 +250,10 @@ class Together:
             hosting = HostedClients(
                 signers={c: signers(self.parameters.clients)[c] for c in place.clients},
                 engine=place.engine,
-                own=LocalUpdates(place.own, disk=QuickDisk()),
+                own=LocalUpdates(place.own, place.environment.digest, disk=QuickDisk()),
                 training=ImmediateExecutor(),
                 sending=ImmediateExecutor(),
-                environment=environment_here("plain", "cpu"),
+                environment=place.environment,
                 behaviour=place.faults,
             )
             place.worker = Worker(context, hosting, FailureTracker(Random(number)))

@@ -171,11 +171,47 @@ def test_what_cannot_be_attested_is_refused(signed: Audited, tmp_path: Path) -> 
     asked = ("verify", "training", "--home", signed.home, "--round", "1", *signed.key)
     assert "--sign with --trained-here" in refusal(*asked, "--trained-here")
     assert "--sign with --poisoned" in refusal(*asked, "--poisoned")
+    for command in (("coverage",), ("verify", "training")):
+        missing = refusal(*command, "--home", signed.home, "--mailbox", tmp_path / "nowhere")
+        assert "is no folder" in missing, "else a slip of the pen looks like no mail"
     (tmp_path / "file").write_text("")
     assert refusal(*asked, "--mailbox", tmp_path / "file")
     assert "address" in refusal("coverage", "--home", signed.home, "--auditor", "0x12")
     assert "--rounds 2" in refusal("coverage", "--home", signed.home, "--rounds", "2")
     assert "rounds 4..9" in refusal("coverage", "--home", signed.home, "--rounds", "4..9")
+
+
+def test_false_auditors_without_end_hide_nothing(audited: Audited) -> None:
+    honest = audited.mail()
+    same = next(e for e in honest if e.body.verdict is ReplayVerdict.SAME)  # type: ignore[union-attr]
+    for number in range(25):
+        key = KeySigner(bytes([100 + number] * 32))
+        audited.put(same, key, verdict=ReplayVerdict.OTHER)
+    lines = succeeds("coverage", "--home", audited.home).out.splitlines()
+    assert sum(line.startswith("auditor ") for line in lines) == 20
+    assert "and 6 more auditors: --auditor counts those you trust" in lines
+    (disputed,) = (line for line in lines if line.startswith(f"round 1, client {same.client}: "))
+    assert disputed.endswith(", and 6 more")
+    asked = ("verify", "training", "--home", audited.home, "--client", same.client, "--round", "1")
+    result = cmfl(*asked)
+    assert result.code == 0, "no attestation changes a verdict"
+    first, *_, last = result.out.splitlines()
+    assert first.startswith("1 of 1 updates same")
+    assert last == "and 5 more false attestations: -v shows all"
+    assert result.out.count(": false: ") == 20
+
+
+@pytest.mark.parametrize("changed", ["run", "witness", "client"])
+def test_a_worthless_attestation_changes_no_exit_code(audited: Audited, changed: str) -> None:
+    same = next(e for e in audited.mail() if e.body.verdict is ReplayVerdict.SAME)  # type: ignore[union-attr]
+    if changed == "client":
+        audited.put(replace(same, client=type(same.client)(99)), LIAR)
+    else:
+        audited.put(same, LIAR, None, **{changed: bytes(32)})
+    asked = ("verify", "training", "--home", audited.home, "--client", same.client, "--round", "1")
+    shown = succeeds(*asked, "--json").json
+    findings = [row["finding"] for row in shown["attestations"]]
+    assert sorted(findings) == sorted(["confirmed", *["false"] * (changed == "witness")])
 
 
 def test_a_client_may_be_the_auditor(audited: Audited) -> None:
@@ -223,6 +259,7 @@ def test_a_refused_publication_loses_no_result(audited: Audited, tmp_path: Path)
         refused = cmfl(*asked, "--blobs", url, "--report", report)
     assert refused.code == 2
     assert "upload-refused" in refused.err
+    assert "of the attestations 0 are in the mailbox" in refused.err
     assert refused.err.count("\n") == 1
     assert "updates same" in refused.out
     assert "attestations signed" not in refused.out

@@ -7,12 +7,13 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.server.http_server import RpcServer
-from ledger.io.home import Home
+from ledger.io.home import MANIFEST, Home
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -127,6 +128,20 @@ def test_a_damaged_file_of_environments_is_named(home: Path, tmp_path: Path) -> 
     assert f"{file}, line 1" in refusal("verify", "training", "--home", damaged)
 
 
+def test_damaged_files_of_another_run_change_nothing(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    damaged = tmp_path / "home"
+    shutil.copytree(home, damaged)
+    runs = Home(damaged)
+    for other, file in (("earlier", MANIFEST), ("later", "environments.jsonl")):
+        shutil.copytree(runs.run("run").path, runs.run(other).path)
+        (runs.run(other).path / file).write_text("[]\n")
+    asked = ("verify", "training", "--home", damaged, "--run", "run", "--client", honest[0])
+    shown = succeeds(*asked, "--round", "1", "--json").json
+    assert shown["updates"][0]["recorded_environment"] == shown["environment"]["class"]
+
+
 def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
     plain = succeeds("audit", "--home", home, "--json").json
     beside = succeeds("audit", "--home", home, "--json", "--training", 3).json
@@ -181,3 +196,28 @@ def test_wrong_options_are_refused_in_one_sentence(
     home: Path, options: list[str], message: str
 ) -> None:
     assert message in refusal("verify", "training", "--home", home, *options)
+
+
+def test_files_that_are_not_the_runs_data_accuse_nobody(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for name in ("mine", "others"):
+        samples = {"x": rng.random((120, 8, 8), np.float32), "y": np.arange(120) % 10}
+        np.savez(tmp_path / f"{name}.npz", **samples)  # type: ignore[arg-type]
+    whole = (tmp_path / "mine.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[:-100])
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 1
+    (tmp_path / "damaged.npz").write_bytes(damaged)
+    home = tmp_path / "home"
+    own = f"data.path={tmp_path / 'mine.npz'}"
+    succeeds("run", "--preset", "smoke", "--home", home, "--set", own, "--set", "protocol.rounds=1")
+    asked = ("verify", "training", "--home", home)
+    assert "0 other, 0 not checkable" in succeeds(*asked).out
+    for name in ("others.npz", "cut.npz", "damaged.npz"):
+        result = cmfl(*asked, "--data", tmp_path / name)
+        assert result.code == 3
+        first, _, reason = result.out.splitlines()
+        assert first.startswith("0 of 10 updates same, 0 other, 10 not checkable")
+        assert name in reason
+    (tmp_path / "mine.npz").unlink()
+    assert "name the files" in cmfl(*asked).out

@@ -9,6 +9,7 @@ import { Refused, asking, has, read } from "../rest.js";
 import { clientLink, roundLink } from "../run.js";
 
 const MOST_CLIENTS = 200;
+const MOST_NAMED = 20; // auditors of one update: anybody can make keys without end
 const MOST_PAGES = 40;
 const LONGEST_WAIT_MS = 6_000;
 const TITLE = "Training repeated by auditors";
@@ -77,14 +78,14 @@ function shown(path, rounds, updates) {
 function cellOf(path, update) {
   if (!update) return null;
   const by = update.attestations.map((one) => `${one.verdict} by ${one.auditor}, ${one.environment}`);
-  const title = [`client ${update.client}, round ${update.round}: ${MARKS[NAMES[update.verdict]]}`, ...by].join("\n");
+  const title = [`client ${update.client}, round ${update.round}: ${MARKS[NAMES[update.verdict]]}`, ...bounded(by)].join("\n");
   return { mark: NAMES[update.verdict], href: runLink(path, `/rounds/${update.round}`), title };
 }
 
 function wordsOf(update) {
   if (!update) return "";
   if (!update.attestations.length) return "not attested";
-  const by = (verdict) => byAuditor(update, verdict).map((one) => short(one.auditor)).join(", ");
+  const by = (verdict) => bounded(byAuditor(update, verdict).map((one) => short(one.auditor))).join(", ");
   return ["same", "other"].filter(by).map((verdict) => `${verdict}: ${by(verdict)}`).join("; ");
 }
 
@@ -94,12 +95,18 @@ function byAuditor(update, verdict) {
   return [...new Map(found.map((one) => [one.auditor, one])).values()];
 }
 
+/** Return what is shown of the first of many, and the number of the rest. */
+function bounded(many, shownAs = (one) => one) {
+  const rest = many.length - MOST_NAMED;
+  return [...many.slice(0, MOST_NAMED).map(shownAs), ...(rest > 0 ? [`and ${whole(rest)} more`] : [])];
+}
+
 /** Return the updates about which auditors disagree, side by side, and those that all call another. */
 function notable(path, updates) {
   const found = ["disputed", "other"].flatMap((verdict) => updates.filter((one) => one.verdict === verdict));
   if (!found.length) return null;
-  const side = (update, verdict) => h("ul", { class: "plain" }, ...byAuditor(update, verdict).map((one) =>
-    h("li", {}, digest(one.auditor, "address"), h("small", { class: "quiet" }, told(one.environment)))));
+  const side = (update, verdict) => h("ul", { class: "plain" }, ...bounded(byAuditor(update, verdict), (one) =>
+    [digest(one.auditor, "address"), h("small", { class: "quiet" }, told(one.environment))]).map((one) => h("li", {}, one)));
   const rows = found.slice(0, MOST_CLIENTS).map((update) => [
     roundLink(path, update.round, String(update.round)),
     clientLink(path, update.client, String(update.client)),
