@@ -178,7 +178,10 @@ class _Samples:
                 raise ConfigurationError(
                     f"{where}: must be a number or a list of them, not {value!r:.80}"
                 )
-            return numbers
+            try:
+                return [float(number) for number in numbers]
+            except OverflowError:
+                raise ConfigurationError(f"{where}: is too large a number") from None
         if self._options.task == "token-classify":
             return _token_targets(where, value, sequence)
         if not _is_whole(value):
@@ -251,8 +254,9 @@ def _sequence(where: str, value: object, tokenizer: str | None) -> _Sequence:
             f"{where}: is text, and data.options.tokenizer, the path of a tokenizer.json, is not "
             f"set"
         )
+    encode = tokenizer_at(Path(tokenizer)).encode
     with as_configuration_error(f"{where}: the tokenizer fails"):
-        encoded = tokenizer_at(Path(tokenizer)).encode(value, is_pretokenized=is_words)
+        encoded = encode(value, is_pretokenized=is_words)
     return _Sequence(list(encoded.ids), list(encoded.word_ids) if is_words else None)
 
 

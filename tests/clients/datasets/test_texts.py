@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,6 +121,12 @@ def test_each_file_of_a_folder_of_texts_is_a_client(tmp_path: Path, tokenizer: s
     assert recognise(tmp_path).name == "file"
 
 
+def test_a_pipe_among_the_files_of_a_folder_is_refused(tmp_path: Path, tokenizer: str) -> None:
+    (tmp_path / "anna.txt").write_text("the cat sat\n")
+    os.mkfifo(tmp_path / "berta.txt")
+    refused(tmp_path, r"berta\.txt is not a file", tokenizer=tokenizer, task="causal-lm")
+
+
 def test_a_single_text_is_divided_without_classes(tmp_path: Path, tokenizer: str) -> None:
     path = tmp_path / "lines.txt"
     path.write_text("the cat sat on a mat\n" * 10)
@@ -226,6 +233,7 @@ def test_what_is_in_files_of_texts_is_summed_up(tmp_path: Path, tokenizer: str) 
         ([{"text": "the", "label": 0}], r"is text, and data\.options\.tokenizer", {}),
         ([{"tokens": [1, 2], "label": -1}], "row 1: label: a label must be a whole number", {}),
         ([{"tokens": [1, 2], "label": "x"}], "must be a number or a list", {"task": "regress"}),
+        ([{"tokens": [1], "label": 10**400}], "is too large a number", {"task": "regress"}),
         (
             [{"tokens": [1], "label": 1}, {"tokens": [1], "label": [1, 2]}],
             "rows of different lengths",
