@@ -173,7 +173,7 @@ class _Samples:
         assert self._roles.label is not None, "asked for labels alone"
         value = row.get(self._roles.label)
         if self._options.task == "regress":
-            numbers = value if isinstance(value, list) else [value]
+            numbers: list[Any] = value if isinstance(value, list) else [value]
             if not numbers or not all(type(number) in {int, float} for number in numbers):
                 raise ConfigurationError(
                     f"{where}: must be a number or a list of them, not {value!r:.80}"
