@@ -123,9 +123,9 @@ class _Samples:
             split = self._split(where, row, is_test)
             if split is not None:
                 self._is_test.append(split)
-        self._size += len(sequence.tokens)
+        self._size += len(sequence.tokens) + (len(target) if isinstance(target, list) else 0)
         if self._size > _MOST_TOKENS:
-            raise ConfigurationError(f"{self._where}: more than {_MOST_TOKENS} tokens")
+            raise ConfigurationError(f"{self._where}: more than {_MOST_TOKENS} tokens and targets")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all samples."""
@@ -141,6 +141,12 @@ class _Samples:
         elif self._roles.label is not None:
             result["y"] = self._joined_targets()
         if self._clients:
+            longest = max(map(len, self._clients))
+            if 4 * len(self._clients) * longest > MAX_OWN_BYTES:
+                raise ConfigurationError(
+                    f"{self._where}: {len(self._clients)} samples with names of clients as long as "
+                    f"the longest, {longest} characters, are more than {MAX_OWN_BYTES} bytes"
+                )
             result["client"] = np.array(self._clients, dtype=np.str_)
         if self._is_test:
             result["is_test"] = np.array(self._is_test)

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
+from clients.datasets import own_texts
 from clients.datasets.federated_data import NO_TARGET, NO_TOKEN
 from clients.datasets.own_data import Data
 from clients.datasets.own_targets import hidden
@@ -260,6 +261,20 @@ def test_broken_rows_are_refused_by_row_and_column(
 ) -> None:
     path = json_lines(tmp_path, rows)
     refused(path, sentence, **options)
+
+
+def test_rows_that_would_fill_the_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = json_lines(tmp_path, [{"tokens": [1], "label": 0, "client": "a" * 100}] * 3)
+    monkeypatch.setattr(own_texts, "MAX_OWN_BYTES", 1000)
+    refused(named, "3 samples with names of clients as long as the longest, 100 characters")
+    monkeypatch.setattr(own_texts, "_MOST_TOKENS", 10)
+    refused(json_lines(tmp_path, [{"tokens": [1] * 11, "label": 0}]), "more than 10 tokens and")
+    wide = json_lines(tmp_path, [{"tokens": [1], "label": [1.0] * 11}])
+    refused(wide, "more than 10 tokens and targets", task="regress")
+    uneven = json_lines(tmp_path, [{"tokens": [1] * size, "label": 0} for size in (1, 1, 5)])
+    refused(uneven, "3 samples as long as the longest, 5 tokens, are more than 10")
 
 
 def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenizer: str) -> None:
