@@ -253,6 +253,7 @@ def test_what_is_in_files_of_texts_is_summed_up(tmp_path: Path, tokenizer: str) 
         ([{"tokens": [1, 2], "label": 0, "client": ""}], "client: a client must have 1", {}),
         ([{"tokens": [1, 2], "label": 0, "client": [1]}], "client must be text or", {}),
         ([{"tokens": [1, 2], "label": 0, "is_test": "no"}], "is_test: must be true or false", {}),
+        ([{"tokens": [1_000_000, 2], "label": 0}], r"whole numbers -1 \.\. 999999 of", {}),
         ([{"tokens": [1, 9], "label": 0}], r"tokens must be whole numbers", {"vocabulary": 5}),
     ],
 )
