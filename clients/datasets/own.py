@@ -159,6 +159,10 @@ class OwnOptions(SettingsTable):
         if y is None:
             return frozen_samples(x, next_tokens(where, x))
         if self.task in PER_TOKEN:
+            if ((x == NO_TOKEN) & (y != NO_TARGET)).any():
+                raise ConfigurationError(
+                    f"{where}: y: must be {NO_TARGET} where x is {NO_TOKEN}, which is no token"
+                )
             require_targets(where, y)
         return frozen_samples(x, y)
 

@@ -22,7 +22,7 @@ from clients.datasets.federated_data import LANGUAGE, NO_TOKEN, PER_TOKEN, DataF
 from clients.datasets.files.data_archive import MAX_OWN_BYTES
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.saved_dataset import TEST
-from clients.datasets.own import MOST_NUMBERS
+from clients.datasets.own import MOST_CLASSES, MOST_NUMBERS
 from clients.datasets.own_layouts import (
     CLIENTS,
     LABELS,
@@ -329,11 +329,13 @@ def _pixels(where: str, x: NDArray[Any]) -> NDArray[np.uint8]:
 def _tokens(
     where: str, x: NDArray[Any], vocabulary: int | None, *, may_end: bool
 ) -> NDArray[np.int64]:
-    most, least = (vocabulary or 2**31) - 1, NO_TOKEN if may_end else 0
+    # A model has a row for each: one wild token must not ask for 2^31 of them.
+    most, least = (vocabulary or MOST_CLASSES) - 1, NO_TOKEN if may_end else 0
     if x.dtype.kind not in "iu" or x.ndim != 2 or x.min() < least or x.max() > most:
         raise ConfigurationError(
             f"{where}: x: tokens must be whole numbers {least} .. {most} of shape (samples, "
-            f"tokens), not {x.dtype} of shape {x.shape}, {x.min()} .. {x.max()}"
+            f"tokens), not {x.dtype} of shape {x.shape}, {x.min()} .. {x.max()} (how many there "
+            f"are: data.options.vocabulary)"
         )
     tokens = np.ascontiguousarray(x, dtype=np.int64)
     if may_end:

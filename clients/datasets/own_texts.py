@@ -123,9 +123,9 @@ class _Samples:
             split = self._split(where, row, is_test)
             if split is not None:
                 self._is_test.append(split)
-        self._size += len(sequence.tokens)
+        self._size += len(sequence.tokens) + (len(target) if isinstance(target, list) else 0)
         if self._size > _MOST_TOKENS:
-            raise ConfigurationError(f"{self._where}: more than {_MOST_TOKENS} tokens")
+            raise ConfigurationError(f"{self._where}: more than {_MOST_TOKENS} tokens and targets")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all samples."""
@@ -141,6 +141,12 @@ class _Samples:
         elif self._roles.label is not None:
             result["y"] = self._joined_targets()
         if self._clients:
+            longest = max(map(len, self._clients))
+            if 4 * len(self._clients) * longest > MAX_OWN_BYTES:
+                raise ConfigurationError(
+                    f"{self._where}: {len(self._clients)} samples with names of clients as long as "
+                    f"the longest, {longest} characters, are more than {MAX_OWN_BYTES} bytes"
+                )
             result["client"] = np.array(self._clients, dtype=np.str_)
         if self._is_test:
             result["is_test"] = np.array(self._is_test)
@@ -173,12 +179,15 @@ class _Samples:
         assert self._roles.label is not None, "asked for labels alone"
         value = row.get(self._roles.label)
         if self._options.task == "regress":
-            numbers = value if isinstance(value, list) else [value]
+            numbers: list[Any] = value if isinstance(value, list) else [value]
             if not numbers or not all(type(number) in {int, float} for number in numbers):
                 raise ConfigurationError(
                     f"{where}: must be a number or a list of them, not {value!r:.80}"
                 )
-            return numbers
+            try:
+                return [float(number) for number in numbers]
+            except OverflowError:
+                raise ConfigurationError(f"{where}: is too large a number") from None
         if self._options.task == "token-classify":
             return _token_targets(where, value, sequence)
         if not _is_whole(value):
@@ -251,8 +260,9 @@ def _sequence(where: str, value: object, tokenizer: str | None) -> _Sequence:
             f"{where}: is text, and data.options.tokenizer, the path of a tokenizer.json, is not "
             f"set"
         )
+    encode = tokenizer_at(Path(tokenizer)).encode
     with as_configuration_error(f"{where}: the tokenizer fails"):
-        encoded = tokenizer_at(Path(tokenizer)).encode(value, is_pretokenized=is_words)
+        encoded = encode(value, is_pretokenized=is_words)
     return _Sequence(list(encoded.ids), list(encoded.word_ids) if is_words else None)
 
 

@@ -22,6 +22,7 @@ from pydantic import Field
 from clients.datasets.files.extra import imported
 from clients.datasets.settings_table import FilePath, Positive, SettingsTable, parse_settings
 from clients.models.adapted_model import Adapters, Base, adapted
+from clients.models.base_folder import require_plain_base
 from clients.models.model_binding import folder_digest
 from clients.models.model_options import LARGEST_WIDTH, require_tokens
 from clients.models.parameter_rules import require_tensors
@@ -151,12 +152,10 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
         dtype: of its weights.
 
     Raises:
-        ConfigurationError: it cannot be loaded, or lacks weights.
+        ConfigurationError: it cannot be loaded, lacks weights, or has changed meanwhile.
     """
-    del digest
     subject = f"model.options.path = {path!r}"
-    if (Path(path) / "adapter_config.json").exists():
-        raise ConfigurationError(f"{subject}: holds adapters, and no base")
+    require_plain_base(subject, Path(path))
     transformers = imported("transformers", "transformers", "models of a base")
     heads = {"num_labels": outputs} if outputs else {}
     with (
@@ -174,11 +173,14 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
             output_loading_info=True,
             **heads,
         )
+    if folder_digest("path", Path(path)) != digest:
+        raise ConfigurationError(f"{subject}: has changed while it was loaded")
     module.eval().requires_grad_(False)
     for tensor in (*module.parameters(), *module.buffers()):
         tensor.data = tensor.data.clone()  # of a mapped file, which may change
     module.config.use_cache = False
-    if module.config.pad_token_id is None:
+    padding = module.config.pad_token_id
+    if padding is None or not 0 <= padding < module.get_input_embeddings().num_embeddings:
         module.config.pad_token_id = 0  # masked, wherever it is padding
     missing = {key.rpartition(".")[0] for key in report["missing_keys"]}
     if missing and not outputs:
@@ -201,6 +203,10 @@ def _require_fit(module: Any, form: DataForm) -> None:
         ConfigurationError: names both numbers.
     """
     positions, length = getattr(module.config, "max_position_embeddings", None), form.input_shape[0]
+    for name, part in module.named_modules():
+        # RoBERTa's kind begins to count after the token of padding.
+        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
+            positions = part.num_embeddings - part.padding_idx - 1
     if positions is not None and length > positions:
         raise ConfigurationError(
             f"model.name = 'hf': sequences of {length} tokens, and the base has {positions} "

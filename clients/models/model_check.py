@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -42,9 +43,14 @@ def check_model(model: Model, data: FederatedData) -> None:
     # Without the digest of its first module: random state is reported more precisely below.
     model = replace(model, frozen=None)
     with reproducible(cpu), torch.random.fork_rng(devices=[]):
-        _Trial(model, model.module(), data).carry_out()
+        loss = _Trial(model, model.module(), data).carry_out()
         if isinstance(model.factory, ForeignFactory):
             _require_repeatable_start(model)
+    if not math.isfinite(loss):
+        raise ConfigurationError(
+            f"model.name = {model.name!r}: its loss on the first inputs is {loss}; must be finite, "
+            f"or no update counts"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,8 @@ class _Trial:
     module: nn.Module
     data: FederatedData
 
-    def carry_out(self) -> None:
+    def carry_out(self) -> float:
+        """Try a step, and return its loss."""
         x, y = self._inputs()
         self.module.train()
         before = _state(self.module)
@@ -61,12 +68,13 @@ class _Trial:
         self._require_unchanged(before, "training")
         self._require_no_chance(x, scores)
         self._scores(x[:1], "training")
-        self._require_gradients(scores, y)
+        loss = self._require_gradients(scores, y)
         self.module.eval()
         before = _state(self.module)
         with torch.no_grad():
             self._scores(x, "evaluation")
         self._require_unchanged(before, "evaluation")
+        return loss
 
     def _inputs(self) -> tuple[Tensor, Tensor]:
         """Return a few collated inputs of the first clients, and their labels."""
@@ -111,15 +119,17 @@ class _Trial:
                 f"(such as dropout, whose p can be 0), and its updates could not be repeated"
             )
 
-    def _require_gradients(self, scores: Tensor, y: Tensor) -> None:
+    def _require_gradients(self, scores: Tensor, y: Tensor) -> float:
         with as_configuration_error(f"model.name = {self.model.name!r}: its backward pass fails"):
-            training_loss(self.model.form.task, scores, y).backward()
+            loss = training_loss(self.model.form.task, scores, y)
+            loss.backward()
         unused = next((name for name, p in trainable(self.module) if p.grad is None), None)
         if unused is not None:
             raise self._refused(
                 f"its parameter {unused!r} takes no part in the forward pass, and would be sent "
                 f"and voted on: take it out, or freeze it by requires_grad_(False)"
             )
+        return loss.item()
 
     def _refused(self, rule: str) -> ConfigurationError:
         return ConfigurationError(f"model.name = {self.model.name!r}: {rule}")

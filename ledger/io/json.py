@@ -41,7 +41,10 @@ def parse_json(
     if text.count("[") + text.count("{") > DEEPEST:
         _require_shallow(text)
     pairs = _unique if unique_keys else None
-    return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=pairs)
+    try:
+        return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=pairs)
+    except RecursionError:  # the caller itself is deep in calls
+        raise ValueError("nested too deeply") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

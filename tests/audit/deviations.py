@@ -132,6 +132,10 @@ def malformed_payload(payloads: Payloads, run: Run) -> Payloads:
     return payloads | {run.trainers[-1]: np.full(DIMENSION, np.inf, dtype="<f4").tobytes()}
 
 
+def two_malformed_payloads(payloads: Payloads, run: Run) -> Payloads:
+    return payloads | dict.fromkeys((run.trainers[0], run.trainers[-1]), bytes([2]))
+
+
 def silent_trainer(payloads: Payloads, run: Run) -> Payloads:
     return {client: data for client, data in payloads.items() if client != run.trainers[-1]}
 

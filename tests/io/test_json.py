@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -21,6 +22,16 @@ def test_a_document_too_deep_is_refused_and_ends_no_process(opening: str) -> Non
 def test_depth_counts_and_not_the_number_of_brackets() -> None:
     assert parse_json("[" * DEEPEST + "]" * DEEPEST)
     assert len(parse_json(b"[" + b'["[[", {}],' * 5_000 + b"0]")) == 5_001
+
+
+def test_a_document_too_deep_for_its_caller_is_refused() -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 200)
+    try:
+        with pytest.raises(ValueError, match="nested too deeply"):
+            parse_json("[" * 900 + "]" * 900)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize("data", ["", "{", b"\xff", "[1".encode("utf-16"), "[" * 5])

@@ -139,6 +139,8 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
     files = sorted(folder.glob(pattern)) if folder.is_dir() else []
     if len(files) > MAX_FILES:
         raise ConfigurationError(f"{folder}: {len(files)} files, more than {MAX_FILES}")
+    for file in files:
+        require_file(file)  # to open a pipe would wait for its writer
     return files
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from clients.datasets.files.data_archive import require_file
 from clients.datasets.files.extra import imported
 from ledger.io.home import read_file
 from ledger.io.json import parse_json
@@ -76,6 +77,7 @@ def opened(path: Path) -> Iterator[Any]:
     arrow = imported("pyarrow", "data", "Arrow files")
     ipc = imported("pyarrow.ipc", "data", "Arrow files")
     try:
+        require_file(path)
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")

@@ -76,9 +76,12 @@ def _unavailable(blob: UnavailableBlob | None) -> Iterator[StepResult]:
 
 
 def _shared(evidence: RoundEvidence) -> Iterator[StepResult]:
-    """Yield payloads to which several clients committed."""
+    """Yield usable payloads to which several clients committed.
+
+    A malformed one shows no copying: in form q8 whoever diverges publishes the same byte.
+    """
     clients_by_payload: dict[Digest, list[ClientId]] = defaultdict(list)
-    payloads = evidence.record.named_payloads() if evidence.record is not None else {}
+    payloads = evidence.record.payloads() if evidence.record is not None else {}
     for client, payload in sorted(payloads.items()):
         clients_by_payload[payload].append(client)
     for payload, clients in clients_by_payload.items():

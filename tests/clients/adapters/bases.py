@@ -43,6 +43,7 @@ def write_base(folder: Path, kind: str = "gpt2", seed: int = 0, **changes: Any) 
     made: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         "gpt2": (transformers.GPT2LMHeadModel, transformers.GPT2Config, narrow | ends),
         "bert": (transformers.BertForMaskedLM, transformers.BertConfig, wide),
+        "roberta": (transformers.RobertaForMaskedLM, transformers.RobertaConfig, wide),
         "llama": (transformers.LlamaForCausalLM, transformers.LlamaConfig, wide | ends),
     }
     model, config, sizes = made[kind]

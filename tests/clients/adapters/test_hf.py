@@ -16,6 +16,7 @@ import peft
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from clients.datasets.federated_data import NO_TOKEN, DataForm
 from clients.local_sgd import LocalTraining
@@ -289,6 +290,72 @@ def test_folders_that_hold_no_safe_base_are_refused(base: Path, tmp_path: Path) 
     shutil.rmtree(headless)
     state.save_pretrained(headless)
     refused(r"has no weights of 'lm_head'", form, path=str(headless))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("config.json", {"attn_implementation": "kernels-community/mine"}, "must be eager or sdpa"),
+        ("config.json", {"_attn_implementation": {"": "a/b"}}, "must be eager or sdpa"),
+        ("config.json", {"transformers_weights": "adapter_model.bin"}, "transformers_weights: is"),
+        ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "quantization_config:"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "a.bin"}}, "names 'a.bin'"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "../a.safetensors"}}, "names '../a"),
+        ("model.safetensors.index.json", {"weight_map": {"a": 1}}, "names 1; must name"),
+        ("model.safetensors.index.json", {}, "has no weight_map"),
+    ],
+)
+def test_files_that_name_code_or_pickles_are_refused(
+    base: Path, tmp_path: Path, file: str, content: dict[str, Any], sentence: str
+) -> None:
+    folder = shutil.copytree(base, tmp_path / "base")
+    path = folder / file
+    there = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(there | content))
+    refused(sentence, form_of("causal-lm"), path=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [("[" * 2000, "nested more than"), ("[]", "holds no object"), ("{", "is not JSON")],
+)
+def test_damaged_settings_of_a_base_are_refused(
+    base: Path, tmp_path: Path, content: str, sentence: str
+) -> None:
+    folder = shutil.copytree(base, tmp_path / "base")
+    (folder / "generation_config.json").write_text(content)
+    refused(sentence, form_of("causal-lm"), path=str(folder))
+    (folder / "generation_config.json").unlink()
+    (folder / "config.json").write_text(content)
+    refused(sentence, form_of("causal-lm"), path=str(folder))
+
+
+def test_a_base_with_weights_that_are_not_finite_is_refused(tmp_path: Path) -> None:
+    folder = write_base(tmp_path / "base")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["transformer.h.0.attn.c_attn.weight"][0, 0] = torch.nan
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    model = named(folder)
+    with pytest.raises(ConfigurationError, match="its loss on the first inputs is nan"):
+        check_model(model, made_data(model.form))
+
+
+def test_a_token_of_padding_that_is_none_is_replaced(base: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(base, tmp_path / "base")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": -1}))
+    model = named(folder)
+    check_model(model, made_data(model.form))
+
+
+def test_positions_of_padding_are_not_counted(tmp_path: Path) -> None:
+    folder = write_base(tmp_path / "base", "roberta")
+    fitting = form_of("masked-lm", 10)
+    model = model_named("hf", fitting, {"path": str(folder)})
+    check_model(model, made_data(fitting))
+    refused(
+        "sequences of 11 tokens, and the base has 10", form_of("masked-lm", 11), path=str(folder)
+    )
 
 
 def test_a_model_of_the_project_has_no_files(base: Path) -> None:

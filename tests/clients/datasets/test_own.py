@@ -239,7 +239,11 @@ def test_each_token_of_an_owner_has_a_class_or_does_not_count(tmp_path: Path) ->
     y = np.array([[0, 1, -100], [1, -100, -100]])
     found = read_own(written(tmp_path / "own.npz", {"x": X, "y": y}), form)
     assert found.train.y.tolist() == y.tolist()
-    for wrong, sentence in ((y - 1, "outside"), (np.where(y == 0, -5, y), "classes from 0 on")):
+    for wrong, sentence in (
+        (y - 1, "outside"),
+        (np.where(y == 0, -5, y), "classes from 0 on"),
+        (np.where(X == -1, 1, y), "must be -100 where x is -1, which is no token"),
+    ):
         path = written(tmp_path / "wrong.npz", {"x": X, "y": wrong})
         with pytest.raises(ConfigurationError, match=sentence):
             read_own(path, form)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
+from clients.datasets import own_texts
 from clients.datasets.federated_data import NO_TARGET, NO_TOKEN
 from clients.datasets.own_data import Data
 from clients.datasets.own_targets import hidden
@@ -118,6 +120,12 @@ def test_each_file_of_a_folder_of_texts_is_a_client(tmp_path: Path, tokenizer: s
     assert data.sample_counts == (5, 5, 5)
     assert data_digest(DataChoice("file", tmp_path, options))["partition"] == {"name": "natural"}
     assert recognise(tmp_path).name == "file"
+
+
+def test_a_pipe_among_the_files_of_a_folder_is_refused(tmp_path: Path, tokenizer: str) -> None:
+    (tmp_path / "anna.txt").write_text("the cat sat\n")
+    os.mkfifo(tmp_path / "berta.txt")
+    refused(tmp_path, r"berta\.txt is not a file", tokenizer=tokenizer, task="causal-lm")
 
 
 def test_a_single_text_is_divided_without_classes(tmp_path: Path, tokenizer: str) -> None:
@@ -226,6 +234,7 @@ def test_what_is_in_files_of_texts_is_summed_up(tmp_path: Path, tokenizer: str) 
         ([{"text": "the", "label": 0}], r"is text, and data\.options\.tokenizer", {}),
         ([{"tokens": [1, 2], "label": -1}], "row 1: label: a label must be a whole number", {}),
         ([{"tokens": [1, 2], "label": "x"}], "must be a number or a list", {"task": "regress"}),
+        ([{"tokens": [1], "label": 10**400}], "is too large a number", {"task": "regress"}),
         (
             [{"tokens": [1], "label": 1}, {"tokens": [1], "label": [1, 2]}],
             "rows of different lengths",
@@ -244,6 +253,7 @@ def test_what_is_in_files_of_texts_is_summed_up(tmp_path: Path, tokenizer: str) 
         ([{"tokens": [1, 2], "label": 0, "client": ""}], "client: a client must have 1", {}),
         ([{"tokens": [1, 2], "label": 0, "client": [1]}], "client must be text or", {}),
         ([{"tokens": [1, 2], "label": 0, "is_test": "no"}], "is_test: must be true or false", {}),
+        ([{"tokens": [1_000_000, 2], "label": 0}], r"whole numbers -1 \.\. 999999 of", {}),
         ([{"tokens": [1, 9], "label": 0}], r"tokens must be whole numbers", {"vocabulary": 5}),
     ],
 )
@@ -252,6 +262,20 @@ def test_broken_rows_are_refused_by_row_and_column(
 ) -> None:
     path = json_lines(tmp_path, rows)
     refused(path, sentence, **options)
+
+
+def test_rows_that_would_fill_the_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = json_lines(tmp_path, [{"tokens": [1], "label": 0, "client": "a" * 100}] * 3)
+    monkeypatch.setattr(own_texts, "MAX_OWN_BYTES", 1000)
+    refused(named, "3 samples with names of clients as long as the longest, 100 characters")
+    monkeypatch.setattr(own_texts, "_MOST_TOKENS", 10)
+    refused(json_lines(tmp_path, [{"tokens": [1] * 11, "label": 0}]), "more than 10 tokens and")
+    wide = json_lines(tmp_path, [{"tokens": [1], "label": [1.0] * 11}])
+    refused(wide, "more than 10 tokens and targets", task="regress")
+    uneven = json_lines(tmp_path, [{"tokens": [1] * size, "label": 0} for size in (1, 1, 5)])
+    refused(uneven, "3 samples as long as the longest, 5 tokens, are more than 10")
 
 
 def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenizer: str) -> None:
