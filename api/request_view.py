@@ -21,7 +21,6 @@ from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.deployments import ServedDeployment
     from ledger.history.pinned_chain import HistoryService, PinnedChain
     from ledger.history.responses.fields import AsOf
@@ -64,13 +63,24 @@ class RequestView:
         finalized = block.number <= self.chain.final
         return {"number": block.number, "hash": to_hex(block.hash), "finalized": finalized}
 
-    def as_of_end(self, ended: RecordedEvent) -> AsOf:
-        """Return the block that ended a round, for an answer that cannot change any more."""
-        return {"number": ended.block_number, "hash": to_hex(ended.block_hash), "finalized": True}
+    def as_of_final(self, number: int, block_hash: bytes) -> AsOf:
+        """Return the final block that ended a round, for an answer that cannot change any more."""
+        return {"number": number, "hash": to_hex(block_hash), "finalized": True}
 
-    def is_final(self, ended: RecordedEvent | None) -> bool:
-        """Return whether a round has ended in a final block."""
-        return ended is not None and ended.block_number <= self.chain.final
+    def is_final(self, number: int) -> bool:
+        """Return whether a block is final."""
+        return number <= self.chain.final
+
+    def has_block(self, number: int, block_hash: bytes) -> bool:
+        """Return whether the chain has a block, at its newest one or before.
+
+        Raises:
+            ChainError: the chain cannot be read.
+        """
+        newest = self.chain.block
+        if number >= newest.number:
+            return (number, block_hash) == (newest.number, newest.hash)
+        return self.chain.chain.block(number).hash == block_hash
 
     def verify_unmoved(self) -> None:
         """Verify that the chain still contains the block that was read at.

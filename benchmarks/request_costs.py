@@ -2,13 +2,15 @@
 
 `python -m benchmarks.request_costs` serves generated rounds from a separate process, as
 `served_rounds.py` does, and asks for each kind of answer in turns: /health, rounds that are kept
-(final, and asked for before), rounds that are not (on the same chain with nothing final, so that
-each is read), and lists from the index. A ratio is the median over the turns of two neighbours'.
+(final, and asked for before), and on the same chain with nothing final, rounds that were asked for
+before, rounds that were not (each URL once in the whole run), and lists from the index. A ratio is
+the median over the turns of two neighbours'.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import socket
 import tempfile
@@ -34,12 +36,13 @@ from ledger.protocol.documents.run import encode_run
 from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 CONNECTIONS = 16
 HEALTH = "/health"
 KEPT = "a round, kept"
-READ = "a round, not kept"
+NOT_FINAL = "a round, not final, asked for before"
+FIRST = "a round, asked for the first time"
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -67,17 +70,20 @@ def _measured(home: Path, rounds: int, requests: int, turns: int) -> dict[str, d
     root = str(DeploymentPath(ChainPath(chain.chain_id, chain.genesis_hash), ADDRESS))
     numbers = np.random.default_rng(2).integers(1, rounds - 1, 200).tolist()
     paths = [f"{root}/rounds/{number}" for number in numbers]
+    clients = [f"{root}/clients/{client}/rounds" for client in range(8)]
     final, logs = chain.final, home / "logs.sqlite"
     rows: dict[str, dict[str, float]] = {}
+    kinds: dict[str, Iterator[str]]
     for last_final, kinds in (
-        (final, {HEALTH: [HEALTH], KEPT: paths}),
+        (final, {HEALTH: _again([HEALTH]), KEPT: _again(paths)}),
         (
             0,
             {
-                HEALTH: [HEALTH],
-                READ: paths,
-                "a page of 20 rounds": [f"{root}/rounds"],
-                "20 rounds of a client": [f"{root}/clients/{client}/rounds" for client in range(8)],
+                HEALTH: _again([HEALTH]),
+                NOT_FINAL: _again(paths),
+                FIRST: _spelt_anew(root, numbers),
+                "a page of 20 rounds": _again([f"{root}/rounds"]),
+                "20 rounds of a client": _again(clients),
             },
         ),
     ):
@@ -85,6 +91,21 @@ def _measured(home: Path, rounds: int, requests: int, turns: int) -> dict[str, d
         with serving(chain, logs, home, index) as (url, process):
             rows |= _ratios(url, process, kinds, requests, turns)
     return rows
+
+
+def _again(paths: list[str]) -> Iterator[str]:
+    return itertools.cycle(paths)
+
+
+def _spelt_anew(root: str, numbers: list[int]) -> Iterator[str]:
+    """Yield paths of rounds, each once: characters of the address are percent-encoded by turns."""
+    start, end = root[:-16], root[-16:]
+    for turn in itertools.count(1):
+        spelt = "".join(
+            f"%{ord(character):02X}" if turn >> place & 1 else character
+            for place, character in enumerate(end)
+        )
+        yield from (f"{start}{spelt}/rounds/{number}" for number in numbers)
 
 
 def _indexed(home: Path, rounds: int) -> tuple[GeneratedChain, str]:
@@ -103,7 +124,7 @@ def _indexed(home: Path, rounds: int) -> tuple[GeneratedChain, str]:
 
 
 def _ratios(
-    url: str, process: int, kinds: dict[str, list[str]], requests: int, turns: int
+    url: str, process: int, kinds: dict[str, Iterator[str]], requests: int, turns: int
 ) -> dict[str, dict[str, float]]:
     costs: dict[str, list[float]] = {name: [] for name in kinds}
     with _Clients(url) as clients:
@@ -141,9 +162,9 @@ class _Clients:
             file.close()
             each.close()
 
-    def ask(self, paths: Sequence[str], requests: int) -> None:
+    def ask(self, paths: Iterator[str], requests: int) -> None:
         """Send requests on all connections, each with the next path, until all are answered."""
-        turns: Iterator[str] = (paths[number % len(paths)] for number in range(requests))
+        turns = itertools.islice(paths, requests)
         while batch := [path for _, path in zip(self._sockets, turns, strict=False)]:
             for each, path in zip(self._sockets, batch, strict=False):
                 each.sendall(f"GET {path} HTTP/1.1\r\nHost: {self._host}\r\n\r\n".encode())

@@ -3,7 +3,8 @@
 The service is a separate process, forked with the chain in memory. Every figure is printed with
 that of `/health` in the same run, and with the processor time that the service spent on one
 request. `kept` are answers about final rounds that were asked for before; `not final` are the same
-rounds on a chain on which nothing is final, so that each is read.
+rounds on a chain on which nothing is final: the first request for each reads it, a later one only
+looks whether its last block is still there.
 """
 
 from __future__ import annotations

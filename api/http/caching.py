@@ -1,31 +1,39 @@
-"""Caching rules of answers, and the cache of those that are final.
+"""Caching rules of answers, and the cache of those about rounds that have ended.
 
 A round that has ended in a final block cannot change any more. Its answers name that block in
 `as_of`, not the head, so that a URL always gives the same bytes: they carry a strong ETag, the
 sha256 of the bytes, and `immutable`. All other answers, also those that lack a missing blob, carry
 a weak ETag, which changes with every block, and `no-cache`: a client must revalidate.
+
+What is said of a round that has ended in a block which is not final holds as long as the chain has
+that block. It is cached without `as_of`, and each request looks at the block's hash again.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from fastapi.responses import Response
 from pydantic_core import to_json
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 
 from api.http.encoded_answer import EncodedAnswer
+from api.http.problems import ProblemError
+from api.request_view import RequestView
+from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from api.request_view import RequestView
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.pinned_chain import HistoryService
+    from ledger.history.responses.fields import AsOf
 
 Key = tuple[int, bytes, str]
 """Number of the opened chain, hash of its block 0, path with query."""
@@ -33,8 +41,35 @@ Key = tuple[int, bytes, str]
 MOST_BYTES = 64 * 2**20
 
 
+@dataclass(frozen=True, slots=True)
+class EndedRound:
+    """What an answer says of a round that has ended: true on every chain with the ending block.
+
+    Attributes:
+        block_number: of the block that ended the round.
+        block_hash: of that block.
+        body: the answer in JSON, without `as_of`.
+    """
+
+    block_number: int
+    block_hash: bytes
+    body: bytes
+
+    def answer(self, reading: RequestView) -> EncodedAnswer:
+        """Return the answer on a chain that contains the ending block."""
+        if not reading.is_final(self.block_number):
+            return _encoded(reading.as_of, self.body)
+        as_of = reading.as_of_final(self.block_number, self.block_hash)
+        return _encoded(as_of, self.body, immutable=True)
+
+
+def _encoded(as_of: AsOf, body: bytes, *, immutable: bool = False) -> EncodedAnswer:
+    """Return the answer of a JSON object that has members, with `as_of` before them."""
+    return EncodedAnswer(b'{"as_of":' + to_json(as_of) + b"," + body[1:], immutable)
+
+
 class AnswerCache:
-    """The most recently used final answers, up to a number of bytes; safe to share between threads.
+    """The most recently used answers, up to a number of bytes; safe to share between threads.
 
     A key names the chain, so that an answer of one home is never given for another.
     """
@@ -42,19 +77,19 @@ class AnswerCache:
     def __init__(self, max_bytes: int = MOST_BYTES) -> None:
         self._most = max_bytes
         self._size = 0
-        self._answers: OrderedDict[Key, EncodedAnswer] = OrderedDict()
+        self._answers: OrderedDict[Key, EncodedAnswer | EndedRound] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, key: Key) -> EncodedAnswer | None:
-        """Return a cached answer, None if there is none."""
+    def find(self, key: Key) -> EncodedAnswer | EndedRound | None:
+        """Return a final answer, or what is known of an ended round; None if there is none."""
         with self._lock:
             answer = self._answers.get(key)
             if answer is not None:
                 self._answers.move_to_end(key)
             return answer
 
-    def add(self, key: Key, answer: EncodedAnswer) -> None:
-        """Add an immutable answer, and evict the least recently used ones."""
+    def add(self, key: Key, answer: EncodedAnswer | EndedRound) -> None:
+        """Add what does not change, and evict the least recently used ones."""
         if _size(answer) > self._most:
             return
         with self._lock:
@@ -66,7 +101,7 @@ class AnswerCache:
                 self._size -= _size(evicted)
 
 
-def _size(answer: EncodedAnswer) -> int:
+def _size(answer: EncodedAnswer | EndedRound) -> int:
     """Return the size of an answer, plain and compressed, at most."""
     return 2 * len(answer.body)
 
@@ -84,15 +119,17 @@ def respond(
         request: that is answered.
         reading: the chain that was read.
         response: without `as_of`.
-        ended: the end of the round, if the answer cannot change once that end is final.
+        ended: the end of the round, if the answer follows from it and from blocks before it.
     """
     reading.verify_unmoved()
-    immutable = ended is not None and reading.is_final(ended)
-    as_of = reading.as_of_end(ended) if ended is not None and immutable else reading.as_of
-    answer = EncodedAnswer(to_json({"as_of": as_of, **response}), immutable)
-    if immutable:
-        cache = cast("AnswerCache", request.app.state.cache)
-        cache.add(_key(reading.chain.opened, reading.chain.path.genesis, request.scope), answer)
+    body = to_json(response)
+    if ended is None:
+        return response_of(request, _encoded(reading.as_of, body))
+    known = EndedRound(ended.block_number, ended.block_hash, body)
+    answer = known.answer(reading)
+    cache = cast("AnswerCache", request.app.state.cache)
+    key = _key(reading.chain.opened, reading.chain.path.genesis, request.scope)
+    cache.add(key, answer if answer.immutable else known)
     return response_of(request, answer)
 
 
@@ -114,7 +151,16 @@ class AnswerCacheMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, from the cache if possible."""
-        answer = self._find(scope)
+        key = self._key_of(scope)
+        found = None if key is None else self._cache.find(key)
+        answer = found if isinstance(found, EncodedAnswer) else None
+        if key is not None and isinstance(found, EndedRound):
+            try:
+                answer = await run_in_threadpool(self._answer_now, key, found)
+            except ChainError as error:
+                unreadable = scope["app"].exception_handlers[ChainError]
+                await (await unreadable(Request(scope), error))(scope, receive, send)
+                return
         if answer is None:
             await self._app(scope, receive, send)
             return
@@ -126,7 +172,8 @@ class AnswerCacheMiddleware:
         await send({"type": "http.response.start", "status": status, "headers": encoded})
         await send({"type": "http.response.body", "body": body})
 
-    def _find(self, scope: Scope) -> EncodedAnswer | None:
+    def _key_of(self, scope: Scope) -> Key | None:
+        """Return the key of a request about the open chain; None for another request."""
         if scope["type"] != "http" or scope["method"] != "GET":
             return None
         if not scope["path"].startswith("/v1/chains/"):
@@ -134,7 +181,27 @@ class AnswerCacheMiddleware:
         current = self._histories.opened()
         if current is None or scope["path"].split("/", 4)[3] != current.path.name:
             return None
-        return self._cache.find(_key(current.opened, current.path.genesis, scope))
+        return _key(current.opened, current.path.genesis, scope)
+
+    def _answer_now(self, key: Key, known: EndedRound) -> EncodedAnswer | None:
+        """Return the answer as of now; None if the ending block is final, or is not there any more.
+
+        Raises:
+            ChainError: the chain cannot be read.
+        """
+        reading = RequestView(self._histories)
+        opened, genesis, _ = key
+        if (reading.chain.opened, reading.chain.path.genesis) != (opened, genesis):
+            return None
+        if reading.is_final(known.block_number):
+            return None  # what is kept for good is read from final blocks
+        if not reading.has_block(known.block_number, known.block_hash):
+            return None
+        try:
+            reading.verify_unmoved()
+        except ProblemError:
+            return None
+        return known.answer(reading)
 
 
 def _key(opened: int, genesis: bytes, scope: Scope) -> Key:

@@ -60,11 +60,13 @@ class Target:
 
     def published(self) -> BlobReader:
         """Return the published blobs."""
-        from ledger.storage.opening import reader_at
-
         if self.remote is not None:
             return self.remote.blobs()
-        return self.blobs() if self.blobs_at is None else reader_at(self.blobs_at)
+        if self.blobs_at is None:
+            return self.blobs()
+        from ledger.storage.opening import reader_at
+
+        return reader_at(self.blobs_at)
 
     def blobs(self) -> FolderBlobs:
         """Return the home's own blobs."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from api.http.encoded_answer import CHANGING, IMMUTABLE
 from api.settings import Settings
 from api.verifications.audit_worker import AuditTask, run_audit, summary_of
 from clients.configuration.loading import load
@@ -17,7 +18,7 @@ from ledger.audit.checks.common import REORGANISED
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
-from tests.api.conftest import read, root_of, serving
+from tests.api.conftest import read, refused, root_of, serving
 from tests.chain.rpc.forking_node import ForkingNode
 
 if TYPE_CHECKING:
@@ -87,6 +88,21 @@ def node_over(forked: tuple[Path, Path, int]) -> Iterator[ForkingNode]:
         yield node
 
 
+@contextmanager
+def served_over(forked: tuple[Path, Path, int]) -> Iterator[tuple[ForkingNode, httpx.Client, str]]:
+    home, _, _ = forked
+    with node_over(forked) as node:
+        settings = Settings(
+            home=home / "none",
+            rpc_url=node.url,
+            chain_id=node.chain_id,
+            manifests=(home / "runs" / "first" / "deployment.json",),
+            blobs=home / "blobs",
+        )
+        with serving(settings) as http:
+            yield node, http, root_of(http, manifest_of(home, "first").address)
+
+
 def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[dict[str, Any], list[Need]]:
     """Return what the process of a verification tells, and what it could not check.
 
@@ -140,20 +156,10 @@ def test_a_reorganisation_during_an_audit_leaves_the_run_open(
 def test_answers_change_only_for_rounds_that_were_not_final(
     forked: tuple[Path, Path, int],
 ) -> None:
-    home, _, _ = forked
-    with node_over(forked) as node:
-        settings = Settings(
-            home=home / "none",
-            rpc_url=node.url,
-            chain_id=node.chain_id,
-            manifests=(home / "runs" / "first" / "deployment.json",),
-            blobs=home / "blobs",
-        )
-        with serving(settings) as http:
-            root = root_of(http, manifest_of(home, "first").address)
-            before, immutable = told(http, root)
-            node.reorganise()
-            after, _ = told(http, root)
+    with served_over(forked) as (node, http, root):
+        before, immutable = told(http, root)
+        node.reorganise()
+        after, _ = told(http, root)
     for number in range(1, SHARED_ROUNDS + 1):
         assert after[number] == before[number]
         assert immutable[number], "it ended in a final block"
@@ -161,6 +167,66 @@ def test_answers_change_only_for_rounds_that_were_not_final(
         assert after[number] != before[number]
         assert not immutable[number]
     assert [before[3][0]["status"], after[3][0]["status"]] == ["decided", "abandoned"]
+
+
+def asked_of(node: ForkingNode, http: httpx.Client, path: str) -> tuple[httpx.Response, list[str]]:
+    """Return an answer, and the methods by which the service asked the node for it."""
+    before = len(node.asked)
+    answer = http.get(path)
+    return answer, [method for method, _ in node.asked[before:]]
+
+
+def test_an_ended_round_is_read_once_while_its_block_stands(
+    forked: tuple[Path, Path, int],
+) -> None:
+    with served_over(forked) as (node, http, root):
+        path = f"{root}/rounds/{SHARED_ROUNDS + 1}"
+        first, needed = asked_of(node, http, path)
+        again, repeated = asked_of(node, http, path)
+        assert "eth_getLogs" in needed
+        assert set(repeated) == {"eth_getBlockByNumber"}
+        assert (again.content, again.headers["etag"]) == (first.content, first.headers["etag"])
+        assert (again.headers["cache-control"], again.json()["as_of"]["finalized"]) == (
+            CHANGING,
+            False,
+        )
+        tag = {"If-None-Match": again.headers["etag"]}
+        assert http.get(path, headers=tag).status_code == 304
+
+        node.reorganise()
+        other, needed = asked_of(node, http, path)
+        assert "eth_getLogs" in needed
+        assert other.json()["ended"]["hash"] != first.json()["ended"]["hash"]
+        assert asked_of(node, http, path)[0].content == other.content
+
+
+def test_a_final_round_is_read_from_the_final_chain(forked: tuple[Path, Path, int]) -> None:
+    with served_over(forked) as (node, http, root):
+        path = f"{root}/rounds/{SHARED_ROUNDS + 1}"
+        ended = read(http, path)["ended"]
+        node.final = ended["number"]
+        final, needed = asked_of(node, http, path)
+        assert "eth_call" in needed, "the contract is asked whether its logs are all there"
+        assert final.headers["cache-control"] == IMMUTABLE
+        assert final.json()["as_of"] == {
+            "number": ended["number"],
+            "hash": ended["hash"],
+            "finalized": True,
+        }
+        assert asked_of(node, http, path)[1] == []
+
+
+def test_a_node_that_fails_is_a_problem_for_known_rounds(
+    forked: tuple[Path, Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_over(forked) as (node, http, root):
+        path = f"{root}/rounds/{SHARED_ROUNDS + 1}"
+        assert http.get(path).status_code == 200
+        monkeypatch.setattr(node, "answer", lambda _: (200, b"{"))
+        for _ in range(2):
+            refused(http.get(path), 502, "chain-not-served")
+        monkeypatch.undo()
+        assert http.get(path).status_code == 200
 
 
 def told(http: httpx.Client, root: str) -> tuple[dict[int, list[Any]], dict[int, bool]]:

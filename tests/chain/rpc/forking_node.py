@@ -23,7 +23,7 @@ class ForkingNode(ScriptedNode):
 
     def __init__(self, one: EmbeddedReader, other: EmbeddedReader, final: int) -> None:
         self._branches = [RpcMethods(one), RpcMethods(other)]
-        self._final = final
+        self.final = final
         self._branch = 0
         self.chain_id = one.chain_id
         super().__init__()
@@ -33,6 +33,7 @@ class ForkingNode(ScriptedNode):
         self._branch = 1
 
     def answer(self, request: dict[str, Any]) -> tuple[int, bytes]:
+        self.asked.append((request["method"], request["params"]))
         if request["method"] == "eth_getBlockByNumber" and request["params"][0] == "finalized":
-            request = {**request, "params": [hex(self._final), *request["params"][1:]]}
+            request = {**request, "params": [hex(self.final), *request["params"][1:]]}
         return 200, json.dumps(self._branches[self._branch].answer(request)).encode()

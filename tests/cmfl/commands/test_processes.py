@@ -37,6 +37,8 @@ HEAVY = {"torch", "sklearn", "fastapi", "web3", "eth_tester", "eth", "safetensor
 ACCOUNTS = {"eth_account", "eth_keyfile", "py_ecc"}
 """What eth-tester and web3 bring along: nobody who only reads signs or pairs anything."""
 
+HTTP_CLIENT = {"httpx", "httpcore"}
+
 
 def ended(*command: str) -> subprocess.CompletedProcess[str]:
     """Return what a Python of its own came to."""
@@ -68,6 +70,15 @@ def test_reading_rounds_imports_an_evm_and_no_learning_framework(
     code, names = imported_by("rounds", "list", "--home", str(tmp_path))
     assert code == 2
     assert names & (HEAVY | ACCOUNTS) == {"eth"}
+
+
+def test_reading_rounds_of_a_home_imports_no_http_client(tmp_path: Path) -> None:
+    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
+    for command in (("rounds", "list"), ("rounds", "show", "1")):
+        code, names = imported_by(*command, "--home", str(tmp_path))
+        assert (code, names & (HEAVY | ACCOUNTS | HTTP_CLIENT)) == (0, {"eth"})
+    _, names = imported_by("rounds", "list", "--api", "http://127.0.0.1:9")
+    assert names >= HTTP_CLIENT
 
 
 def test_a_wrong_command_ends_with_2_and_without_a_traceback(tmp_path: Path) -> None:
