@@ -200,6 +200,19 @@ def test_an_ended_round_is_read_once_while_its_block_stands(
         assert asked_of(node, http, path)[0].content == other.content
 
 
+def test_a_round_that_lacks_its_record_is_read_again(
+    forked: tuple[Path, Path, int], tmp_path: Path
+) -> None:
+    with served_over(forked) as (_, http, root):
+        digest = read(http, f"{root}/rounds/{ROUNDS}")["record"]["digest"]
+        [record] = (forked[0] / "blobs").rglob(digest.removeprefix("0x"))
+        away = record.rename(tmp_path / "record")
+        path = f"{root}/rounds/{ROUNDS}/updates"
+        assert not read(http, path)["record"]["available"]
+        away.rename(record)
+        assert read(http, path)["record"]["available"]
+
+
 def test_a_final_round_is_read_from_the_final_chain(forked: tuple[Path, Path, int]) -> None:
     with served_over(forked) as (node, http, root):
         path = f"{root}/rounds/{SHARED_ROUNDS + 1}"
