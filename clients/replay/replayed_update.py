@@ -175,7 +175,10 @@ class TrainingReplay:
         Updates that were not trained for one reason share a line.
         """
         yield self.sentence
-        yield f"repeated with {self.environment}; {self.data}"
+        if any(update.losses is not None for update in self.updates):
+            yield f"repeated with {self.environment}; {self.data}"
+        else:
+            yield f"{self.data}; the environment here is {self.environment}"
         shared = Counter(update.reason for update in self.updates if update.losses is None)
         for update in self.updates:
             if update.losses is None and shared[update.reason] > 1:
