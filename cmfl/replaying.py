@@ -30,10 +30,9 @@ from ledger.protocol.errors import BlobError, ChainError, CmflError, Configurati
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from clients.replay.attesting import ComparedAttestation
     from clients.replay.recorded_environments import EnvironmentOf
     from clients.replay.recorded_updates import RecordedRun
-    from clients.replay.replayed_update import TrainingReplay
+    from clients.replay.replayed_update import ComparedAttestation, TrainingReplay
     from cmfl.access.target import Target
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import Signer

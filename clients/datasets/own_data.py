@@ -23,17 +23,15 @@ from clients.datasets.files.data_archive import MAX_OWN_BYTES
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.saved_dataset import TEST
 from clients.datasets.own import MOST_CLASSES, MOST_NUMBERS
-from clients.datasets.own_layouts import (
+from clients.datasets.own_columns import (
     CLIENTS,
     LABELS,
     ColumnRoles,
     FileOptions,
     X,
     column_roles,
-    holds_sequences,
-    joined,
-    read_samples,
 )
+from clients.datasets.own_layouts import holds_sequences, joined, read_samples
 from clients.datasets.own_targets import (
     class_count,
     hidden,
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
 
     from clients.datasets.federated_data import Task
     from clients.datasets.files.layout import Layout
-    from clients.datasets.own_layouts import Content
+    from clients.datasets.own_columns import Content
     from ledger.io.user_code import UserCode
 
 CHANNELS = (1, 3, 4)

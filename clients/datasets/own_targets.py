@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.datasets.federated_data import Task
-    from clients.datasets.own_layouts import FileOptions
+    from clients.datasets.own_columns import FileOptions
 
 _HIDDEN, _MASKED, _REPLACED = 0.15, 0.8, 0.9
 

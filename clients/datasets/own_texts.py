@@ -22,7 +22,7 @@ from clients.datasets.files.layout import FileKind
 from clients.datasets.files.lines import LONGEST_TEXT_LINE, read_json_lines, read_lines
 from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.saved_dataset import TEST, opened
-from clients.datasets.own_layouts import column_roles
+from clients.datasets.own_columns import column_roles
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.datasets.files.layout import Layout
-    from clients.datasets.own_layouts import ColumnRoles, FileOptions
+    from clients.datasets.own_columns import ColumnRoles, FileOptions
 
 SEQUENCES = ("text", "words", "tokens", "input_ids", "x")
 """Names that the column of the sequences has where the options name none."""

@@ -16,8 +16,8 @@ from clients.datasets.femnist import FEMNIST
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.leaf import first_input
 from clients.datasets.own import OWN
+from clients.datasets.own_columns import LABELS
 from clients.datasets.own_data import FILE, own_data_set
-from clients.datasets.own_layouts import LABELS
 from clients.datasets.partition.natural import NaturalPartition
 from clients.datasets.partition.registry import partition_of
 from clients.datasets.sent140 import SENT140

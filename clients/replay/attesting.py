@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from clients.replay.replayed_update import (
+    CONFIRMED,
+    FALSE,
+    NOT_COMPARABLE,
+    ComparedAttestation,
+)
 from ledger.history.training_coverage import attestations_of_round
 from ledger.protocol.documents.envelope import Attestation, Envelope
-from ledger.protocol.encoding import to_hex
 from ledger.protocol.signing import sign
 from ledger.protocol.training_replay import ReplayVerdict, replay_witness
 
 if TYPE_CHECKING:
     from clients.replay.replayed_update import ReplayedUpdate, TrainingReplay
     from ledger.protocol.signing import Signer
-    from ledger.protocol.types import Address, ClientId, Digest
+    from ledger.protocol.types import Digest
     from ledger.storage.mailbox import Mailbox
 
-CONFIRMED = "confirmed"
-FALSE = "false"
-NOT_COMPARABLE = "not comparable"
-
 _NO_SIGNATURE = bytes(65)
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedAttestation:
-    """Another's attestation, compared with the own repetition of the update.
-
-    Attributes:
-        round: t.
-        client: whose update it is about.
-        auditor: who attests.
-        finding: "confirmed", "false" or "not comparable".
-        reason: sentence without a full stop; empty for a confirmed one.
-    """
-
-    round: int
-    client: ClientId
-    auditor: Address
-    finding: str
-    reason: str
-
-    @property
-    def is_false(self) -> bool:
-        """True if the repetition shows that it is false."""
-        return self.finding == FALSE
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return {
-            "round": self.round,
-            "client": int(self.client),
-            "auditor": to_hex(self.auditor),
-            "finding": self.finding,
-            "reason": self.reason,
-        }
-
-    def __str__(self) -> str:
-        about = f"attestation of round {self.round}, client {self.client}, by "
-        reason = f": {self.reason}" if self.reason else ""
-        return f"{about}{to_hex(self.auditor)}: {self.finding}{reason}"
 
 
 def own_attestations(result: TrainingReplay, run: Digest, signer: Signer) -> list[Envelope]:

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.replay.attesting import ComparedAttestation
     from ledger.protocol.training_replay import TrainingEnvironment
-    from ledger.protocol.types import ClientId, Domain
+    from ledger.protocol.types import Address, ClientId, Domain
 
 VERDICT_NAMES = {
     ReplayVerdict.SAME: "same",
@@ -28,6 +27,10 @@ VERDICT_NAMES = {
 
 _MOST_ATTESTATIONS = 20
 """Others' false attestations that are named: anybody can make keys without end."""
+
+CONFIRMED = "confirmed"
+FALSE = "false"
+NOT_COMPARABLE = "not comparable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,45 @@ class ReplayedUpdate:
     def __str__(self) -> str:
         subject = f"round {self.round}, client {self.client}: {VERDICT_NAMES[self.verdict]}"
         return f"{subject}: {self.reason}" if self.reason else subject
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedAttestation:
+    """Another's attestation, compared with the own repetition of the update.
+
+    Attributes:
+        round: t.
+        client: whose update it is about.
+        auditor: who attests.
+        finding: "confirmed", "false" or "not comparable".
+        reason: sentence without a full stop; empty for a confirmed one.
+    """
+
+    round: int
+    client: ClientId
+    auditor: Address
+    finding: str
+    reason: str
+
+    @property
+    def is_false(self) -> bool:
+        """True if the repetition shows that it is false."""
+        return self.finding == FALSE
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "round": self.round,
+            "client": int(self.client),
+            "auditor": to_hex(self.auditor),
+            "finding": self.finding,
+            "reason": self.reason,
+        }
+
+    def __str__(self) -> str:
+        about = f"attestation of round {self.round}, client {self.client}, by "
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{about}{to_hex(self.auditor)}: {self.finding}{reason}"
 
 
 @dataclass(frozen=True, slots=True)
