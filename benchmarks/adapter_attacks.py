@@ -1,10 +1,12 @@
 """Attackers beside honest clients who train adapters, and beside those who train softmax.
 
     python -m benchmarks.adapter_attacks [--seeds 100 101] [--rounds 20]
+    python -m benchmarks.adapter_attacks --payloads --seeds 100 101 102
 
 Preset `robust`: strategy III, directions, the median over members. 30 of 100 clients attack. Of
 each model and attack: which share of the attackers' and of the honest trainers' updates entered the
-model, and the loss at the end. The base is a random GPT-2 of two layers.
+model, and the loss at the end. The base is a random GPT-2 of two layers. With `--payloads` adapters
+alone, under every attack on updates: the loss with payloads of form float32, and what q8 changes.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.adapters import SEEN, make_base, write_rows
+from clients.attacks import registry
 from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
 
@@ -28,7 +31,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101])
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--payloads", action="store_true")
     arguments = parser.parse_args()
+    if arguments.payloads:
+        compare_payloads(arguments.seeds, arguments.rounds)
+        return
     print("| model | attack | attackers accepted | honest accepted | loss |")
     print("| --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
@@ -42,6 +49,31 @@ def main() -> None:
                 attackers, honest, loss = np.mean(rows, axis=0)
                 share = "" if attack is None else f"{attackers:.2f}"
                 print(f"| {model} | {attack or 'none'} | {share} | {honest:.2f} | {loss:.3f} |")
+
+
+def compare_payloads(seeds: list[int], rounds: int) -> None:
+    """Print the loss of adapters with each form of payloads, and the standard error of the change.
+
+    The forms have other run documents, and so other draws of clients under one seed.
+    """
+    print("| attack | loss, float32 | q8 less float32 |")
+    print("| --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        settings = next(iter(settings_of_models(Path(folder)).values()))
+        for attack in (None, *registry.ATTACKS):
+            losses = np.array(
+                [
+                    [
+                        outcome(Path(folder), [*settings, *form], attack, seed, rounds)[2]
+                        for form in ([], ["protocol.payload=q8"])
+                    ]
+                    for seed in seeds
+                ]
+            )
+            changes = losses[:, 1] - losses[:, 0]
+            error = changes.std(ddof=1) / len(seeds) ** 0.5
+            change = f"{changes.mean():+.3f} ± {error:.3f}"
+            print(f"| {attack or 'none'} | {losses[:, 0].mean():.3f} | {change} |", flush=True)
 
 
 def settings_of_models(folder: Path) -> dict[str, list[str]]:
