@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
 
+_ACCEPT_ITERATIONS = 10
 _CHUNK_BYTES = 1 << 16
 _MOST_HEAD_BYTES = 1 << 16
 _WRONG = b"<html>\x00 this is no JSON \xff"
@@ -75,10 +76,17 @@ class Relay:
             await self._drop()
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and drop all connections."""
         if self._server is not None:
+            for listening in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+            # What was accepted just now needs the server for some iterations more: asyncio would
+            # leave its transport open if that were closed.
+            for _ in range(_ACCEPT_ITERATIONS):
+                await asyncio.sleep(0)
             self._server.close()
         await self._drop()
+        await asyncio.sleep(0)  # in which transports close their sockets
 
     async def _drop(self) -> None:
         open_now = [one for one in self._connections if one is not asyncio.current_task()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -111,3 +113,13 @@ def test_a_faulty_path_answers_502_and_non_json_in_turn(
 def test_nobody_behind_a_path_is_a_dropped_connection(relays: Relays, client: httpx.Client) -> None:
     with pytest.raises(httpx.TransportError):
         asked(relays.relay(9), client)
+
+
+def test_connections_accepted_while_a_relay_closes_are_closed_too(target: int) -> None:
+    for _ in range(10):
+        with Relays() as opened:
+            port = opened.relay(target).port
+            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+        for client in clients:
+            client.close()
+        gc.collect()  # pytest fails a test whose transports were left open
