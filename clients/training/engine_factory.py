@@ -80,9 +80,11 @@ class LocalEngine(Engine):
             with as_training_error():
                 self._trainer.train(start, jobs, list(rows), losses, payloads.begin)
             encoded = payloads.result()
-        lost = losses_of(losses, jobs)
+        job_losses = losses_of(losses, jobs)
         return [
-            self._updates.update(len(jobs), place, encoded[place], jobs[place].client, lost[place])
+            self._updates.update(
+                len(jobs), place, encoded[place], jobs[place].client, job_losses[place]
+            )
             for place in places
         ]
 
