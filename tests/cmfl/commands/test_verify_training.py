@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import clients.replay
 from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.server.http_server import RpcServer
@@ -159,6 +160,7 @@ def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
 def test_an_audit_without_torch_says_that_nothing_was_repeated(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(clients, "replay", clients.replay)  # put back what is imported below
     for name in [name for name in sys.modules if name.startswith("clients.replay")]:
         monkeypatch.delitem(sys.modules, name)
 
