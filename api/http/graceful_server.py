@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from ledger.io.closing_servers import stop_accepting
+
 if TYPE_CHECKING:
     import socket
 
@@ -29,6 +31,8 @@ class GracefulServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, end the open ones in order, and abort the rest."""
+        for server in self.servers:
+            await stop_accepting(server)
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             connection.transport.abort()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
@@ -22,12 +24,30 @@ class DigitsOptions(SettingsTable):
 
 
 @cache
-def _bundled() -> Records:
-    # The import takes over half a second.
-    from sklearn.datasets import load_digits  # noqa: PLC0415
+def bundled_digits() -> Records:
+    """Return scikit-learn's digits."""
+    if not _file().is_file():
+        from sklearn.datasets import load_digits  # noqa: PLC0415
 
-    bundle = load_digits()
-    return Records(bundle.images, bundle.target.astype(np.int64))
+        bundle = load_digits()
+        return Records(bundle.images, bundle.target.astype(np.int64))
+    table = np.loadtxt(_file(), delimiter=",")
+    return Records(table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64))
+
+
+def _file() -> Path:
+    """Return where scikit-learn keeps the digits.
+
+    `load_digits` reads the same file, but its import takes more than a second, for scipy's
+    statistics and pandas.
+
+    Raises:
+        ModuleNotFoundError: scikit-learn is not installed.
+    """
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
+    return Path(package.origin).with_name("datasets") / "data" / "digits.csv.gz"
 
 
 def _pool(records: Records, options: DigitsOptions, rng: np.random.Generator) -> PooledData:
@@ -43,4 +63,4 @@ def _pool(records: Records, options: DigitsOptions, rng: np.random.Generator) ->
     )
 
 
-DIGITS = DataSet("digits", DigitsOptions, _pool, bundled=_bundled)
+DIGITS = DataSet("digits", DigitsOptions, _pool, bundled=bundled_digits)

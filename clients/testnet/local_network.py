@@ -41,7 +41,7 @@ ENTRY = "cmfl.commands.network_process:run"
 """What every process but anvil runs: the command line, whose worker a test can make misbehave."""
 
 MODULES = (
-    *("torch", "sklearn.datasets", "torch._dynamo", "pyarrow", "llvmlite.binding", "httpcore"),
+    *("torch", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cmfl.commands.application", "clients.worker.process.loop", "clients.worker.process.setup"),
     *("clients.simulation", "clients.runs.preparation", "clients.training.lockstep.trainer"),
     *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),

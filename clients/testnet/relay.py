@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
+from ledger.io.closing_servers import stop_accepting
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from concurrent.futures import Future
     from types import TracebackType
 
-_ACCEPT_ITERATIONS = 10
 _CHUNK_BYTES = 1 << 16
 _MOST_HEAD_BYTES = 1 << 16
 _WRONG = b"<html>\x00 this is no JSON \xff"
@@ -78,13 +79,7 @@ class Relay:
     async def close(self) -> None:
         """Stop listening, and drop all connections."""
         if self._server is not None:
-            for listening in self._server.sockets:
-                asyncio.get_running_loop().remove_reader(listening.fileno())
-            # What was accepted just now needs the server for some iterations more: asyncio would
-            # leave its transport open if that were closed.
-            for _ in range(_ACCEPT_ITERATIONS):
-                await asyncio.sleep(0)
-            self._server.close()
+            await stop_accepting(self._server)
         await self._drop()
         await asyncio.sleep(0)  # in which transports close their sockets
 

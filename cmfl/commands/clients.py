@@ -11,6 +11,7 @@ from cmfl.commands.console import (
     AsCsv,
     AsJson,
     print_csv,
+    print_cursor,
     print_line,
     print_response,
     print_table,
@@ -62,8 +63,7 @@ def list_clients(
             f"The records of {page['records_missing']} rounds are missing: the outcomes of their "
             "scores are unknown."
         )
-    if page["next_cursor"] is not None:
-        print_line(f"More: --cursor {page['next_cursor']}")
+    print_cursor(page["next_cursor"])
 
 
 @app.command("show")
@@ -110,8 +110,7 @@ def rounds(
         return
     shown = [[_cell(row, column) for column in _ROUND] for row in rows]
     print_table(f"rounds of client {client}", _ROUND, shown)
-    if page["next_cursor"] is not None:
-        print_line(f"More: --cursor {page['next_cursor']}")
+    print_cursor(page["next_cursor"])
 
 
 def _cell(row: Mapping[str, Any], column: str) -> object:

@@ -189,6 +189,25 @@ def progress(*columns: ProgressColumn) -> Progress | ProgressLines:
     return Progress(*columns, console=status, transient=True, disable=is_quiet)
 
 
+def progress_of_rounds() -> Progress | ProgressLines:
+    """Return progress bars that count rounds; each task has a field `said`, shown at its end."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    return progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+    )
+
+
+def print_cursor(cursor: str | None) -> None:
+    """Print the option that shows the next page; nothing after the last one."""
+    if cursor is not None:
+        print_line(f"More: --cursor {cursor}")
+
+
 def command_line(*words: object) -> str:
     """Return a command of this program, quoted for a shell."""
     program = "cmfl" if shutil.which("cmfl") else sys.argv[0]

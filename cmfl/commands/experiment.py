@@ -20,6 +20,7 @@ from cmfl.commands.console import (
     print_line,
     print_table,
     progress,
+    progress_of_rounds,
 )
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
 from ledger.protocol.errors import ConfigurationError
@@ -324,18 +325,10 @@ def _run(
     plan: ExperimentPlan, store: RowStore, processes: TaskPool, place: str, *, quiet: bool
 ) -> dict[str, Any]:
     """Run one experiment with a progress bar, and return its results."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
     from clients.experiments.execution.runner import run_experiment as run_all
     from ledger.audit.report import AuditOutcome
 
-    with progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[said]}", markup=False),
-    ) as bar:
+    with progress_of_rounds() as bar:
         task = bar.add_task(place, total=None, said="")
 
         def show(now: ExperimentProgress) -> None:

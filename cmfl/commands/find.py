@@ -13,6 +13,7 @@ from cmfl.commands.console import (
     AsJson,
     complain,
     print_csv,
+    print_cursor,
     print_line,
     print_response,
     print_table,
@@ -80,8 +81,7 @@ def find(
     elif page["items"]:
         rows = [(item["kind"], item["round"], item["client"]) for item in page["items"]]
         print_table(f"places of {page['digest'][:18]}…", _COLUMNS, rows)
-        if page["next_cursor"] is not None:
-            print_line(f"More: --cursor {page['next_cursor']}")
+        print_cursor(page["next_cursor"])
     else:
         print_line(f"{page['digest']} is not in this run.")
 

@@ -11,6 +11,7 @@ from cmfl.commands.console import (
     AsCsv,
     AsJson,
     print_csv,
+    print_cursor,
     print_line,
     print_response,
     print_table,
@@ -87,8 +88,7 @@ def list_rounds(
         return
     shown = [[shortened(row[column]) for column in _COLUMNS] for row in rows]
     print_table(f"rounds of {name}", _COLUMNS, shown)
-    if page["next_cursor"] is not None:
-        print_line(f"More: --cursor {page['next_cursor']}")
+    print_cursor(page["next_cursor"])
 
 
 @app.command("show")

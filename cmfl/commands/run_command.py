@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOptions
-from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
+from cmfl.commands.console import AsJson, complain, print_json, print_line, progress_of_rounds
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.exit_codes import InterruptedCommand
 from cmfl.commands.next_command import command_on, missing_variables, print_next
@@ -219,18 +219,10 @@ def _result(played: PlayedRun) -> dict[str, Any]:
 
 def _watch(started: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
     """Run the rounds, and show how far they are."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
     if quiet:
         return started.go_on(lambda _: None)
     total = started.configuration.protocol.rounds
-    with progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[said]}", markup=False),
-    ) as bar:
+    with progress_of_rounds() as bar:
         finished = started.simulation.chain is None
         done = total if finished else started.ledger.state().round - 1
         task = bar.add_task(started.folder.paths.path.name, total=total, completed=done, said="")

@@ -64,6 +64,22 @@ def test_no_answer_of_a_node_is_a_service_error(
             assert answer.status_code in SOUND, (told, path, answer.text)
 
 
+ANSWERED = (
+    *("/rounds", "/rounds/1", "/clients", "/clients/3/rounds", "/rounds/1/proof/6"),
+    *("/rounds/1/proof/6?whole=true", f"/digests/0x{'00' * 32}"),
+)
+
+
+def test_a_truthful_node_is_answered_for_everywhere(
+    chosen: Settings, node: LyingNode, root: str
+) -> None:
+    node.lies = []
+    with serving(chosen) as client:
+        deployments(client)
+        for path in ANSWERED:
+            assert client.get(f"{root}{path}").status_code == 200, path
+
+
 @pytest.mark.parametrize("which", [None, 0])
 @pytest.mark.parametrize("event", EVENTS)
 def test_a_node_that_leaves_logs_out_is_answered_for_nowhere(
@@ -71,18 +87,20 @@ def test_a_node_that_leaves_logs_out_is_answered_for_nowhere(
 ) -> None:
     """Neither is a decided round open, nor a banned client none, nor a proof made of it."""
     node.lies = []
-    asked = ["/rounds", "/rounds/1", "/clients", "/clients/3/rounds", "/rounds/1/proof/6"]
-    asked += ["/rounds/1/proof/6?whole=true", f"/digests/0x{'00' * 32}"]
-    with serving(chosen) as client:
-        deployments(client)
-        for path in asked:
-            assert client.get(f"{root}{path}").status_code == 200, path
     with serving(chosen) as client:
         deployments(client)
         node.lies = [Lie(event, "hide", which)]
-        for path in asked:
+        for path in ANSWERED:
             told = refused(client.get(f"{root}{path}"), 502, "chain-not-served")
             assert told["detail"] == "the node's logs do not add up to what the contract says"
+
+
+@pytest.fixture(scope="module")
+def decided(chosen: Settings, node: LyingNode, root: str) -> int:
+    """Return the newest round that was decided."""
+    node.lies = []
+    with serving(chosen) as client:
+        return rounds_that_are(client, root, "decided")[0]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +119,9 @@ def test_a_node_that_leaves_logs_out_is_answered_for_nowhere(
     ids=str,
 )
 def test_what_the_contract_cannot_have_logged_is_the_nodes_fault(
-    chosen: Settings, node: LyingNode, root: str, lie: Lie, path: str
+    chosen: Settings, node: LyingNode, root: str, decided: int, lie: Lie, path: str
 ) -> None:
     node.lies = []
-    with serving(chosen) as client:
-        decided = rounds_that_are(client, root, "decided")[0]
     with serving(chosen) as client:
         deployments(client)
         node.lies = [lie]

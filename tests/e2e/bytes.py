@@ -470,7 +470,7 @@ def _preload() -> None:
             "typer",
             "rich.console",
         ),
-        *("httpx", "fastapi", "uvicorn", "sklearn.datasets", "safetensors.torch", "sqlalchemy"),
+        *("httpx", "fastapi", "uvicorn", "safetensors.torch", "sqlalchemy"),
     ):
         with contextlib.suppress(ImportError):
             __import__(name)

@@ -1,7 +1,8 @@
 """Conversion of a module to a chain of layers, or the reason why it is none.
 
-The module is traced by `torch.fx` and run on the meta device with two batch sizes, so nothing is
-computed. A module that mixes samples, branches, or has a layer not listed here is rejected.
+The module is traced by `torch.fx` and run with two batch sizes: on the processor, since a layer on
+the meta device imports torch's compiler, which takes a second and more. A module that mixes
+samples, branches, or has a layer not listed here is rejected.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
     """Return the layers of a module, in order; none of them mixes samples.
 
     Args:
-        module: the module; it ends on the meta device, without its parameter values.
+        module: the module, on the processor; its buffers may change.
         form: of the data.
 
     Raises:
@@ -84,7 +85,7 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
 def _traced(module: nn.Module) -> fx.GraphModule:
     # User code may raise anything when it is traced.
     try:
-        return fx.symbolic_trace(module.to("meta"))
+        return fx.symbolic_trace(module)
     except (Exception, SystemExit) as error:
         raise UnknownLayerError(f"its forward cannot be traced: {_line(error)}") from error
 
@@ -104,8 +105,12 @@ class _Follower(fx.Interpreter):
 def _followed(traced: fx.GraphModule, shape: tuple[int, ...]) -> dict[fx.Node, Any]:
     follower = _Follower(traced)
     try:
-        with warnings.catch_warnings(action="ignore"):  # they are repeated in training
-            follower.run(torch.empty(shape, device="meta"))
+        with (
+            warnings.catch_warnings(action="ignore"),  # they are repeated in training
+            torch.random.fork_rng(devices=()),
+            torch.no_grad(),
+        ):
+            follower.run(torch.zeros(shape))
     except (Exception, SystemExit) as error:
         raise UnknownLayerError(f"its forward cannot be followed: {_line(error)}") from error
     return follower.values

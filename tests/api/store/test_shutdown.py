@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import socket
 import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.sockets import listening_socket, url_of
@@ -47,3 +50,27 @@ def test_an_answer_that_nobody_reads_is_cut_off(tmp_path: Path, contract: Contra
             server.should_exit = True
             thread.join()
             assert not server.server_state.connections
+
+
+@pytest.mark.parametrize("iterations", range(4))
+def test_connections_accepted_at_the_end_are_closed_too(
+    tmp_path: Path, contract: Contract, iterations: int
+) -> None:
+    async def end_while_accepting(listener: socket.socket) -> None:
+        settings = StoreSettings(folder=tmp_path, public_urls=(url_of(listener),))
+        server = server_for(settings, contract.ledger)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0.005)
+        peers = [socket.create_connection(listener.getsockname()) for _ in range(3)]
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        await server.shutdown()
+        for peer in peers:
+            peer.close()
+        server.should_exit = True
+        await running
+
+    with listening_socket("127.0.0.1", 0) as listener:
+        asyncio.run(end_while_accepting(listener))
+    gc.collect()  # pytest fails a test whose sockets were left open

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,15 @@ def write_base(folder: Path, kind: str = "gpt2", seed: int = 0, **changes: Any) 
         torch.random.manual_seed(seed)
         model(config(**{"vocab_size": VOCABULARY, **sizes, **changes})).save_pretrained(folder)
     return folder
+
+
+def opened_in_peft(base: Any, adapters: Path) -> Any:
+    """Return a transformer with the adapters of a folder, as peft opens them."""
+    # Every process that collects tests would take longer for it than for all else of them.
+    import peft
+
+    with warnings.catch_warnings(action="ignore"):  # peft asks transformers by an old name
+        return peft.PeftModel.from_pretrained(base, adapters).eval()
 
 
 def form_of(task: Task, length: int = LENGTH, vocabulary: int = VOCABULARY) -> DataForm:

@@ -7,12 +7,10 @@ import pickle
 import shutil
 import socket
 import sys
-import warnings
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import peft
 import pytest
 import torch
 import transformers
@@ -37,6 +35,7 @@ from tests.clients.adapters.bases import (
     VOCABULARY,
     form_of,
     made_data,
+    opened_in_peft,
     write_base,
 )
 
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from clients.datasets.federated_data import Task
     from clients.models.model import Model
 
+pytestmark = pytest.mark.xdist_group("adapters")
 SETTINGS = LocalTraining(learning_rate=0.05, batch_size=4, local_steps=4)
 
 
@@ -232,8 +232,7 @@ def test_the_adapters_open_in_peft_with_the_same_logits(base: Path, tmp_path: Pa
         heads = {"num_labels": 3} if task == "classify" else {}
         plain = getattr(transformers, f"AutoModelFor{auto}").from_pretrained(base, **heads)
         plain.config.pad_token_id = 0
-        with warnings.catch_warnings(action="ignore"):  # peft asks transformers by an old name
-            opened = peft.PeftModel.from_pretrained(plain, tmp_path / task).eval()
+        opened = opened_in_peft(plain, tmp_path / task)
         x = torch.tensor(made_data(model.form).test.x)
         x = x[(x != NO_TOKEN).all(1)]
         with torch.no_grad():

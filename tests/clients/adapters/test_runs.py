@@ -6,11 +6,9 @@ import json
 import shutil
 import subprocess
 import sys
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
-import peft
 import pytest
 import torch
 import transformers
@@ -19,7 +17,7 @@ from safetensors.numpy import load
 import cmfl
 from clients.configuration.loading import load as load_configuration
 from clients.configuration.run_configuration import own_code_settings
-from tests.clients.adapters.bases import VOCABULARY, write_base, write_rows
+from tests.clients.adapters.bases import VOCABULARY, opened_in_peft, write_base, write_rows
 from tests.cmfl.commands.conftest import refusal, succeeds
 
 if TYPE_CHECKING:
@@ -110,8 +108,7 @@ def test_the_exported_adapters_open_in_peft_with_the_same_logits(folder: Path) -
         "adapter_model.safetensors",
     ]
     plain = transformers.AutoModelForCausalLM.from_pretrained(folder / "base")
-    with warnings.catch_warnings(action="ignore"):
-        opened = peft.PeftModel.from_pretrained(plain, out).eval()
+    opened = opened_in_peft(plain, out)
     tensors = load((home / "runs" / "run" / "model.safetensors").read_bytes())
     for name, tensor in opened.named_parameters():
         if "lora_" in name:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from clients.datasets import digits
 from clients.datasets.registry import DataChoice, load_dataset
 from ledger.protocol.errors import ConfigurationError
 
@@ -53,6 +55,23 @@ def test_digits_are_split_among_clients_with_a_global_test_fifth() -> None:
     assert data.test.x.dtype == np.float32
     assert data.test.y.dtype == np.int64
     assert (data.test.x.min(), data.test.x.max()) == (0.0, 1.0)
+
+
+def test_bundled_digits_are_those_that_scikit_learn_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = digits.bundled_digits.__wrapped__()
+    monkeypatch.setattr(digits, "_file", lambda: Path("moved"))
+    loaded = digits.bundled_digits.__wrapped__()
+    assert all(a.dtype == b.dtype for a, b in ((read.x, loaded.x), (read.y, loaded.y)))
+    assert np.array_equal(read.x, loaded.x)
+    assert np.array_equal(read.y, loaded.y)
+
+
+def test_without_scikit_learn_its_digits_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ModuleNotFoundError, match="sklearn"):
+        digits.bundled_digits.__wrapped__()
 
 
 def test_the_seed_determines_the_partition() -> None:

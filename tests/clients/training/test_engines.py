@@ -83,6 +83,13 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return found
 
 
+@pytest.fixture(scope="module", params=[1, 2])
+def rounding(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Engines whose workers round their updates."""
+    with opened(request.param, form=Q8) as engine:
+        yield engine
+
+
 def digests(engine: Engine, chosen: list[TrainingJob]) -> dict[int, bytes]:
     trained = engine.train(start_of(CONVOLUTIONAL), chosen)
     assert [update.client for update in trained] == [job.client for job in chosen]
@@ -109,33 +116,29 @@ def test_updates_are_read_only_in_reused_memory(engine: Engine) -> None:
         assert not np.array_equal(before.vector, was)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_another_form_rounds_updates_where_they_are_trained(one: Engine, workers: int) -> None:
+def test_another_form_rounds_updates_where_they_are_trained(one: Engine, rounding: Engine) -> None:
     expected = [Q8.payload(update.vector) for update in one.train(START, JOBS)]
-    with opened(workers, form=Q8) as engine:
-        for update, payload in zip(engine.train(START, JOBS), expected, strict=True):
-            assert (update.payload, update.payload.size) == (payload, payload.size)
-            assert bytes(update.payload.data) == payload.data
-            assert payload.update is not None
-            assert np.array_equal(update.vector, payload.update)
-            assert update.payload.update is update.vector
-            assert not update.vector.flags.writeable
-            copy = update.copy()
-            assert not np.shares_memory(copy.vector, update.vector)
-            assert (copy.payload, copy.vector.tolist()) == (payload, update.vector.tolist())
+    for update, payload in zip(rounding.train(START, JOBS), expected, strict=True):
+        assert (update.payload, update.payload.size) == (payload, payload.size)
+        assert bytes(update.payload.data) == payload.data
+        assert payload.update is not None
+        assert np.array_equal(update.vector, payload.update)
+        assert update.payload.update is update.vector
+        assert not update.vector.flags.writeable
+        copy = update.copy()
+        assert not np.shares_memory(copy.vector, update.vector)
+        assert (copy.payload, copy.vector.tolist()) == (payload, update.vector.tolist())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_update_that_no_form_holds_stays_as_trained(workers: int) -> None:
+def test_an_update_that_no_form_holds_stays_as_trained(rounding: Engine) -> None:
     start = START.copy()
     start[:] = np.inf
-    with opened(workers, form=Q8) as engine:
-        (update,) = engine.train(start, JOBS[:1])
-        assert bytes(update.payload.data) == NOT_ENCODABLE
-        assert update.payload == Payload.of(NOT_ENCODABLE)
-        assert update.payload.update is None
-        assert update.vector.shape == START.shape
-        assert not np.isfinite(update.vector).all()
+    (update,) = rounding.train(start, JOBS[:1])
+    assert bytes(update.payload.data) == NOT_ENCODABLE
+    assert update.payload == Payload.of(NOT_ENCODABLE)
+    assert update.payload.update is None
+    assert update.vector.shape == START.shape
+    assert not np.isfinite(update.vector).all()
 
 
 def test_more_clients_than_announced_fit_without_losing_an_update(

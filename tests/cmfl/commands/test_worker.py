@@ -78,6 +78,14 @@ class Served:
         return ["worker", *self.options, *keys, "--folder", folder]
 
 
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    """Give torch its threads back: a worker takes one of them for its whole process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
