@@ -205,7 +205,8 @@ def prune(
 ) -> None:
     """Remove payloads and mail of old rounds, but no attestations or environments.
 
-    Records, vectors and models stay too. An audit of such a round names what is missing, and ends incomplete (exit code 3).
+    Records, vectors and models stay too. An audit of such a round names what is missing, and ends
+    incomplete (exit code 3).
     """
     from ledger.actors.retention import removable_payloads
     from ledger.chain.contract.committee_ledger import FinalLedger
