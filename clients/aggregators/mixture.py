@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.aggregators.sorting_network import rank_summer
+from clients.aggregators.weighted_sum import weighted_sum
 from ledger.distances.composed_rules import is_vector
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.distances.streaming import StreamedSquares
@@ -102,7 +103,13 @@ class Mixture:
         Returns:
             Shape (d,).
         """
-        result, used = np.zeros(self.dimension), np.flatnonzero(weights).tolist()
+        used = np.flatnonzero(weights).tolist()
+        if self.coefficients is None and used:
+            chosen = [self.updates[place] for place in used]
+            summed = weighted_sum(chosen, [weights[place] for place in used])
+            if summed is not None:
+                return summed
+        result = np.zeros(self.dimension)
         for part, rows in self._rows():
             for place in used:
                 result[part] += weights[place] * rows[place]

@@ -31,7 +31,7 @@ def mean_of_ranks(updates: NDArray[np.floating], first: int, last: int) -> NDArr
 
 def mean_of_sorted(updates: NDArray[np.floating], first: int, last: int) -> NDArray[np.floating]:
     chosen = np.sort(updates.astype(np.float64), axis=0)[first:last]
-    return chosen.sum(axis=0) / (last - first)
+    return np.asarray(chosen.sum(axis=0) / (last - first))
 
 
 @pytest.mark.parametrize("rows", range(1, 13))
