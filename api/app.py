@@ -129,6 +129,7 @@ def create_app(
     app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
     for routes in _ROUTES:
         app.include_router(routes.router)
+    app.router.routes.insert(0, round_routes.PlainRoundRoute())
     _add_document(app)
     _add_errors(app, settings)
     _add_middleware(app, settings)

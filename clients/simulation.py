@@ -224,7 +224,7 @@ class Simulation:
 
     def _closed(self, chain: ChainView, trainers: Mapping[ClientId, Trainer]) -> RoundView:
         """Let all clients commit, and return the view once the chain has closed the inputs."""
-        payloads = self._payloads(chain)
+        payloads, opened = self._payloads(chain), chain.final_block
         while self._apply(t.commit(chain, payloads.get(c)) for c, t in trainers.items()):
             chain = self._refreshed(chain)
         inputs = chain.inputs()
@@ -232,7 +232,8 @@ class Simulation:
             self._driver.mine_to(chain.window_end)
             inputs = self._refreshed(chain).inputs()
         assert inputs is not None, "the window has passed"
-        return self._observer.opened(inputs, self.model)
+        # No block of a round changes what the model of its first one was.
+        return self._observer.opened(inputs, self.model, opened)
 
     def _vote(
         self,
@@ -269,7 +270,8 @@ class Simulation:
                 on_model(view.inputs.round, judgement.model)
 
     def _refreshed(self, chain: ChainView) -> ChainView:
-        again = self._observer.chain()
+        # The events of own transactions: the round's end compares them with the contract's storage.
+        again = self._observer.chain(verifies=False)
         assert again is not None, "nobody can end a round that has no decision"
         assert again.round == chain.round, "nobody can end a round that has no decision"
         return again

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ class Median(Aggregator):
         last: Vector,  # noqa: ARG002
     ) -> AggregatorSelection:
         """Return the median of each coordinate."""
-        result = np.empty(mixture.dimension)
         half = len(mixture) // 2
-        for part, middle in mixture.ranked(half - 1 + len(mixture) % 2, half + 1):
-            result[part] = middle.sum(axis=0, dtype=np.float64) / len(middle)
-        return AggregatorSelection(result, everybody(mixture))
+        vector = mixture.mean_of_ranks(half - 1 + len(mixture) % 2, half + 1)
+        return AggregatorSelection(vector, everybody(mixture))

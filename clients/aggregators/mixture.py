@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.aggregators.sorting_network import row_sorter
+from clients.aggregators.sorting_network import rank_summer
+from clients.aggregators.weighted_sum import weighted_sum
 from ledger.distances.composed_rules import is_vector
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
 from ledger.distances.streaming import StreamedSquares
@@ -72,18 +73,26 @@ class Mixture:
             rows = np.stack([update[part] for update in self.updates], dtype=np.float64)
             yield part, rows if self.coefficients is None else _combined(self.coefficients, rows)
 
-    def ranked(self, first: int, last: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-        """Yield each block's slice and, in it, each coordinate's numbers of some ranks, ascending.
+    def mean_of_ranks(self, first: int, last: int) -> Vector:
+        """Return the mean of each coordinate's numbers of some ranks.
 
         Args:
             first: the lowest rank, from 0.
             last: after the highest rank, at most the number of vectors.
+
+        Returns:
+            Shape (d,).
         """
-        sorter = row_sorter(self.updates, first, last) if self.coefficients is None else None
-        if sorter is not None:
-            yield from ((part, sorter(part)) for part in self._parts())
+        summed = rank_summer(self.updates, first, last) if self.coefficients is None else None
+        result = np.empty(self.dimension)
+        if summed is not None:
+            for part in self._parts():
+                result[part] = summed(part)
         else:
-            yield from ((part, _ranked(rows, first, last)) for part, rows in self._rows())
+            for part, rows in self._rows():
+                result[part] = _ranked(rows, first, last).sum(axis=0, dtype=np.float64)
+        result /= last - first
+        return result
 
     def combined(self, weights: Vector) -> Vector:
         """Return the sum of the vectors, each times its weight.
@@ -94,7 +103,13 @@ class Mixture:
         Returns:
             Shape (d,).
         """
-        result, used = np.zeros(self.dimension), np.flatnonzero(weights).tolist()
+        used = np.flatnonzero(weights).tolist()
+        if self.coefficients is None and used:
+            chosen = [self.updates[place] for place in used]
+            summed = weighted_sum(chosen, [weights[place] for place in used])
+            if summed is not None:
+                return summed
+        result = np.zeros(self.dimension)
         for part, rows in self._rows():
             for place in used:
                 result[part] += weights[place] * rows[place]

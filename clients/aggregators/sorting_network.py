@@ -1,8 +1,9 @@
-"""Updates sorted in each coordinate by a compiled sorting network.
+"""Sums of some ranks of the updates in each coordinate, by a compiled sorting network.
 
 A network is a list of comparators, which put two rows in order, whatever the numbers are: one step
 orders 64 coordinates at once in vectors, and the rows of a step stay in the first-level cache.
-Minimum and maximum round nothing, so that the result is that of `np.sort`.
+Minimum and maximum round nothing, and the sum goes from the lowest rank up in float64, so that the
+result is that of `np.sort` and `np.sum`.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ MOST_ROWS = 512
 """Of more updates NumPy's sort is as fast: a network's comparators grow as n log² n."""
 
 
-def row_sorter(
+def rank_summer(
     updates: Sequence[NDArray[Any]], first: int, last: int
-) -> Callable[[slice], NDArray[np.float32]] | None:
-    """Return a function that sorts a block of the updates; None where NumPy must sort them.
+) -> Callable[[slice], NDArray[np.float64]] | None:
+    """Return a function that sums ranks in a block of the updates; None where NumPy must do it.
 
     Args:
         updates: of one length.
@@ -41,7 +42,7 @@ def row_sorter(
         last: after the highest rank.
 
     Returns:
-        From a block to each coordinate's numbers of these ranks, ascending, shape (ranks, block).
+        From a block to the sum of each coordinate's numbers of these ranks, shape (block,).
     """
     code = _compiled()
     if code is None or len(updates) > MOST_ROWS or not all(map(is_vector, updates)):
@@ -49,20 +50,20 @@ def row_sorter(
     rows = [np.ascontiguousarray(row) for row in updates]
     addresses = np.array([row.ctypes.data for row in rows], dtype=np.uintp)
     comparators = network(len(rows), first, last) * (LANES * rows[0].itemsize)
-    buffer = np.zeros((len(rows), LANES), dtype=np.float32)
-    sort_rows, _engine = code
+    buffer, sums = np.zeros((len(rows), LANES), dtype=np.float32), np.zeros(LANES)
+    sum_ranks, _engine = code
 
-    def ranked(part: slice) -> NDArray[np.float32]:
+    def summed(part: slice) -> NDArray[np.float64]:
         start, stop, _ = part.indices(len(rows[0]))
-        result = np.empty((last - first, stop - start), dtype=np.float32)
-        sort_rows(
+        result = np.empty(stop - start)
+        sum_ranks(
             *(addresses.ctypes.data, len(addresses)),
             *(comparators.ctypes.data, len(comparators)),
-            *(start, stop, buffer.ctypes.data, result.ctypes.data, first, last),
+            *(start, stop, buffer.ctypes.data, sums.ctypes.data, result.ctypes.data, first, last),
         )
         return result
 
-    return ranked
+    return summed
 
 
 @lru_cache(maxsize=8)
@@ -99,23 +100,23 @@ def _compiled() -> tuple[Callable[..., None], object] | None:
     except NoMachineCodeError:
         return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    takes = (pointer, number) * 2 + (number, number, pointer, pointer, number, number)
-    address = engine.get_function_address("sort_rows")
+    takes = (pointer, number) * 2 + (number, number, pointer, pointer, pointer, number, number)
+    address = engine.get_function_address("sum_ranks")
     return ctypes.CFUNCTYPE(None, *takes)(address), engine
 
 
 _LOOP = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-; Sorts coordinates [start, stop) of the rows; the result has a row for each rank.
-define void @sort_rows(ptr %rows, i64 %row_count, ptr %comparators, i64 %comparator_count,
-    i64 %start, i64 %stop, ptr noalias %buffer, ptr noalias %result, i64 %first, i64 %last) {{
+; Sorts coordinates [start, stop) of the rows, and sums ranks [first, last) of each.
+define void @sum_ranks(ptr %rows, i64 %row_count, ptr %comparators, i64 %comparator_count,
+    i64 %start, i64 %stop, ptr noalias %buffer, ptr noalias %sums, ptr noalias %result,
+    i64 %first, i64 %last) {{
 entry:
-  %width = sub i64 %stop, %start
   br label %step
 
 step:
-  %at = phi i64 [%start, %entry], [%next, %stored]
+  %at = phi i64 [%start, %entry], [%next, %store]
   %is_left = icmp slt i64 %at, %stop
   br i1 %is_left, label %load_all, label %end
 
@@ -140,7 +141,7 @@ load:
 
 compare_all:
   %is_any = icmp sgt i64 %comparator_count, 0
-  br i1 %is_any, label %compare, label %store
+  br i1 %is_any, label %compare, label %add
 
 compare:
   %number = phi i64 [0, %compare_all], [%next_number, %compare]
@@ -161,23 +162,27 @@ compare:
   store <{LANES} x float> %larger, ptr %high, align 4
   %next_number = add i64 %number, 1
   %is_number = icmp slt i64 %next_number, %comparator_count
-  br i1 %is_number, label %compare, label %store
+  br i1 %is_number, label %compare, label %add
 
-store:
-  %rank = phi i64 [%first, %compare_all], [%first, %compare], [%next_rank, %store]
+add:
+  %rank = phi i64 [%first, %compare_all], [%first, %compare], [%next_rank, %add]
+  %sum = phi <{LANES} x double> [zeroinitializer, %compare_all],
+    [zeroinitializer, %compare], [%next_sum, %add]
   %rank_offset = mul i64 %rank, {LANES}
   %sorted = getelementptr float, ptr %buffer, i64 %rank_offset
-  %result_row = sub i64 %rank, %first
-  %result_offset = mul i64 %result_row, %width
-  %done = sub i64 %at, %start
-  %place = add i64 %result_offset, %done
-  %written = getelementptr float, ptr %result, i64 %place
-  call void @llvm.memcpy.p0.p0.i64(ptr %written, ptr %sorted, i64 %bytes, i1 false)
+  %ranked = load <{LANES} x float>, ptr %sorted, align 4
+  %wide = fpext <{LANES} x float> %ranked to <{LANES} x double>
+  %next_sum = fadd <{LANES} x double> %sum, %wide
   %next_rank = add i64 %rank, 1
   %is_rank = icmp slt i64 %next_rank, %last
-  br i1 %is_rank, label %store, label %stored
+  br i1 %is_rank, label %add, label %store
 
-stored:
+store:
+  store <{LANES} x double> %next_sum, ptr %sums, align 8
+  %done = sub i64 %at, %start
+  %written = getelementptr double, ptr %result, i64 %done
+  %sum_bytes = mul i64 %numbers, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %written, ptr %sums, i64 %sum_bytes, i1 false)
   %next = add i64 %at, {LANES}
   br label %step
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
 from clients.aggregators.stage import Faulty  # noqa: TC001 - pydantic reads it
 
@@ -37,7 +35,5 @@ class TrMean(Aggregator):
         last: Vector,  # noqa: ARG002
     ) -> AggregatorSelection:
         """Return the trimmed mean of each coordinate, unweighted as in the paper."""
-        result = np.empty(mixture.dimension)
-        for part, rows in mixture.ranked(self.f, len(mixture) - self.f):
-            result[part] = rows.sum(axis=0, dtype=np.float64) / len(rows)
-        return AggregatorSelection(result, everybody(mixture))
+        vector = mixture.mean_of_ranks(self.f, len(mixture) - self.f)
+        return AggregatorSelection(vector, everybody(mixture))

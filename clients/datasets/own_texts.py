@@ -23,6 +23,8 @@ from clients.datasets.files.lines import LONGEST_TEXT_LINE, read_json_lines, rea
 from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.saved_dataset import TEST, opened
 from clients.datasets.own_columns import column_roles
+from clients.datasets.tokenizer_bounds import require_bounded
+from ledger.io.home import read_file
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 
 SEQUENCES = ("text", "words", "tokens", "input_ids", "x")
 """Names that the column of the sequences has where the options name none."""
-MAX_TOKENIZER_BYTES = 1 << 28
+MAX_TOKENIZER_BYTES = 1 << 26
+"""Of a file with a vocabulary of a quarter of a million: 33 million bytes."""
 MASKS = ("[MASK]", "<mask>")
 _MOST_TOKENS = MAX_OWN_BYTES // 16
 
@@ -234,7 +237,9 @@ def _loaded(path: Path, *_: int) -> Any:
     setting = f"data.options.tokenizer = {path}"
     tokenizers = imported("tokenizers", "transformers", "texts")
     with as_configuration_error(f"{setting}: is no tokenizer.json"):
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        data = read_file(path, MAX_TOKENIZER_BYTES)
+        require_bounded(data)
+        tokenizer = tokenizers.Tokenizer.from_buffer(data)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

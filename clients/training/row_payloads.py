@@ -49,13 +49,15 @@ class RowPayloads:
         self._matrix = matrix
         self._count = count
         self._places = places
-        self._is_threaded = matrix.rows(count)[0].nbytes >= THREADED_BYTES if count else False
         self._begun: dict[int, Future[EncodedRow]] = {}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hashing")
+        is_threaded = count > 0 and matrix.rows(count)[0].nbytes >= THREADED_BYTES
+        self._pool = (
+            ThreadPoolExecutor(threads, thread_name_prefix="hashing") if is_threaded else None
+        )
 
     def begin(self, index: int) -> None:
         """Begin with a complete row of the call, if it is worth a thread."""
-        if self._is_threaded:
+        if self._pool is not None:
             place = self._places[index]
             self._begun[place] = self._pool.submit(self._matrix.encode, self._count, place)
 
@@ -77,4 +79,5 @@ class RowPayloads:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

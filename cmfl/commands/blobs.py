@@ -203,9 +203,10 @@ def prune(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Remove payloads and mail of old rounds; records, vectors, models and attestations stay.
+    """Remove payloads and mail of old rounds, but no attestations or environments.
 
-    An audit of such a round names what is missing, and ends incomplete (exit code 3).
+    Records, vectors and models stay too. An audit of such a round names what is missing, and ends
+    incomplete (exit code 3).
     """
     from ledger.actors.retention import removable_payloads
     from ledger.chain.contract.committee_ledger import FinalLedger

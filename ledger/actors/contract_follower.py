@@ -5,6 +5,9 @@ storage moved: every event moves it (`complete_log`), and heads and digests are 
 hashes, which never return to an earlier value. Where the storage moved, the events since must lead
 to it: a node that lags behind or leaves an event out contradicts the contract's own answer.
 
+Who reads the events of its own transactions may leave the storage for a later reading, which
+compares all events since.
+
 Reading goes on only from a block that the chain is certain to contain still. Otherwise - after a
 restart, a reorganisation, on a node that ends before, or that contradicts what was read -
 everything is read again, from the block that created the contract.
@@ -34,13 +37,13 @@ class FollowedContract:
     Attributes:
         head: the chain's newest block when it was read.
         final_block: the number of the final one.
-        storage: as the contract answered after it.
+        storage: as the contract answered after it; None where it was not asked.
         view: the same, as the events so far give it.
     """
 
     head: Block
     final_block: int
-    storage: LedgerSnapshot
+    storage: LedgerSnapshot | None
     view: LedgerView
 
     @property
@@ -62,12 +65,13 @@ class ContractFollower:
         self._ancestry = ancestry
         self.newest: FollowedContract | None = None
 
-    def read(self, head: Block, final_block: int) -> FollowedContract:
+    def read(self, head: Block, final_block: int, *, verifies: bool = True) -> FollowedContract:
         """Return the contract after a final block.
 
         Args:
             head: the chain's newest block.
             final_block: the number of the final one.
+            verifies: whether to ask for the contract's storage, and to compare the events with it.
 
         Raises:
             IncompleteLogsError: the logs do not lead to the contract's own storage.
@@ -77,10 +81,11 @@ class ContractFollower:
         before = self.newest
         if before is not None and not self._continues(before, head, final_block):
             before = None
-        if before is not None and before.final_block == final_block:
+        is_read = before is not None and before.final_block == final_block
+        if before is not None and is_read and (before.storage is not None or not verifies):
             self.newest = replace(before, head=head)
             return self.newest
-        storage = self._ledger.state(final_block)
+        storage = self._ledger.state(final_block) if verifies else None
         try:
             self.newest = self._read(before, head, final_block, storage)
         except NotServedError:
@@ -97,14 +102,14 @@ class ContractFollower:
         before: FollowedContract | None,
         head: Block,
         final_block: int,
-        storage: LedgerSnapshot,
+        storage: LedgerSnapshot | None,
     ) -> FollowedContract:
         """Return the contract after a final block, given an earlier one.
 
         Raises:
             IncompleteLogsError: the logs do not lead to the contract's own storage.
         """
-        if before is not None and before.storage == storage:
+        if before is not None and storage is not None and before.storage == storage:
             return replace(before, head=head, final_block=final_block)
         if before is None:
             first = self._ledger.from_block
@@ -112,5 +117,6 @@ class ContractFollower:
         else:
             first, view = before.final_block + 1, before.view
         view = view_after(view, self._ledger.recorded_in(first, final_block))
-        require_complete(view, storage, final_block, self._ledger.node)
+        if storage is not None:
+            require_complete(view, storage, final_block, self._ledger.node)
         return FollowedContract(head, final_block, storage, view)

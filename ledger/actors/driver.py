@@ -100,8 +100,9 @@ class Driver:
 
         What was said, and every blob that was stored, is durable before anything leaves the
         process: mail that others read, or a transaction. What was said is also durable before a
-        blob is written, which others may read. The contract's refusals are no errors: it takes what
-        is true and new, and the actors see what it took.
+        blob is written, which others may read; documents wait for what leaves, so that a round
+        makes it durable once. The contract's refusals are no errors: it takes what is true and
+        new, and the actors see what it took.
 
         Raises:
             JournalError: what was said cannot be made durable; nothing has left.
@@ -120,11 +121,12 @@ class Driver:
             OSError: the mailbox cannot be written.
         """
         actions = tuple(actions)
-        if self._context.mailbox.is_shared or any(map(self._is_visible_outside, actions)):
+        leaves = self._context.mailbox.is_shared or any(map(_is_transaction, actions))
+        if leaves or any(map(self._writer.writes_payloads, actions)):
             self._context.journal.sync()
         has_new_mail = False
         transactions: list[Transaction] = []
-        for action in self._stored_first(actions):
+        for action in self._stored_first(actions, leaves=leaves):
             if isinstance(action, PostEnvelope):
                 has_new_mail |= self._context.mailbox.put(action.envelope)
             else:
@@ -172,6 +174,9 @@ class Driver:
             self.mine_to(last)
         elif ledger.newest_block().number < last or not self._is_open(chain.round):
             return False
+        if self._writer.has_waiting:
+            self._context.journal.sync()
+            self._writer.write_documents()
         try:
             ledger.abandon_round(chain.round)
         except ProtocolRefusal:
@@ -181,20 +186,14 @@ class Driver:
         self._writer.forget()
         return True
 
-    def _is_visible_outside(self, action: Action) -> bool:
-        """Return whether other processes can see an action if the mailbox is this process's own.
-
-        Its mail is lost with the process and so are the statements in it: they need not be durable.
-        """
-        if isinstance(action, StoreBlobs):
-            return self._writer.writes(action)
-        return not isinstance(action, PostEnvelope)
-
-    def _stored_first(self, actions: Iterable[Action]) -> list[PostEnvelope | Transaction]:
+    def _stored_first(
+        self, actions: Iterable[Action], *, leaves: bool
+    ) -> list[PostEnvelope | Transaction]:
         """Store all blobs, and return what remains to be done once they are durable.
 
         Shared mail waits for that as transactions do: a reader votes for what it
-        announces, and the vote may be in a decision before this process is up again.
+        announces, and the vote may be in a decision before this process is up again. Other mail
+        is lost with the process, and so are the statements in it: they need not be durable.
         """
         leaving: list[PostEnvelope | Transaction] = []
         for action in actions:
@@ -204,8 +203,8 @@ class Driver:
             if isinstance(action, SendDecision):
                 self._writer.take_decision(action)
             leaving.append(action)
-        is_shared = self._context.mailbox.is_shared
-        if any(is_shared or not isinstance(action, PostEnvelope) for action in leaving):
+        if leaves:
+            self._writer.write_documents()
             self._context.blobs.sync()
         return leaving
 
@@ -239,16 +238,21 @@ class Driver:
 
     def _wait_for(self, action: SendDecision) -> None:
         """Let the window pass before a decision without all n trainers: until then none is late."""
+        if not self._mines or self._ranks_all(action):
+            return
         # Once another has decided the round, the next one's window is not ours to let pass.
-        if self._mines and self._context.ledger.state().round == action.round:
+        if self._context.ledger.state().round == action.round:
             self.mine_to(self._window_for(action))
 
     def _window_for(self, action: SendDecision) -> int:
         """Return the block that a decision has to wait for, 0 if none."""
-        parameters, ledger = self._context.parameters, self._context.ledger
-        if len(action.decision.ranking) >= parameters.trainers:
+        if self._ranks_all(action):
             return 0
+        parameters, ledger = self._context.parameters, self._context.ledger
         return window_end(parameters, ledger.state().opened_block)
+
+    def _ranks_all(self, action: SendDecision) -> bool:
+        return len(action.decision.ranking) >= self._context.parameters.trainers
 
 
 class _BlobWriter:
@@ -262,16 +266,31 @@ class _BlobWriter:
         self._stays = stored
         # Of the open round only: what an old one had stored may have been removed.
         self._stored: set[Digest] = set()
+        self._waiting: list[Payload] = []
 
     def take(self, action: StoreBlobs) -> None:
-        """Remember blobs for the observer, and write those that stay."""
+        """Remember blobs for the observer; write payloads that stay, and let documents wait."""
         self._published.payloads |= action.payloads
         self._published.take((*action.payloads.values(), *action.documents))
-        self._store(self._staying(action))
+        self._store(self._staying_payloads(action))
+        if self._stays is not StoredBlobs.NOTHING:
+            self._waiting += action.documents
 
-    def writes(self, action: StoreBlobs) -> bool:
-        """Return whether any of these blobs is written that was not."""
-        return any(blob.digest not in self._stored for blob in self._staying(action))
+    def writes_payloads(self, action: Action) -> bool:
+        """Return whether an action stores a payload that stays and is not written yet."""
+        return isinstance(action, StoreBlobs) and any(
+            blob.digest not in self._stored for blob in self._staying_payloads(action)
+        )
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether documents wait."""
+        return bool(self._waiting)
+
+    def write_documents(self) -> None:
+        """Write the documents that wait; what was said must be durable."""
+        self._store(self._waiting)
+        self._waiting.clear()
 
     def take_decision(self, action: SendDecision) -> None:
         """Write the payloads of S_a, as the contract derives it, where no others stay."""
@@ -286,11 +305,8 @@ class _BlobWriter:
         """Forget a round that is over: others may remove what it had stored."""
         self._stored.clear()
 
-    def _staying(self, action: StoreBlobs) -> tuple[Payload, ...]:
-        if self._stays is StoredBlobs.NOTHING:
-            return ()
-        payloads = action.payloads.values() if self._stays is StoredBlobs.ALL else ()
-        return (*payloads, *action.documents)
+    def _staying_payloads(self, action: StoreBlobs) -> Iterable[Payload]:
+        return action.payloads.values() if self._stays is StoredBlobs.ALL else ()
 
     def _store(self, blobs: Iterable[Payload]) -> None:
         for blob in blobs:
@@ -348,3 +364,7 @@ class _CommitmentSender:
             return batch
         half = len(batch) // 2
         return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []
+
+
+def _is_transaction(action: Action) -> bool:
+    return not isinstance(action, PostEnvelope | StoreBlobs)

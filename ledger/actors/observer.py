@@ -45,7 +45,8 @@ class Observer:
 
     Attributes:
         newest: the chain's newest block when `chain` was last asked for; None before.
-        final: the contract's storage after the newest final block then; None before.
+        final: the contract's storage after the newest final block then; None before, and where
+            it was not asked.
     """
 
     def __init__(
@@ -76,29 +77,32 @@ class Observer:
         self.newest: Block | None = None
         self.final: LedgerSnapshot | None = None
 
-    def chain(self, newest: Block | None = None) -> ChainView | None:
+    def chain(self, newest: Block | None = None, *, verifies: bool = True) -> ChainView | None:
         """Return the open round as the chain has it, None after the last.
 
         What was read up to a final block is not read again while the chain contains it.
 
         Args:
             newest: the chain's newest block, where that is known.
+            verifies: whether to compare the events with the contract's storage; if not, the next
+                time compares them.
 
         Raises:
             ChainError: the chain is unreachable, or contradicts its contract.
         """
         newest = self._context.ledger.newest_block() if newest is None else newest
-        if self.newest is None or newest.hash != self.newest.hash:
-            self._seen = self._read(newest)
+        is_read = self.newest is not None and newest.hash == self.newest.hash
+        if not is_read or (verifies and self.final is None):
+            self._seen = self._read(newest, verifies=verifies)
             self.newest = newest
         return self._seen
 
-    def _read(self, newest: Block) -> ChainView | None:
+    def _read(self, newest: Block, *, verifies: bool) -> ChainView | None:
         ledger = self._context.ledger
         # One block for all that is read: final, and not before the contract is there.
         final_block = ledger.final_number(newest, self._context.finality_blocks)
         final_block = max(ledger.from_block, final_block)
-        followed = self._follower.read(newest, final_block)
+        followed = self._follower.read(newest, final_block, verifies=verifies)
         self.final, view = followed.storage, followed.open_round
         if view is None:
             return None
@@ -118,7 +122,7 @@ class Observer:
     def _state(self, block: int | None) -> LedgerSnapshot:
         """Return what the contract kept after a block, None for the newest."""
         followed = self._follower.newest
-        if followed is not None and followed.final_block == block:
+        if followed is not None and followed.final_block == block and followed.storage is not None:
             return followed.storage
         return self._context.ledger.state(block)
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from io import BufferedReader
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -120,13 +120,11 @@ class Disk:
         Raises:
             OSError: for one of them that fails, and `filename` is its path.
         """
-        if len(paths) == 1:
-            _sync_each(paths)
-            return
-        # Side by side, so that the file system writes its own journal once for many of them.
-        shares = [list(paths)[start::_SYNCING_THREADS] for start in range(_SYNCING_THREADS)]
-        with ThreadPoolExecutor(_SYNCING_THREADS) as threads:
-            list(threads.map(_sync_each, shares))
+        _in_parallel(_sync_file, paths)
+
+    def sync_folders(self, folders: Collection[Path]) -> None:
+        """Make the names in several folders durable; see `sync_folder`."""
+        _in_parallel(self.sync_folder, folders)
 
     def sync_folder(self, folder: Path) -> None:
         """Make the names in a folder durable.
@@ -144,8 +142,7 @@ class Disk:
 
     def _sync_names(self, paths: Collection[Path]) -> None:
         folders = {path.parent.resolve() for path in paths}
-        for folder in sorted(folders):
-            self.sync_folder(folder)
+        self.sync_folders(sorted(folders))
         # Not only those made here: the creator of the others may have been killed.
         unnamed = {above for folder in folders - self._named for above in _within_device(folder)}
         unnamed -= self._named
@@ -391,10 +388,24 @@ def _within_device(folder: Path) -> list[Path]:
     ]
 
 
-def _sync_each(paths: Collection[Path]) -> None:
-    for path in paths:
-        with _naming(path):
-            _sync_descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+def _in_parallel(sync: Callable[[Path], None], paths: Collection[Path]) -> None:
+    """Sync paths side by side: the file system writes its own journal once for many of them."""
+
+    def sync_share(share: list[Path]) -> None:
+        for path in share:
+            sync(path)
+
+    if len(paths) <= 1:
+        sync_share(list(paths))
+        return
+    shares = [list(paths)[start::_SYNCING_THREADS] for start in range(_SYNCING_THREADS)]
+    with ThreadPoolExecutor(_SYNCING_THREADS) as threads:
+        list(threads.map(sync_share, shares))
+
+
+def _sync_file(path: Path) -> None:
+    with _naming(path):
+        _sync_descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
 def _sync_descriptor(descriptor: int) -> None:

@@ -90,7 +90,7 @@ def decode_page(data: bytes) -> Page:
 Board = tuple["Domain", int, "EnvelopeKind"]
 """A contract, a round and a kind of envelope."""
 
-_ATTESTATIONS = str(int(EnvelopeKind.ATTESTATION))
+_RETAINED = {str(int(kind)) for kind in (EnvelopeKind.ENVIRONMENT, EnvelopeKind.ATTESTATION)}
 _ROUND = re.compile("0|[1-9][0-9]{0,19}")
 
 
@@ -214,7 +214,8 @@ def run_folder(domain: Domain) -> str:
 def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
     """Remove the mail of old rounds from a local folder, for all readers; return the rounds.
 
-    Attestations stay: they are few, and coverage of a run's training reads those of every round.
+    Environments and attestations stay: they are small, and a repetition of training needs the
+    environment of an update of any round, as its coverage needs the attestations of every round.
 
     Args:
         folder: of the mailbox.
@@ -241,13 +242,14 @@ def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
 
 
 def _remove_boards(folder: Path) -> bool:
-    """Remove a round's mail but its attestations; return whether there was any."""
-    boards = [path for path in folder.iterdir() if path.name != _ATTESTATIONS]
-    for path in boards:
+    """Remove a round's mail but what stays; return whether there was any."""
+    boards = list(folder.iterdir())
+    removable = [path for path in boards if path.name not in _RETAINED]
+    for path in removable:
         shutil.rmtree(path)
-    if not (folder / _ATTESTATIONS).exists():
+    if len(removable) == len(boards):
         folder.rmdir()
-    return bool(boards)
+    return bool(removable)
 
 
 def _object_of(envelope: Envelope) -> tuple[str, Payload]:

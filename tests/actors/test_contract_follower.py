@@ -115,6 +115,35 @@ def test_the_next_round_begins_without_commitments_and_with_all_bans(
     assert banned_in(found.open_round) == [5]
 
 
+def test_events_without_the_storage_are_verified_by_the_next_reading(
+    ledger: BranchingLedger, reader: Reader
+) -> None:
+    ledger.commit(3, salt=1)
+    head = ledger.newest_block()
+    unverified = reader.following.read(head, head.number, verifies=False)
+    assert unverified.storage is None
+    assert "state" not in reader.node.asked
+    assert unverified.view == reader.afresh().view
+    assert reader.read() == reader.afresh()
+    assert reader.node.asked.count("state") == 1
+
+
+@pytest.mark.parametrize("moves_on", [False, True])
+def test_a_log_left_out_of_an_unverified_reading_is_noticed(
+    ledger: BranchingLedger, reader: Reader, moves_on: bool
+) -> None:
+    ledger.commit(3, salt=1)
+    reader.node.hidden = ledger.newest_block().number
+    head = ledger.newest_block()
+    reader.following.read(head, head.number, verifies=False)
+    reader.node.hidden = None
+    if moves_on:
+        ledger.end_round()
+    with pytest.raises(IncompleteLogsError):
+        reader.read()
+    assert reader.read() == reader.afresh()
+
+
 @pytest.mark.parametrize("what", ["commitment", "ban", "end"])
 def test_a_node_with_newer_state_than_logs_is_not_believed(
     ledger: BranchingLedger, reader: Reader, what: str
@@ -224,7 +253,7 @@ def test_after_the_last_round_none_is_open(ledger: BranchingLedger, reader: Read
         ledger.ban(client)
     ledger.end_round()
     found = reader.read()
-    assert found.storage.stage is LedgerStage.FINISHED
+    assert found.view.stage is LedgerStage.FINISHED
     assert found.open_round is None
     ledger.mine(1)
     assert reader.read().open_round is None

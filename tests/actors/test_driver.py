@@ -147,14 +147,23 @@ def test_local_mail_waits_for_no_disk_but_a_transaction_does(
         return commit(*arguments)
 
     monkeypatch.setattr(ledger, "commit_updates", logged_commit)
-    store = StoreBlobs((Payload.of(b"blob"),))
+    store = StoreBlobs((Payload.of(b"record"),), {ClientId(0): Payload.of(b"update")})
     assert driver.apply([store, PostEnvelope(envelope_for(deployed))])
     assert log.happened == ["synced", "stored", "posted"]
-    # Neither mail nor a blob that is there leaves the process: statements may wait.
+    # Neither mail nor a document nor a payload that is there leaves the process.
     assert driver.apply([store, PostEnvelope(envelope_for(deployed, 1))])
     assert log.happened[3:] == ["posted"]
     assert driver.apply(deployed.commitments(deployed.chain_view().participants().active[0]))
-    assert log.happened[4:] == ["synced", "durable", "sent"]
+    assert log.happened[4:] == ["synced", "stored", "durable", "sent"]
+
+
+def test_documents_of_an_abandoned_round_are_stored(deployed: Deployed) -> None:
+    driver, log = logged(deployed, is_shared=False)
+    document = Payload.of(b"record")
+    assert not driver.apply([StoreBlobs((document,))])
+    assert log.happened == []
+    assert driver.abandon(deployed.chain_view())
+    assert log.happened == ["synced", "stored"]
 
 
 def test_shared_mail_waits_for_the_journal_each_time(deployed: Deployed) -> None:
@@ -167,7 +176,8 @@ def test_shared_mail_waits_for_the_journal_each_time(deployed: Deployed) -> None
 def test_a_broken_journal_lets_no_blob_be_written(deployed: Deployed) -> None:
     driver, log = logged(deployed, is_shared=False)
     log.is_broken = True
-    post, store = PostEnvelope(envelope_for(deployed)), StoreBlobs((Payload.of(b"blob"),))
+    post = PostEnvelope(envelope_for(deployed))
+    store = StoreBlobs(payloads={ClientId(0): Payload.of(b"update")})
     assert driver.apply([post])
     with pytest.raises(JournalError, match="disk is full"):
         driver.apply([store])

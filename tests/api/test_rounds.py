@@ -106,6 +106,33 @@ def test_every_round_is_told_in_numbers(client: httpx.Client, root: str, truth: 
         assert told["ended"]["time"] == truth.chain.block(history.ended.block_number).timestamp
 
 
+def test_a_round_without_a_query_takes_a_route_that_answers_the_same(
+    client: httpx.Client, root: str
+) -> None:
+    chain, address = root.split("/")[3], root.split("/")[5]
+    roots = [
+        root,
+        root.replace(address, address.lower()),
+        root.replace(address, f"0x{'1' * 40}"),
+        root.replace(address, f"0x{'g' * 40}"),
+        root.replace(chain, f"{chain[:-1]}{'0' if chain[-1] != '0' else '1'}"),
+    ]
+    numbers = [*range(1, ROUNDS + 3), 0, 2**32 - 1, 2**32, "01", "one", "1%0A"]
+    paths = [f"{root}/rounds/{number}" for root in roots[:1] for number in numbers]
+    paths += [f"{other}/rounds/1" for other in roots[1:]]
+    statuses = set()
+    for path in paths:
+        plain, validated = client.get(path), client.get(f"{path}?full=false")
+        statuses.add(plain.status_code)
+        assert plain.status_code == validated.status_code, path
+        assert plain.json() == validated.json(), path
+        tags = [answer.headers.get("ETag") for answer in (plain, validated)]
+        assert tags[0] == tags[1], path
+    assert statuses == {200, 404, 422}
+    assert client.post(f"{root}/rounds/1").headers["Allow"] == "GET, HEAD"
+    assert client.head(f"{root}/rounds/1").status_code == 200
+
+
 def test_the_last_round_ends_with_the_contracts_head(client: httpx.Client, root: str) -> None:
     state = read(client, root)["state"]
     assert (state["stage"], state["round"]) == ("finished", ROUNDS)

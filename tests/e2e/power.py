@@ -104,6 +104,10 @@ class FailingDisk(Disk):
             content = self._files.setdefault(path, Content(path.read_bytes()))
             content.synced = content.data
 
+    def sync_folders(self, folders: Collection[Path]) -> None:
+        for folder in folders:  # one after another, so that a run does the same each time
+            self.sync_folder(folder)
+
     def sync_folder(self, folder: Path) -> None:
         self.do("sync folder")
         kept = {p: content for p, content in self._durable_files.items() if p.parent != folder}

@@ -21,12 +21,14 @@ from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
     Proposal,
+    PublishedEnvironment,
     PublishedPayload,
     Reply,
     encode_envelope,
 )
 from ledger.protocol.encoding import ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, VoteKind
 from ledger.storage import folder as folder_module
 from ledger.storage import objects
@@ -127,6 +129,19 @@ def test_forgetting_takes_nothing_from_others(tmp_path: Path) -> None:
     assert remove_mail(tmp_path, DOMAIN, 2) == [1]
     assert not file_of(tmp_path, envelope(1)).exists()
     assert listed(other) == [envelope(1)], "what was listed stays listed"
+
+
+def test_removal_of_old_mail_leaves_environments(tmp_path: Path) -> None:
+    mailbox = mailbox_in(tmp_path)
+    here = TrainingEnvironment("2.13.0+cpu", "plain", "x86_64", "AVX2", "cpu", 1)
+    stated = Envelope(DOMAIN, 1, ClientId(1), PublishedEnvironment(here, bytes(65)))
+    mailbox.put(stated)
+    mailbox.put(envelope(1))
+    assert remove_mail(tmp_path, DOMAIN, 2) == [1]
+    assert remove_mail(tmp_path, DOMAIN, 2) == []
+    fresh = mailbox_in(tmp_path)
+    assert listed(fresh) == []
+    assert list(fresh.listed(DOMAIN, 1, EnvelopeKind.ENVIRONMENT)) == [stated]
 
 
 def test_a_round_that_cannot_be_removed_blocks_no_other(tmp_path: Path) -> None:

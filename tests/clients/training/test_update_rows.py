@@ -178,6 +178,21 @@ def test_rows_that_nobody_has_begun_are_hashed_at_the_end() -> None:
         assert payloads.result()[0].digest == sha256(matrix.rows(1)[0].tobytes())
 
 
+def test_small_rows_are_hashed_without_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a pool is made")
+
+    monkeypatch.setattr(row_payloads, "ThreadPoolExecutor", refuse)
+    matrix = UpdateMatrix(1, 70)
+    matrix.rows(2)[...] = np.arange(140).reshape(2, 70)
+    with RowPayloads(matrix, 2, (0, 1), 1) as payloads:
+        payloads.begin(0)
+        digests = [encoded.digest for encoded in payloads.result()]
+    assert digests == [sha256(row.tobytes()) for row in matrix.rows(2)]
+    with pytest.raises(AssertionError), RowPayloads(UpdateMatrix(1, 1 << 17), 1, (0,), 1):
+        pass
+
+
 def test_a_card_is_given_more_hashing_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hashing_threads("cpu") == 1
     for cores, threads in ((1, 1), (4, 4), (64, 8)):
