@@ -16,7 +16,7 @@ from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.rules.reference import DirectionWeight
+    from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
     from ledger.protocol.rules.selection import SelectionRule
     from ledger.protocol.types import AcceptanceForm
 
@@ -149,7 +149,12 @@ class Parameters:
     @property
     def direction_weight(self) -> DirectionWeight | None:
         """Weight of the server direction in the members' references; None if it has none."""
-        return registry.REFERENCES[self.reference].direction_weight
+        return self.reference_rule.direction_weight
+
+    @property
+    def reference_rule(self) -> ReferenceRule:
+        """The rule behind the reference's name."""
+        return registry.REFERENCES[self.reference]
 
     @property
     def payload_form(self) -> PayloadForm:
@@ -191,7 +196,7 @@ class Parameters:
             raise ParametersError(fault, "threshold", self.threshold)
         for name, rule in (
             ("threshold", threshold),
-            ("reference", registry.REFERENCES[self.reference]),
+            ("reference", self.reference_rule),
         ):
             if rule.distance not in {None, self.distance}:
                 fault = f" goes with distance = {rule.distance}, not with {self.distance}"

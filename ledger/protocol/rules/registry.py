@@ -19,7 +19,8 @@ DISTANCES: dict[str, DistanceRule] = {
     for rule in (distance.SQUARED, distance.L2, distance.PER_TENSOR, direction.DIRECTION)
 }
 REFERENCES: dict[str, ReferenceRule] = {
-    rule.name: rule for rule in (reference.OWN, reference.TRAVEL)
+    rule.name: rule
+    for rule in (reference.OWN, reference.TRAVEL, reference.TRAVEL_SUM, reference.CROWD)
 }
 SCORINGS: dict[str, ScoringRule] = {rule.name: rule for rule in (scoring.MEAN, scoring.MEDIAN)}
 THRESHOLDS: dict[str, ThresholdRule] = {
