@@ -84,6 +84,7 @@ class Parameters:
         deadline_blocks: blocks after which an undecided round may be abandoned.
         view_seconds: how long view 0 lasts; every later one lasts twice as long.
         payload: name of the form in which updates are published.
+        clip: name of the rule by which long accepted updates are shortened.
     """
 
     clients: int
@@ -105,6 +106,7 @@ class Parameters:
     deadline_blocks: int = DEADLINE_BLOCKS
     view_seconds: int = VIEW_SECONDS
     payload: str = "float32"
+    clip: str = "none"
 
     def __post_init__(self) -> None:
         """Refuse settings that break an invariant.
@@ -184,6 +186,7 @@ class Parameters:
             ("reference", self.reference, registry.REFERENCES),
             ("threshold", self.threshold, registry.THRESHOLDS),
             ("payload", self.payload, PAYLOAD_FORMS),
+            ("clip", self.clip, registry.CLIPS),
         ):
             is_own = name in _OWN and OwnRuleName.of(str(value)) is not None
             if value not in listed and not is_own:
