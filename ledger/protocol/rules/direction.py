@@ -33,8 +33,11 @@ ABSOLUTE_TOLERANCE = 1e-12
 
 SERVER_DIRECTION_TOLERANCE = 1e-10
 """The same with a server direction: its weight grows with a slope of 150, and so does the
-difference between two sums of one cosine. Also the part of crowding, times its factor and
-`Crowding.excess`: a base between two distant values turns the difference of ranks into more."""
+difference between two sums of one cosine."""
+
+CROWDING_TOLERANCE = 1e-9
+"""The same with crowding, times the fifth power of its excess: g is the fourth, and where the base
+lies between two distant values, g's relative error grows with the excess once more."""
 
 _PART = 1 << 15
 """Numbers of the updates that are multiplied at a time."""
@@ -181,11 +184,12 @@ class DirectionMeasure:
 
     def tolerance(self, update: NDArray[np.float32], distance: float) -> float:
         """Return the margin, which has an absolute part: near 0 a relative one means nothing."""
-        is_crowding = self._penalty is LengthPenalty.CROWDED_SUMMAND
-        is_loose = is_crowding or self._server_direction is not None
-        absolute = SERVER_DIRECTION_TOLERANCE if is_loose else ABSOLUTE_TOLERANCE
-        absolute *= self.factor(update) * self.crowding_excess(update) ** 5
-        return RELATIVE_TOLERANCE * distance + absolute
+        if self._penalty is LengthPenalty.CROWDED_SUMMAND:
+            absolute = CROWDING_TOLERANCE * self.crowding_excess(update) ** 5
+        else:
+            with_direction = self._server_direction is not None
+            absolute = SERVER_DIRECTION_TOLERANCE if with_direction else ABSOLUTE_TOLERANCE
+        return RELATIVE_TOLERANCE * distance + absolute * self.factor(update)
 
     def can_score(self, reference: NDArray[np.float32]) -> bool:
         """Say whether the member's update has a direction: zeros are equally far from all."""
