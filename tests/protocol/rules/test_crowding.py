@@ -88,6 +88,17 @@ def test_three_that_pull_together_are_far_from_everybody() -> None:
     assert measure.between(others[1], others[2]) == 2
 
 
+def test_a_pull_within_the_allowance_costs_nothing() -> None:
+    # Honest pairs share a cosine of .5, attackers one of .7: .49 is below 2.5 times .25.
+    cosines = np.eye(8)
+    for first, cosine in ((0, 0.5), (2, 0.5), (4, 0.5), (6, 0.7)):
+        cosines[first, first + 1] = cosines[first + 1, first] = cosine
+    crowding = crowding_of(cosines, np.zeros(8))
+    assert crowding.base == pytest.approx(0.25)
+    assert crowding.values[6] == pytest.approx(0.49)
+    assert crowding.factors.tolist() == [1] * 8
+
+
 def test_zeros_have_no_crowding_and_move_no_base() -> None:
     rows = [f32(1, 0), f32(1, 1), f32(0, 1)]
     zero = f32(0, 0)
