@@ -3,9 +3,10 @@
 `python -m benchmarks.scoring` compares all 108 updates of a round with its 43 members', squared:
 ours on one and on two threads, the first version's torch blocks, the authors' double loop of
 `torch.norm`, the protocol's pair by pair, and reading the updates' files with a sha256 of each,
-which an audit cannot go without. All ways take their turn, `--repeats` times. The slow ones do it
-for a few of the members, and what they take is multiplied. A product of two matrices before and
-after shows whether the machine was shared meanwhile.
+which an audit cannot go without; then ours with the distance `direction` under each reference.
+All ways take their turn, `--repeats` times; `--ways direction` takes those with that word in their
+name. The slow ones do it for a few of the members, and what they take is multiplied. A product of
+two matrices before and after shows whether the machine was shared meanwhile.
 
 It also compares errors with sums in extended precision, for updates that are nearly equal and for
 attackers a million times larger, and streams updates of fifty million numbers from files: 108 of
@@ -35,7 +36,14 @@ from rich.table import Table
 
 from benchmarks.contention import gemm_rate, machine
 from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
-from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
+from ledger.protocol.rules.direction import DIRECTION
+from ledger.protocol.rules.distance import (
+    SQUARED,
+    DistanceContext,
+    ServerDirection,
+    plain_distances,
+)
+from ledger.protocol.rules.registry import REFERENCES
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.protocol.rules.distance import DistanceRule, Distances
+    from ledger.protocol.rules.reference import ReferenceRule
 
 MEMBERS, TRAINERS = 43, 65
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)
@@ -92,7 +101,8 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for dimension in arguments.dimensions:
-            document["seconds"] += seconds(dimension, Path(folder), arguments.repeats)
+            ways = [name for name in WAYS if any(part in name for part in arguments.ways)]
+            document["seconds"] += seconds(dimension, Path(folder), arguments.repeats, ways)
     document["errors"] = errors()
     if not arguments.without_large:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
@@ -105,18 +115,22 @@ def main() -> None:
     (RESULTS / "scoring.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
-def seconds(dimension: int, folder: Path, repeats: int) -> list[dict[str, Any]]:
+def seconds(
+    dimension: int, folder: Path, repeats: int, ways: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return what each way takes at one size, medians.
 
     Args:
         dimension: d.
         folder: where to write the updates.
         repeats: how often each way takes its turn.
+        ways: their names.
     """
     round_ = _round_of(dimension, MEMBERS + TRAINERS, folder)
-    costs: dict[str, list[ScoringCost]] = {name: [] for name in WAYS}
+    costs: dict[str, list[ScoringCost]] = {name: [] for name in ways}
     for _ in range(repeats):
-        for name, way in WAYS.items():
+        for name in ways:
+            way = WAYS[name]
             part = replace(round_, members=round_.members[: _FEW.get(name, MEMBERS)])
             costs[name].append(_taken(lambda way=way, part=part: way(part)))  # type: ignore[misc]
     for file in round_.files:
@@ -196,11 +210,11 @@ def first_distance() -> dict[str, float]:
     program = (
         "import time, numpy as np;"
         "from ledger.distances.fast import fast_distances;"
-        "from ledger.protocol.rules.distance import Ground;"
+        "from ledger.protocol.rules.distance import DistanceContext;"
         "from ledger.protocol.rules.distance import SQUARED;"
         "u = {0: np.zeros(9, np.float32)}; t = time.process_time();"
-        "fast_distances()(SQUARED, Ground(), u, [0]); first = time.process_time() - t;"
-        "t = time.process_time(); fast_distances()(SQUARED, Ground(), u, [0]);"
+        "fast_distances()(SQUARED, DistanceContext(), u, [0]); first = time.process_time() - t;"
+        "t = time.process_time(); fast_distances()(SQUARED, DistanceContext(), u, [0]);"
         "print(first, time.process_time() - t)"
     )
     output = [
@@ -247,6 +261,22 @@ def _read_and_hashed(one: ScoredRound) -> list[bytes]:
     return [hashlib.sha256(file.read_bytes()).digest() for file in one.files]
 
 
+def _directions(reference: ReferenceRule) -> Callable[[ScoredRound], object]:
+    """Return ours on one thread for distances of direction, in a round with a displacement."""
+    distances = fast_distances(1)
+
+    def way(one: ScoredRound) -> object:
+        travel, weight = next(reversed(one.updates.values()))[::-1], reference.direction_weight
+        asked = tuple(one.updates) if reference.asks_all else tuple(one.members)
+        direction = None
+        if weight is not None:
+            direction = ServerDirection(np.ascontiguousarray(travel), asked, weight)
+        context = DistanceContext((), direction, reference.penalty)
+        return distances(DIRECTION, context, one.updates, one.members)
+
+    return way
+
+
 WAYS: dict[str, Callable[[ScoredRound], object]] = {
     "ours, 1 thread": _ours(1),
     "first version": _first_version,
@@ -254,9 +284,10 @@ WAYS: dict[str, Callable[[ScoredRound], object]] = {
     "naive float32 loop": _by(_naive),
     "read and hashed": _read_and_hashed,
     "pair by pair": _by(plain_distances),
+    **{f"direction, {name}, 1 thread": _directions(rule) for name, rule in REFERENCES.items()},
 }
 _FEW = {"naive float32 loop": 8, "pair by pair": 1}
-"""How many of the members are timed; the time of each is the same."""
+"""How many of the members are timed; the time of each is the same. Not so with crowding."""
 
 
 def _round_of(dimension: int, count: int, folder: Path) -> ScoredRound:
@@ -303,9 +334,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS, help="sizes d")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
+    parser.add_argument("--ways", nargs="+", default=[""], help="parts of the names of ways")
     parser.add_argument("--without-large", action="store_true", help="no files of 200 MB")
     parser.add_argument("--folder", type=Path, default=None, help="where files are written")
     arguments = parser.parse_args()
+    if not any(part in name for part in arguments.ways for name in WAYS):
+        parser.error(f"--ways: none of {', '.join(WAYS)}")
     if arguments.repeats < 1 or min(arguments.dimensions) < 1:
         parser.error("--repeats and --dimensions must be at least 1")
     return arguments

@@ -77,8 +77,8 @@ class Section(BaseModel):
 class ProtocolSection(Section):
     """The protocol's parameters; see `ledger.protocol.parameters.Parameters`, which checks them.
 
-    Shares are decimals here and whole millionths there. Strategy, scoring, distance, reference and
-    threshold are those of `ledger.protocol.rules.registry`, payloads those of
+    Shares are decimals here and whole millionths there. Strategy, scoring, distance, reference,
+    threshold and clip are those of `ledger.protocol.rules.registry`, payloads those of
     `ledger.protocol.payload_forms`. A threshold that is not given is the
     one made for the distance, where the strategy needs one ("direction" for distance =
     "direction"), else the first that goes with any distance ("spread"), and "none" where the
@@ -121,6 +121,8 @@ class ProtocolSection(Section):
     """How long view 0 lasts; every later one lasts twice as long."""
     payload: str = FLOAT32.name
     """How updates are published: in four bytes a number, or rounded to one."""
+    clip: str = "none"
+    """How far long accepted updates are shortened before they enter the model."""
 
     @property
     def payload_form(self) -> PayloadForm:

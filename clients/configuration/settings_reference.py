@@ -46,6 +46,7 @@ NAMED: dict[str, Iterable[object]] = {
     "protocol.reference": registry.REFERENCES,
     "protocol.threshold": registry.THRESHOLDS,
     "protocol.payload": PAYLOAD_FORMS,
+    "protocol.clip": registry.CLIPS,
     "data.name": (*DATASETS, "file.py:name", "package:name"),
     "data.partition": PARTITIONS,
     "model.name": (*MODELS, "file.py:Class", "package:Class"),
@@ -231,6 +232,7 @@ def rules() -> list[NamedChoice]:
         *(_said("distance", rule.name, rule.sentence) for rule in registry.DISTANCES.values()),
         *(_said("reference", rule.name, rule.sentence) for rule in registry.REFERENCES.values()),
         *(_said("payload", form.name, form.sentence) for form in PAYLOAD_FORMS.values()),
+        *(_said("clip", rule.name, rule.sentence) for rule in registry.CLIPS.values()),
     ]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.protocol.rules.crowding import crowding_of
 from ledger.protocol.rules.direction import DIRECTION, OPPOSITE_DISTANCE
 from ledger.protocol.rules.distance import (
     L2,
@@ -25,9 +26,10 @@ from ledger.protocol.rules.distance import (
     Updates,
     plain_distances,
 )
+from ledger.protocol.rules.reference import LengthPenalty
 
 if TYPE_CHECKING:
-    from ledger.protocol.rules.distance import DistanceContext, ServerDirection
+    from ledger.protocol.rules.distance import DistanceContext
     from ledger.protocol.types import ClientId
 
 Matrix = NDArray[np.float64]
@@ -77,61 +79,58 @@ def per_tensor(among: PairSquares, context: DistanceContext) -> Matrix:
     return among.squares(0, 0) if total is None else total
 
 
-def direction(among: PairSquares, context: DistanceContext) -> Matrix:  # noqa: ARG001
-    """Return the squared distances of directions, times the length factor of each client."""
-    norms = among.norms()
-    squares = among.squares(0, among.dimension, _divisors(norms))
-    return _with_lengths(squares, norms, among.members)
-
-
-def direction_pulled(
-    among: PairSquares, server_direction: ServerDirection, jury: Sequence[int]
+def direction(
+    among: PairSquares, context: DistanceContext, seats: Sequence[int], asked: Sequence[int]
 ) -> Matrix:
-    """Return the distances of directions to references that are drawn along the travel.
+    """Return the distances of directions, with the penalty of each client's length.
 
     Args:
-        among: the updates and, last of them and last of the members, the travel.
-        server_direction: how far it draws.
-        jury: places of the members whose updates say how far.
+        among: the updates and, last of them and last of its members, the displacement if there is
+            one; all are members for crowding.
+        context: of the round.
+        seats: rows of the members.
+        asked: rows of the clients whose updates weigh the displacement.
     """
-    norms, seats = among.norms(), among.members[:-1]
-    squares = among.squares(0, among.dimension, _divisors(norms))
-    to_travel, norms, length = squares[-1, :-1], norms[:-1], norms[-1]
-    considered = [row for row in jury if norms[row] != 0] if length != 0 else []
-    b = server_direction.weight.multiple([1 - float(to_travel[row]) / 2 for row in considered])
-    mixed = (squares[:-1, :-1] + b * to_travel) / (1 + b) if b else squares[:-1, :-1]
-    return _with_lengths(mixed, norms, seats)
+    norms, weigher = among.norms(), context.server_direction
+    # A zero update is divided by 1: its pairs are set to OPPOSITE_DISTANCE later.
+    squares = among.squares(0, among.dimension, np.where(norms == 0, 1.0, norms))
+    count = len(norms) - (weigher is not None)
+    along = np.zeros(count)
+    if weigher is not None and norms[-1] != 0:
+        along = 1 - squares[-1, :-1] / 2
+    norms, has_direction = norms[:count], norms[:count] != 0
+    is_crowding = context.penalty is LengthPenalty.CROWDED_SUMMAND
+    distances = squares[list(seats), :count] if is_crowding else squares[: len(seats), :count]
+    if weigher is not None:
+        b = weigher.weight.multiple([along[row] for row in asked if has_direction[row]])
+        if b:
+            distances = (distances + b * squares[-1, :-1]) / (1 + b)
+    lengths = _length_factors(norms)
+    if is_crowding:
+        rows = np.flatnonzero(has_direction)
+        cosines = 1 - squares[np.ix_(rows, rows)] / 2
+        lengths[rows] *= crowding_of(cosines, along[rows]).factors
+    is_product = context.penalty is LengthPenalty.FACTOR
+    distances = distances * lengths if is_product else distances + (lengths - 1)
+    missing = ~has_direction[None, :] | ~has_direction[list(seats)][:, None]
+    return np.where(missing, OPPOSITE_DISTANCE, distances)
 
 
-def _divisors(norms: NDArray[np.float64]) -> NDArray[np.float64]:
-    # A zero update is divided by 1: its pairs are set to NOWHERE later.
-    return np.where(norms == 0, 1.0, norms)
-
-
-def _with_lengths(squares: Matrix, norms: NDArray[np.float64], seats: Sequence[int]) -> Matrix:
-    """Return the distances of directions, scaled by the length factors.
-
-    Args:
-        squares: squared distances of directions, shape (members, clients).
-        norms: of the clients' updates.
-        seats: rows of the members among them.
-    """
+def _length_factors(norms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return f = max(1, ‖Δ‖ / (2 t))² of each update, t the median norm; 1 where t is 0."""
     ordered = np.sort(norms)
     typical = float(ordered[(len(norms) - 1) // 2] + ordered[len(norms) // 2]) / 2
     with np.errstate(invalid="ignore"):  # ∞ / ∞ is no excess, as in the plain rule
         excess = np.fmax(1.0, norms / (2 * typical)) if typical else np.ones_like(norms)
-    nowhere = norms == 0
-    missing = nowhere[None, :] | nowhere[list(seats)][:, None]
-    return np.where(missing, OPPOSITE_DISTANCE, squares * (excess * excess))
+    return np.asarray(excess * excess)
 
 
-COMPOSED: Mapping[DistanceRule, Callable[[PairSquares, DistanceContext], Matrix]] = {
+PAIRWISE: Mapping[DistanceRule, Callable[[PairSquares, DistanceContext], Matrix]] = {
     SQUARED: squared,
     L2: l2,
     PER_TENSOR: per_tensor,
-    DIRECTION: direction,
 }
-"""Composition of each registered rule."""
+"""Composition of each registered rule but the direction's, which depends on all updates."""
 
 SquaresFactory = Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares]
 """Makes the squares of updates, each contiguous of shape (d,), given the members' rows."""
@@ -154,28 +153,28 @@ def distances_by(squares_of: SquaresFactory) -> Distances:
     def distances(
         rule: DistanceRule, context: DistanceContext, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
-        clients, server_direction = (
-            sorted(updates),
-            context.server_direction if rule == DIRECTION else None,
-        )
+        clients = sorted(updates)
         rows = [updates[client] for client in clients]
-        # The travel is one row more: compared with all, and all with it, in the same stream.
-        drawn = [] if server_direction is None else [server_direction.vector]
-        if not rows or not members or rule not in COMPOSED or not all(map(is_vector, rows)):
+        # The displacement is one row more: compared with all, and all with it, in one stream.
+        weigher = context.server_direction if rule == DIRECTION else None
+        drawn = [] if weigher is None else [weigher.vector]
+        is_composed = rule == DIRECTION or rule in PAIRWISE
+        if not rows or not members or not is_composed or not all(map(is_vector, rows)):
             return plain_distances(rule, context, updates, members)
         if len({row.shape for row in [*rows, *drawn]}) > 1:
             raise ValueError("the updates differ in length")
         if rule == PER_TENSOR and not _fits(context.layout, len(rows[0])):
             return plain_distances(rule, context, updates, members)
         row_of = {client: row for row, client in enumerate(clients)}
-        member_rows = [row_of[member] for member in members]
+        seats = [row_of[member] for member in members]
         among = [np.ascontiguousarray(row) for row in [*rows, *drawn]]
-        if server_direction is None:
-            return COMPOSED[rule](squares_of(among, member_rows), context)
-        jury = [row_of[member] for member in server_direction.members if member in row_of]
-        return direction_pulled(
-            squares_of(among, [*member_rows, len(rows)]), server_direction, jury
-        )
+        if rule != DIRECTION:
+            return PAIRWISE[rule](squares_of(among, seats), context)
+        is_crowding = context.penalty is LengthPenalty.CROWDED_SUMMAND
+        compared = [*(range(len(rows)) if is_crowding else seats), *range(len(rows), len(among))]
+        asked = () if weigher is None else weigher.members
+        asked_rows = [row_of[client] for client in asked if client in row_of]
+        return direction(squares_of(among, compared), context, seats, asked_rows)
 
     return distances
 

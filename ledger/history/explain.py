@@ -168,8 +168,8 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
         THRESHOLDS[parameters.threshold].sentence,
     )
     measured, score = rule_sentences(parameters.distance, parameters.scoring)
-    # In round 1 the model has not gone anywhere yet.
-    along = REFERENCES[parameters.reference].sentence if event.round > 1 else ""
+    compared = REFERENCES[parameters.reference]
+    along = compared.sentence if event.round > 1 else compared.first_sentence
     reference = f"to the members, {along}" if along else "to the members"
     return f"the {score} of their {measured} {reference}; {selection}"
 

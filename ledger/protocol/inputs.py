@@ -214,13 +214,14 @@ def distance_context(
     Raises:
         ValueError: it is needed.
     """
-    weight = parameters.direction_weight
+    rule, weight = parameters.reference_rule, parameters.direction_weight
     if weight is None or not needs_displacement(parameters, round_number):
-        return DistanceContext(layout)
+        return DistanceContext(layout, penalty=rule.penalty)
     if displacement is None:
         raise ValueError(f"the distances of round {round_number} need an unknown displacement")
-    members = tuple(sorted(participants.members))
-    return DistanceContext(layout, ServerDirection(displacement, members, weight))
+    asked = participants.active if rule.asks_all else tuple(sorted(participants.members))
+    direction = ServerDirection(displacement, asked, weight)
+    return DistanceContext(layout, direction, rule.penalty)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from ledger.protocol.parameters import accepted_size
 from ledger.protocol.ranking import elect, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.registry import SELECTIONS, THRESHOLDS, scoring_named
+from ledger.protocol.rules.registry import CLIPS, SELECTIONS, THRESHOLDS, scoring_named
 from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, parse_vector
 from ledger.protocol.types import DropoutReason, Phase, RefusalReason
 from ledger.protocol.validation import (
@@ -312,12 +312,15 @@ def next_model(
     accepted: Sequence[ClientId],
     updates: Mapping[ClientId, NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """Return w_{t+1}, the aggregate of the accepted updates."""
+    """Return w_{t+1}, the aggregate of the accepted updates, shortened as the clip rule says."""
+    chosen = {client: updates[client] for client in accepted}
+    factors = CLIPS[inputs.parameters.clip].factors
     return aggregate(
         model,
-        {client: updates[client] for client in accepted},
+        chosen,
         {client: inputs.registry[client].samples for client in accepted},
         inputs.parameters.server_rate,
+        None if factors is None else factors(chosen),
     )
 
 

@@ -16,7 +16,7 @@ from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance import Layout
-    from ledger.protocol.rules.reference import DirectionWeight
+    from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
     from ledger.protocol.rules.selection import SelectionRule
     from ledger.protocol.types import AcceptanceForm
 
@@ -84,6 +84,7 @@ class Parameters:
         deadline_blocks: blocks after which an undecided round may be abandoned.
         view_seconds: how long view 0 lasts; every later one lasts twice as long.
         payload: name of the form in which updates are published.
+        clip: name of the rule by which long accepted updates are shortened.
     """
 
     clients: int
@@ -105,6 +106,7 @@ class Parameters:
     deadline_blocks: int = DEADLINE_BLOCKS
     view_seconds: int = VIEW_SECONDS
     payload: str = "float32"
+    clip: str = "none"
 
     def __post_init__(self) -> None:
         """Refuse settings that break an invariant.
@@ -149,7 +151,12 @@ class Parameters:
     @property
     def direction_weight(self) -> DirectionWeight | None:
         """Weight of the server direction in the members' references; None if it has none."""
-        return registry.REFERENCES[self.reference].direction_weight
+        return self.reference_rule.direction_weight
+
+    @property
+    def reference_rule(self) -> ReferenceRule:
+        """The rule behind the reference's name."""
+        return registry.REFERENCES[self.reference]
 
     @property
     def payload_form(self) -> PayloadForm:
@@ -179,6 +186,7 @@ class Parameters:
             ("reference", self.reference, registry.REFERENCES),
             ("threshold", self.threshold, registry.THRESHOLDS),
             ("payload", self.payload, PAYLOAD_FORMS),
+            ("clip", self.clip, registry.CLIPS),
         ):
             is_own = name in _OWN and OwnRuleName.of(str(value)) is not None
             if value not in listed and not is_own:
@@ -191,7 +199,7 @@ class Parameters:
             raise ParametersError(fault, "threshold", self.threshold)
         for name, rule in (
             ("threshold", threshold),
-            ("reference", registry.REFERENCES[self.reference]),
+            ("reference", self.reference_rule),
         ):
             if rule.distance not in {None, self.distance}:
                 fault = f" goes with distance = {rule.distance}, not with {self.distance}"

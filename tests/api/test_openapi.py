@@ -33,6 +33,7 @@ from ledger.history.responses import (
 from ledger.index import responses as index
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.rules import registry
+from ledger.protocol.rules.clipping import NONE
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 from tests.api.conftest import refused
 from tests.api.examples import example
@@ -251,7 +252,8 @@ def test_rules_are_those_of_the_registry(document: dict[str, Any]) -> None:
     ):
         assert run[name]["enum"] == list(known)
     assert [FLOAT32.name, *run["payload"]["enum"]] == list(PAYLOAD_FORMS)
-    assert "payload" not in schemas_told["RunParameters"]["required"]
+    assert [NONE.name, run["clip"]["const"]] == list(registry.CLIPS)
+    assert not {"payload", "clip"}.intersection(schemas_told["RunParameters"]["required"])
 
 
 def test_whatever_is_not_verified_is_said_not_to_be(document: dict[str, Any]) -> None:

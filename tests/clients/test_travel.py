@@ -32,6 +32,7 @@ ALONG = (
     'protocol.scoring="median"',
     "protocol.rounds=3",
 )
+CROWDED = (*ALONG, 'protocol.reference="crowd"', 'protocol.clip="median"')
 ATTACKED = ('malice.attack="back-gradient"', "malice.malicious_rate=0.2")
 
 
@@ -54,13 +55,16 @@ def test_a_configuration_says_what_members_hold_updates_against() -> None:
         load("robust", settings=('protocol.reference="north"',))
 
 
-def test_a_resumed_run_has_the_memory_head_and_passes_audit(player: Player, tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [ALONG, CROWDED], ids=["travel", "crowd"])
+def test_a_resumed_run_has_the_memory_head_and_passes_audit(
+    player: Player, tmp_path: Path, settings: tuple[str, ...]
+) -> None:
     # In round 3, whose travel begins with a model that only the store has.
-    assert player.cut(*ALONG, left=7, after=True)
-    played = player.play(*ALONG)
+    assert player.cut(*settings, left=7, after=True)
+    played = player.play(*settings)
     report = audit(played.ledger, played.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    with open_memory_run(tmp_path, "memory", configured(*ALONG)) as run:
+    with open_memory_run(tmp_path, "memory", configured(*settings)) as run:
         run.go_on(lambda _: None)
         assert run.simulation.head == played.head
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.distances.composed_rules import COMPOSED
+from ledger.distances.composed_rules import PAIRWISE
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.distances.machine_code import machine_code
 from ledger.distances.streaming import RANGE, StreamedSquares
@@ -23,7 +24,7 @@ from ledger.protocol.rules.distance import (
     RelativeMeasure,
     plain_distances,
 )
-from ledger.protocol.rules.reference import DirectionWeight
+from ledger.protocol.rules.reference import DirectionWeight, LengthPenalty
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.distances.support import CODES, context_of, draws, pulled, require_equal, round_of
@@ -35,8 +36,8 @@ fast = fast_distances()
 RULES = pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
 
 
-def test_four_rules_of_the_registry_are_made_of_squares() -> None:
-    assert {DISTANCES[rule.name] for rule in COMPOSED} == {SQUARED, L2, PER_TENSOR, DIRECTION}
+def test_three_rules_of_the_registry_are_pairwise() -> None:
+    assert set(PAIRWISE) == {rule for rule in DISTANCES.values() if not rule.needs_all}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,34 @@ def test_along_a_travel_it_agrees_with_the_plain_rule(code: str, agreement: floa
     vectors[4] *= 50
     context = pulled(travel, [0, 1, 4, 6])
     require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], context)
+
+
+@pytest.mark.parametrize("penalty", [LengthPenalty.SUMMAND, LengthPenalty.CROWDED_SUMMAND])
+@pytest.mark.parametrize("code", CODES)
+def test_with_added_penalties_it_agrees_with_the_plain_rule(
+    code: str, penalty: LengthPenalty
+) -> None:
+    vectors, travel = draws(0, 12, RANGE + 3), draws(1, 1, RANGE + 3)[0]
+    vectors[:4] += 2 * vectors[5]
+    vectors[6], vectors[7] = 0, vectors[1]
+    vectors[4] *= 50
+    for context in (context_of(RANGE + 3), pulled(travel, range(12))):
+        penalised = replace(context, penalty=penalty)
+        require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], penalised)
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_with_crowding_it_equals_the_plain_rule_on_any_updates(data: st.DataObject) -> None:
+    count, dimension = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 12))
+    number = st.floats(allow_nan=False, allow_infinity=False, width=32)
+    size = (count + 1) * dimension
+    values = data.draw(st.lists(number, min_size=size, max_size=size))
+    vectors = np.array(values, dtype=np.float32).reshape(count + 1, dimension)
+    members = data.draw(st.lists(st.integers(0, count - 1), min_size=1))
+    context = pulled(vectors[-1], range(count))
+    crowded = replace(context, penalty=LengthPenalty.CROWDED_SUMMAND)
+    require_equal(fast, DIRECTION, vectors[:-1], members, crowded)
 
 
 @settings(max_examples=50, deadline=None)

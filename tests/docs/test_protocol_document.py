@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import statistics
 import struct
 from dataclasses import fields
 from importlib import resources
-from statistics import median
 from typing import Any, get_args
 
 import msgpack
@@ -235,7 +236,7 @@ class TestWithoutOurCode:
         record = unpacked("record")
         usable = [client for client, _ in record["updates"] if client in self.trainers]
         counted = [member for member, _, _ in record["scores"]]
-        return sorted((median(squared(k, c) for c in counted), k) for k in usable)
+        return sorted((statistics.median(squared(k, c) for c in counted), k) for k in usable)
 
     def test_the_published_vector_is_true(self) -> None:
         vector = unpacked("vector")
@@ -248,9 +249,9 @@ class TestWithoutOurCode:
         found = [struct.unpack(">Q", struct.pack(">d", d))[0] << 32 | k for d, k in ranked]
         assert [f"{word:064x}" for word in found] == [values[f"word {i}"] for i in range(3)]
         counted = [member for member, _, _ in unpacked("record")["scores"]]
-        spread = [median(squared(o, c) for o in counted if o != c) for c in counted]
-        middle = median(spread)
-        threshold = middle + 3.0 * median(abs(x - middle) for x in spread)
+        spread = [statistics.median(squared(o, c) for o in counted if o != c) for c in counted]
+        middle = statistics.median(spread)
+        threshold = middle + 3.0 * statistics.median(abs(x - middle) for x in spread)
         assert struct.pack(">d", threshold).hex() == values["threshold"]
         accepted = [client for distance, client in ranked if distance <= threshold]
         assert accepted == places(values["accepted"])
@@ -379,6 +380,70 @@ def test_the_attestation_opens_to_its_auditor_and_losses() -> None:
     client, digest = unpacked("envelope-7")["client"], hashlib.sha256(environment).digest()
     signed = typed(f"Replay({signing.TYPES['Replay']})", run, 1, client, verdict, digest, witness)
     assert signer(signed, signature) == auditor
+
+
+def numbers(name: str, key: str) -> list[float]:
+    return [float(text) for text in named(name)[key].strip("[]").split(",")]
+
+
+def unit(vector: list[float]) -> list[float]:
+    length = math.fsum(number * number for number in vector) ** 0.5
+    return [number / length for number in vector]
+
+
+def dot(one: list[float], other: list[float]) -> float:
+    return math.fsum(a * b for a, b in zip(one, other, strict=True))
+
+
+def test_crowding_and_distances_can_be_computed_from_the_text_alone() -> None:
+    updates = [numbers("crowding", f"update {k}") for k in range(9)]
+    units, h = [unit(update) for update in updates], unit(numbers("crowding", "travel"))
+    a = [dot(u, h) for u in units]
+    b = min(3.0, 150 * max(0.0, statistics.median(a)))
+    rho = [max(0.5, max(0.0, 1 - x * x) ** 0.5) for x in a]
+    q = [
+        sum(
+            max(0.0, (dot(units[k], units[j]) - a[k] * a[j]) / (rho[k] * rho[j])) ** 2
+            for j in range(9)
+            if j != k
+        )
+        for k in range(9)
+    ]
+    m, ordered = statistics.median(q), sorted(q)
+    lonely = [min(1.0, 1000 * m) * min(1.0, max(0.0, 2 - 3 * x / m)) for x in q]
+    p = (9 - 1) / 2 + sum(lonely) / 2
+    i = math.floor(p)
+    base = max(0.001, ordered[i] + (p - i) * (ordered[i + 1] - ordered[i]))
+    g = [max(1.0, x / (2.5 * base)) ** 4 for x in q]
+    norms = [dot(update, update) ** 0.5 for update in updates]
+    f = [max(1.0, norm / (2 * statistics.median(norms))) ** 2 for norm in norms]
+    distances = []
+    for k, u in enumerate(units):
+        apart = [[x - y for x, y in zip(u, other, strict=True)] for other in (units[0], h)]
+        mean = (dot(apart[0], apart[0]) + b * dot(apart[1], apart[1])) / (1 + b)
+        distances.append(mean + (f[k] * g[k] - 1))
+    for key, values in (("q", q), ("g", g), ("f", f), ("distances from member 0", distances)):
+        assert numbers("crowding", key) == pytest.approx(values, rel=1e-6), key
+    assert numbers("crowding", "b") == [b]
+    assert numbers("crowding", "base") == pytest.approx([base], rel=1e-6)
+
+
+def test_a_clipped_model_can_be_computed_from_the_text_alone() -> None:
+    clients = [int(k) for k in numbers("clip", "accepted")]
+    samples = [int(n) for n in numbers("clip", "samples")]
+    updates = [numbers("crowding", f"update {k}") for k in clients]
+    norms = [math.fsum(x * x for x in update) ** 0.5 for update in updates]
+    middle = statistics.median(norms)
+    factors = [1.0 if norm <= middle else middle / norm for norm in norms]
+    for key, values in (("norms", norms), ("s", factors)):
+        assert named("clip")[key].strip("[]").split(", ") == [value.hex() for value in values]
+    model = []
+    for column in zip(*updates, strict=True):
+        total = 0.0
+        for n, s, x in zip(samples, factors, column, strict=True):
+            total = total + (n / sum(samples)) * s * x
+        model.append(0.0 - 1.0 * total)
+    assert struct.pack("<8f", *model).hex() == named("clip")["next model"]
 
 
 def test_every_parameter_is_in_the_settings_with_its_range() -> None:

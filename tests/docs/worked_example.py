@@ -50,6 +50,12 @@ from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batc
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_q8 import decode_q8, encode_q8
+from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.clipping import exact_norm, median_factors
+from ledger.protocol.rules.direction import DirectionMeasure
+from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
+from ledger.protocol.rules.reference import CROWD
+from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import drawn_committee, training_seed
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.training_replay import (
@@ -272,6 +278,8 @@ def blocks() -> dict[str, str]:
         ),
         "commitments": commitments(told),
         "payload-q8": rounded_payload(),
+        "crowding": crowding(),
+        "clip": clipping(),
         "vector": document(told.vectors[member]),
         "record": document(told.record),
         "ranking": lines(
@@ -340,6 +348,64 @@ def rounded_payload() -> str:
     }
     shown_numbers = {name: ", ".join(values) for name, values in numbers.items()}
     return lines(shown_numbers) + document(data)
+
+
+CROWDED = (
+    (2, 2, 2, 0, 0, 0, 0, 0),
+    (2, 0, 3, 2, 0, 0, 0, 0),
+    (1, 0, 0, 2, 2, 0, 0, 0),
+    (2, 0, 0, 0, 2, 3, 0, 0),
+    (2, 0, 0, 0, 0, 2, 2, 0),
+    (2, 2, 0, 0, 0, 0, 2, 0),
+    (0, 1, -1, 1, -1, 1, -1, 1),
+    (0, 2, -2, 2, -2, 2, -2, -1),
+    (1, 8, -8, 8, -8, 8, -8, 0),
+)
+"""Updates of three members and six trainers; the last three pull together."""
+
+
+def crowding() -> str:
+    """Return updates of a round, their crowding, and a member's distances by `crowd`."""
+    travel = f32(4, 0, 0, 0, 0, 0, 0, 0)
+    updates = {ClientId(i): f32(*update) for i, update in enumerate(CROWDED)}
+    assert CROWD.direction_weight is not None
+    direction = ServerDirection(travel, tuple(updates), CROWD.direction_weight)
+    context = DistanceContext((), direction, CROWD.penalty)
+    measure = DirectionMeasure(updates, direction, CROWD.penalty)
+    row = plain_distances(DISTANCES["direction"], context, updates, [ClientId(0)])[0]
+    found = measure.crowding
+    return lines(
+        {"travel": [f"{number:g}" for number in travel]}
+        | {f"update {i}": list(update) for i, update in enumerate(CROWDED)}
+        | {"b": f"{measure.multiple:.7g}", "base": f"{found.base:.7g}"}
+        | {
+            name: [f"{value:.7g}" for value in values]
+            for name, values in (
+                ("q", found.values),
+                ("g", found.factors),
+                ("f", [measure.factor(update) for update in updates.values()]),
+                ("distances from member 0", row),
+            )
+        }
+    ).replace("'", "")
+
+
+def clipping() -> str:
+    """Return norms, factors and the aggregate of clipped updates."""
+    updates = {ClientId(i): f32(*CROWDED[i]) for i in (3, 5, 8)}
+    samples, model = {ClientId(3): 10, ClientId(5): 20, ClientId(8): 10}, f32(*[0] * 8)
+    factors = median_factors(updates)
+    return lines(
+        {
+            "accepted": list(updates),
+            "samples": list(samples.values()),
+            "norms": [exact_norm(update).hex() for update in updates.values()],
+            "s": [factor.hex() for factor in factors.values()],
+            "next model": encoding.vector_bytes(
+                aggregate(model, updates, samples, 1.0, factors)
+            ).hex(),
+        }
+    ).replace("'", "")
 
 
 def commitments(told: Example) -> str:

@@ -167,6 +167,9 @@ def test_mentions_the_displacement_from_its_first_round_on() -> None:
     travel = {"distance": "direction", "reference": "travel"}
     assert "to the members, along the model's travel; the 2 nearest" in rule(travel, round=2)
     assert "to the members; the 2 nearest" in rule(travel, round=1)
+    crowd = travel | {"reference": "crowd"}
+    assert "along the model's travel and apart from crowds; the 2" in rule(crowd, round=2)
+    assert "to the members, apart from crowds; the 2 nearest" in rule(crowd, round=1)
 
 
 def test_leaves_out_what_only_the_configuration_says() -> None:

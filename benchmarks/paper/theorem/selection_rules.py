@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.encoding import sha256
+from ledger.protocol.inputs import Participants, distance_context
 from ledger.protocol.judgement import rank_trainers
-from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
+from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.reference import displacement
 from ledger.protocol.rules.registry import distance_named
 from ledger.protocol.sampling import drawn_committee, sample_trainers
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from clients.models.model import ParameterVector
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rules.distance import Layout
+    from ledger.protocol.rules.distance import DistanceContext, Layout
     from ledger.protocol.types import ClientId, Digest
 
 
@@ -115,13 +116,12 @@ class CommitteeSelection(TheoremSelection):
 
     def _ground(self, members: tuple[ClientId, ...]) -> DistanceContext:
         """Return the distance context: the layout, and the travel where the rules have one."""
+        seats = Participants(members, self._trainers, frozenset())
         travel, number = self.parameters.direction_weight, len(self._models)
-        if travel is None or number == 1:
-            return DistanceContext(self.layout)
-        before = self._models[travel.window_start(number) - 1]
-        return DistanceContext(
-            self.layout, ServerDirection(displacement(before, self._models[-1]), members, travel)
-        )
+        recent = None
+        if travel is not None:
+            recent = displacement(self._models[travel.window_start(number) - 1], self._models[-1])
+        return distance_context(self.parameters, self.layout, number, seats, recent)
 
 
 _NO_BASE = sha256(b"")

@@ -341,7 +341,7 @@ def _cut_off(proof: ClientProof) -> CutOff | None:
 def _weight(proof: ClientProof) -> UpdateWeight:
     registry = proof.document.registry
     total = sum(registry[client].samples for client in proof.sets[0])
-    return UpdateWeight(registry[proof.client].samples, total)
+    return UpdateWeight(registry[proof.client].samples, total, proof.document.parameters.clip)
 
 
 def _scores(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ledger.audit.formatting import reason_text
 from ledger.protocol.encoding import float_from_bits
+from ledger.protocol.rules.clipping import NONE
+from ledger.protocol.rules.registry import CLIPS
 from ledger.protocol.types import AcceptanceForm
 
 if TYPE_CHECKING:
@@ -80,10 +82,18 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class UpdateWeight:
-    """The share of an update in the model, exactly: `samples` of `total`."""
+    """The share of an update in the model, exactly: `samples` of `total`.
+
+    Attributes:
+        samples: n_k.
+        total: Σ n_k over S_a.
+        clip: name of the rule by which the update was shortened first, if it was long; for the
+            sentence alone, since the run document has it.
+    """
 
     samples: int
     total: int
+    clip: str = field(default=NONE.name, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,8 @@ def _ranked(statement: ClientStatement) -> str:
     if weight is None:
         return f"was not used: {place}; {limit}"
     share = f"with weight {weight.samples}/{weight.total} = {weight.samples / weight.total:.6g}"
+    if weight.clip != NONE.name:
+        share = f"{share} (clip = {weight.clip}: {CLIPS[weight.clip].sentence})"
     return f"was used {share}: {place}; {limit}"
 
 

@@ -25,7 +25,7 @@ from ledger.history.responses.fields import (
     rule_of,
 )
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
-from ledger.protocol.rules import registry
+from ledger.protocol.rules import clipping, registry
 from ledger.protocol.types import Beacon, Quorum
 
 RunName = Annotated[str, Field(max_length=64, examples=["first"])]
@@ -144,6 +144,13 @@ class RunParameters(Response):
             str,
             one_of(name for name in PAYLOAD_FORMS if name != FLOAT32.name),
             Field(description="form of the updates' payloads; float32 if it is not given"),
+        ]
+    ]
+    clip: NotRequired[
+        Annotated[
+            str,
+            one_of(name for name in registry.CLIPS if name != clipping.NONE.name),
+            Field(description="how long accepted updates are shortened; not, if it is not given"),
         ]
     ]
 

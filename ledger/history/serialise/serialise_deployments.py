@@ -11,6 +11,7 @@ from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import accepted_size
 from ledger.protocol.payload_forms import FLOAT32
+from ledger.protocol.rules import clipping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -153,6 +154,8 @@ def _parameters(blobs: BlobReader, config: Digest) -> RunParameters | None:
     }
     if parameters.payload != FLOAT32.name:
         answer["payload"] = parameters.payload
+    if parameters.clip != clipping.NONE.name:
+        answer["clip"] = parameters.clip
     return answer
 
 

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ledger.protocol.rules.crowding import crowding_of
 from ledger.protocol.rules.distance import RELATIVE_TOLERANCE, DistanceRule
+from ledger.protocol.rules.reference import LengthPenalty
 from ledger.protocol.rules.scoring import median
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from ledger.protocol.rules.crowding import Crowding
     from ledger.protocol.rules.distance import DistanceContext, ServerDirection, Updates
 
 OPPOSITE_DISTANCE = 4.0
@@ -32,6 +35,13 @@ SERVER_DIRECTION_TOLERANCE = 1e-10
 """The same with a server direction: its weight grows with a slope of 150, and so does the
 difference between two sums of one cosine."""
 
+CROWDING_TOLERANCE = 1e-9
+"""The same with crowding, times the fifth power of its excess: g is the fourth, and where the base
+lies between two distant values, g's relative error grows with the excess once more."""
+
+_PART = 1 << 15
+"""Numbers of the updates that are multiplied at a time."""
+
 
 class DirectionMeasure:
     """‖Δ_k/‖Δ_k‖ − Δ_c/‖Δ_c‖‖² · f_k, with f_k > 1 for updates over twice the median length.
@@ -40,11 +50,20 @@ class DirectionMeasure:
     b: (‖u_k − u_c‖² + b ‖u_k − h‖²) / (1 + b) · f_k. Up to f_k that is below 2 exactly where the
     cosine of u_k and u_c + b h is above 0. The sum is not normalised: it can be so short that two
     who compute it would agree on nothing.
+
+    Other penalties add f_k − 1, or f_k g_k − 1 with the factor g_k of crowding, instead of
+    multiplying by f_k. Crowding is of all updates of the round, equal for every member.
     """
 
-    def __init__(self, updates: Updates, server_direction: ServerDirection | None = None) -> None:
+    def __init__(
+        self,
+        updates: Updates,
+        server_direction: ServerDirection | None = None,
+        penalty: LengthPenalty = LengthPenalty.FACTOR,
+    ) -> None:
         self._updates = dict(updates)  # norms are looked up by the arrays' identity
         self._server_direction = server_direction
+        self._penalty = penalty
 
     @cached_property
     def _norms(self) -> Mapping[int, float]:
@@ -84,6 +103,32 @@ class DirectionMeasure:
         distances = [self._from_direction[a] for a in arrays if a in self._from_direction]
         return self._server_direction.weight.multiple([1 - d / 2 for d in distances])
 
+    @cached_property
+    def _directed(self) -> Sequence[NDArray[np.float32]]:
+        """The round's updates that have a direction, ascending by client."""
+        rows = (self._updates[client] for client in sorted(self._updates))
+        return [row for row in rows if row.any()]
+
+    @cached_property
+    def crowding(self) -> Crowding:
+        """Crowding of the round's updates that have a direction, ascending by client."""
+        rows = self._directed
+        norms = np.array([self._norm(row) for row in rows])[:, None]
+        cosines = np.zeros((len(rows), len(rows)))
+        for start in range(0, len(rows[0]) if rows else 0, _PART):
+            part = np.stack([row[start : start + _PART] for row in rows]) / norms
+            cosines += part @ part.T
+        alignments = np.zeros(len(rows))
+        if self._direction is not None:
+            alignments = np.array([1 - self._from_direction[id(row)] / 2 for row in rows])
+        return crowding_of(cosines, alignments)
+
+    @cached_property
+    def _excesses(self) -> Mapping[int, float]:
+        """Excess of crowding of each update that has a direction, by the array that holds it."""
+        excesses = self.crowding.excess.tolist()
+        return {id(row): excess for row, excess in zip(self._directed, excesses, strict=True)}
+
     def _norm(self, update: NDArray[np.float32]) -> float:
         # Each update has its norm asked for once with every member.
         norm = self._norms.get(id(update))
@@ -104,8 +149,18 @@ class DirectionMeasure:
         excess = max(1.0, self._norm(update) / (2 * self._typical))
         return excess * excess
 
+    def crowding_excess(self, update: NDArray[np.float32]) -> float:
+        """Return the fourth root of g, the factor of crowding; 1 where crowding costs nothing.
+
+        Args:
+            update: one of the round's arrays.
+        """
+        if self._penalty is not LengthPenalty.CROWDED_SUMMAND or not update.any():
+            return 1.0
+        return self._excesses[id(update)]
+
     def between(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
-        """Return the distance of two directions, times the update's factor.
+        """Return the distance of two directions, with the penalty of the update's length.
 
         Raises:
             ValueError: the updates differ in length.
@@ -121,12 +176,19 @@ class DirectionMeasure:
             cached = self._from_direction.get(id(update))
             to_direction = self._to_direction(update) if cached is None else cached
             distance = (distance + b * to_direction) / (1 + b)
-        return distance * self.factor(update)
+        if self._penalty is LengthPenalty.FACTOR:
+            return distance * self.factor(update)
+        excess = self.crowding_excess(update)
+        squared = excess * excess
+        return distance + (self.factor(update) * (squared * squared) - 1)
 
     def tolerance(self, update: NDArray[np.float32], distance: float) -> float:
         """Return the margin, which has an absolute part: near 0 a relative one means nothing."""
-        with_direction = self._server_direction is not None
-        absolute = SERVER_DIRECTION_TOLERANCE if with_direction else ABSOLUTE_TOLERANCE
+        if self._penalty is LengthPenalty.CROWDED_SUMMAND:
+            absolute = CROWDING_TOLERANCE * self.crowding_excess(update) ** 5
+        else:
+            with_direction = self._server_direction is not None
+            absolute = SERVER_DIRECTION_TOLERANCE if with_direction else ABSOLUTE_TOLERANCE
         return RELATIVE_TOLERANCE * distance + absolute * self.factor(update)
 
     def can_score(self, reference: NDArray[np.float32]) -> bool:
@@ -148,7 +210,7 @@ def _apart(update: NDArray[np.float32], length: float, direction: NDArray[np.flo
 
 def direction_measure(updates: Updates, context: DistanceContext) -> DirectionMeasure:
     """Return the measure among all usable updates of a round."""
-    return DirectionMeasure(updates, context.server_direction)
+    return DirectionMeasure(updates, context.server_direction, context.penalty)
 
 
 DIRECTION = DistanceRule(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.protocol.rules.reference import LengthPenalty
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class ServerDirection:
 
     Attributes:
         vector: w_s − w_t, shape (d,), finite; all zeros have no effect.
-        members: whose usable updates that are not all zeros determine the weight.
+        members: clients whose usable updates that are not all zeros determine the weight.
         weight: the rule for it.
     """
 
@@ -66,10 +67,12 @@ class DistanceContext:
     Attributes:
         layout: of the model.
         server_direction: None where members compare with their own updates alone.
+        penalty: how an update's length, and crowding, enter distances of direction.
     """
 
     layout: Layout = ()
     server_direction: ServerDirection | None = None
+    penalty: LengthPenalty = LengthPenalty.FACTOR
 
 
 class DistanceMeasure(Protocol):

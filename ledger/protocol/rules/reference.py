@@ -1,5 +1,7 @@
 """Reference rules: a member compares updates with its own, or also with the server direction.
 
+A rule also says how length, and crowding, are added to the comparison.
+
 Late in training honest updates are nearly orthogonal, so that the sign of a cosine between two of
 them is nearly a coin toss. The recent global displacement, w_s − w_t, is much longer than any one
 update, the chain commits to both of its ends, and everybody can compute it.
@@ -8,6 +10,7 @@ update, the chain commits to both of its ends, and everybody can compute it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +56,17 @@ class DirectionWeight:
         return max(1, round_number - self.window)
 
 
+class LengthPenalty(Enum):
+    """How the factor f of an update that is far too long enters its distances.
+
+    Of identical updates the distance is 0, and 0 times any factor is 0: a sum costs them too.
+    """
+
+    FACTOR = "times f"
+    SUMMAND = "plus f - 1"
+    CROWDED_SUMMAND = "plus f g - 1, g the factor of crowding"
+
+
 @dataclass(frozen=True, slots=True)
 class ReferenceRule:
     """A rule for the reference that members compare updates with.
@@ -62,12 +76,18 @@ class ReferenceRule:
         direction_weight: of the server direction; None for the members' own updates alone.
         distance: name of the only distance that it goes with; None for any.
         sentence: addition to the distance, for a reader; empty for none.
+        first_sentence: the same in round 1, before the model has moved.
+        asks_all: whether all usable updates determine the weight; only the members' otherwise.
+        penalty: how length enters.
     """
 
     name: str
     direction_weight: DirectionWeight | None
     distance: str | None
     sentence: str
+    first_sentence: str = ""
+    asks_all: bool = False
+    penalty: LengthPenalty = LengthPenalty.FACTOR
 
 
 def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -88,9 +108,27 @@ def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArr
 
 OWN = ReferenceRule(name="own", direction_weight=None, distance=None, sentence="")
 
+_RECENT = DirectionWeight(window=20, slope=150.0, cap=3.0)
+
 TRAVEL = ReferenceRule(
     name="travel",
-    direction_weight=DirectionWeight(window=20, slope=150.0, cap=3.0),
+    direction_weight=_RECENT,
     distance="direction",
     sentence="along the model's travel",
+)
+TRAVEL_SUM = ReferenceRule(
+    name="travel-sum",
+    direction_weight=_RECENT,
+    distance="direction",
+    sentence="along the model's travel",
+    penalty=LengthPenalty.SUMMAND,
+)
+CROWD = ReferenceRule(
+    name="crowd",
+    direction_weight=_RECENT,
+    distance="direction",
+    sentence="along the model's travel and apart from crowds",
+    first_sentence="apart from crowds",
+    asks_all=True,
+    penalty=LengthPenalty.CROWDED_SUMMAND,
 )

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.protocol.rules import direction, distance, reference, scoring, selection, threshold
+from ledger.protocol.rules import (
+    clipping,
+    direction,
+    distance,
+    reference,
+    scoring,
+    selection,
+    threshold,
+)
 from ledger.protocol.rules.own import OwnRuleMissingError, OwnRuleName, distance_sentence
 
 if TYPE_CHECKING:
+    from ledger.protocol.rules.clipping import ClipRule
     from ledger.protocol.rules.distance import DistanceRule
     from ledger.protocol.rules.reference import ReferenceRule
     from ledger.protocol.rules.scoring import ScoringRule
@@ -19,12 +28,14 @@ DISTANCES: dict[str, DistanceRule] = {
     for rule in (distance.SQUARED, distance.L2, distance.PER_TENSOR, direction.DIRECTION)
 }
 REFERENCES: dict[str, ReferenceRule] = {
-    rule.name: rule for rule in (reference.OWN, reference.TRAVEL)
+    rule.name: rule
+    for rule in (reference.OWN, reference.TRAVEL, reference.TRAVEL_SUM, reference.CROWD)
 }
 SCORINGS: dict[str, ScoringRule] = {rule.name: rule for rule in (scoring.MEAN, scoring.MEDIAN)}
 THRESHOLDS: dict[str, ThresholdRule] = {
     rule.name: rule for rule in (threshold.NONE, threshold.SPREAD, threshold.DIRECTION)
 }
+CLIPS: dict[str, ClipRule] = {rule.name: rule for rule in (clipping.NONE, clipping.MEDIAN)}
 OWN_DISTANCES: dict[str, DistanceRule] = {}
 OWN_SCORINGS: dict[str, ScoringRule] = {}
 """Users' own rules whose functions are loaded in this process; a name determines the code."""

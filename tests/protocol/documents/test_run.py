@@ -72,6 +72,18 @@ def test_only_a_non_default_reference_is_in_the_document() -> None:
     assert decode_run(encode_run(along)) == along
 
 
+def test_only_a_non_default_clip_is_in_the_document() -> None:
+    clipped = replace(RUN, parameters=replace(PARAMETERS, clip="median"))
+    assert b"clip" not in encode_run(RUN)
+    assert len(encode_run(clipped)) == len(encode_run(RUN)) + len(b"\xa4clip\xa6median")
+    assert decode_run(encode_run(clipped)) == clipped
+    value: Any = canonical.decode(encode_run(clipped))
+    for name, fact in (("none", "clip = none goes without saying"), ("mean", "clip = mean is")):
+        value["parameters"]["clip"] = name
+        with pytest.raises(EncodingError, match=fact):
+            decode_run(canonical.encode(value))
+
+
 def test_only_a_non_default_payload_form_is_in_the_document() -> None:
     rounded = replace(RUN, parameters=replace(PARAMETERS, payload="q8"))
     assert b"payload" not in encode_run(RUN)

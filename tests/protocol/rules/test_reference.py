@@ -89,10 +89,12 @@ def test_a_pull_is_of_one_vector_in_memory() -> None:
     assert DistanceContext((), server_direction) != DistanceContext(())
 
 
-def test_only_travel_uses_displacement_and_needs_direction() -> None:
+def test_all_but_own_use_displacement_and_need_direction() -> None:
     assert {name: rule.direction_weight for name, rule in REFERENCES.items()} == {
         "own": None,
         "travel": TRAVEL,
+        "travel-sum": TRAVEL,
+        "crowd": TRAVEL,
     }
     along = replace(PENCIL, distance="direction", reference="travel")
     assert along.direction_weight == TRAVEL

@@ -1,0 +1,86 @@
+"""Clipped updates: exact norms, the same bits on every machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import fsum, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol.errors import ParametersError
+from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.clipping import MEDIAN, exact_norm, median_factors
+from ledger.protocol.rules.registry import CLIPS
+from ledger.protocol.types import ClientId
+from tests.protocol.support import PENCIL, f32
+
+numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
+
+
+def test_norms_by_pencil() -> None:
+    assert exact_norm(f32(3, -4)) == 5.0
+    assert exact_norm(f32(0, 0)) == 0.0
+    assert exact_norm(f32()) == 0.0
+    assert exact_norm(f32(2.0**-149)) == 2.0**-149
+    assert exact_norm(f32(-(2.0**127), 0)) == 2.0**127
+
+
+@given(values=st.lists(numbers, max_size=30))
+def test_a_norm_is_the_root_of_the_exact_sum(values: list[float]) -> None:
+    assert exact_norm(f32(*values)) == sqrt(fsum(value * value for value in values))
+
+
+@given(values=st.lists(numbers, min_size=1, max_size=30), seed=st.integers(0, 99))
+def test_no_order_of_the_numbers_changes_a_norm(values: list[float], seed: int) -> None:
+    shuffled = np.random.default_rng(seed).permutation(f32(*values))
+    assert exact_norm(shuffled) == exact_norm(f32(*values))
+
+
+def test_a_norm_of_many_numbers_is_exact() -> None:
+    # A running sum loses each of the small squares beside the first, and the root of 2^60 + 2^18.
+    update = np.ones((1 << 18) + 1, dtype=np.float32)
+    update[0] = 2.0**30
+    assert exact_norm(update) == sqrt(2.0**60 + 2.0**18)
+    assert exact_norm(update[::-1]) == exact_norm(update)
+
+
+def test_longer_updates_are_shortened_to_the_median() -> None:
+    updates = {ClientId(i): f32(length) for i, length in enumerate((1.0, 2.0, -8.0))}
+    assert median_factors(updates) == {0: 1.0, 1: 1.0, 2: 0.25}
+    # Of an even number it is the middle of two: 3 of 2 and 4.
+    updates[ClientId(3)] = f32(4.0)
+    assert median_factors(updates) == {0: 1.0, 1: 1.0, 2: 0.375, 3: 0.75}
+
+
+def test_updates_clipped_to_zero_leave_the_model() -> None:
+    updates = {ClientId(i): f32(length) for i, length in enumerate((0.0, 0.0, 5.0))}
+    assert median_factors(updates) == {0: 1.0, 1: 1.0, 2: 0.0}
+
+
+def test_a_clipped_update_enters_with_its_share_of_samples() -> None:
+    updates = {ClientId(1): f32(2.0), ClientId(2): f32(-8.0), ClientId(3): f32(1.0)}
+    samples = {ClientId(1): 1, ClientId(2): 2, ClientId(3): 1}
+    factors = median_factors(updates)
+    # Its length 8 becomes 2, and its share is a half: a quarter less than the others add.
+    assert aggregate(f32(0.0), updates, samples, 1.0, factors).tolist() == [0.25]
+    assert aggregate(f32(0.0), updates, samples, 1.0).tolist() == [3.25]
+
+
+@given(rows=st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=6))
+def test_no_clipped_update_is_longer_than_the_median(rows: list[list[float]]) -> None:
+    updates = {ClientId(i): f32(*row) for i, row in enumerate(rows)}
+    norms = sorted(exact_norm(update) for update in updates.values())
+    middle = (norms[(len(norms) - 1) // 2] + norms[len(norms) // 2]) / 2
+    for client, factor in median_factors(updates).items():
+        assert 0 <= factor <= 1
+        assert factor * exact_norm(updates[client]) <= middle * (1 + 1e-15)
+
+
+def test_only_listed_clip_rules_are_accepted() -> None:
+    assert list(CLIPS) == ["none", "median"]
+    assert replace(PENCIL, clip="median").clip == MEDIAN.name
+    with pytest.raises(ParametersError, match="clip = mean is none of none, median"):
+        replace(PENCIL, clip="mean")
