@@ -217,8 +217,9 @@ class Simulation:
             self._driver.abandon(chain)
             self.chain = self._observer.chain()
         elif self._cast.memory is not None:
+            form, dimension = chain.parameters.payload_form, chain.parameters.dimension
             published = self._published.payloads.items()
-            updates = {client: payload.update for client, payload in published}
+            updates = {client: form.update_of(p.data, dimension) for client, p in published}
             self._cast.memory.round_ended(chain.round, updates)
         if self._old is not None:
             payloads = self._published.payloads.values()

@@ -26,7 +26,7 @@ CANDIDATES = tuple(
     Candidate(base, angle, share, members)
     for base, angle, share, members in product(
         ("own", "reference", "travel"),
-        (30, 45, 55, 60, 65, 70, 75, 80, 85, 90),
+        (20, 30, 40, 50, 60, 70, 80, 90),
         (1.0, 0.5),
         Behaviour,
     )
