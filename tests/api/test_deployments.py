@@ -102,9 +102,12 @@ def test_settings_that_differ_are_told_as_they_are(tmp_path: Path) -> None:
 
 def test_the_form_of_payloads_is_named_where_it_is_not_float32(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    address = make_run(home, "first", ("protocol.rounds=1", "protocol.payload=q8"))
+    address = make_run(
+        home, "first", ("protocol.rounds=1", "protocol.payload=q8", "protocol.clip=median")
+    )
     with serving(Settings(home=home)) as client:
-        assert read(client, root_of(client, address))["parameters"]["payload"] == "q8"
+        parameters = read(client, root_of(client, address))["parameters"]
+        assert (parameters["payload"], parameters["clip"]) == ("q8", "median")
 
 
 def test_without_the_configurations_blob_the_contracts_facts_remain(tmp_path: Path) -> None:

@@ -126,8 +126,11 @@ def test_a_short_bundle_reaches_back_to_the_models_it_needs(
         verify_bundle(replace(bundle, basis=basis, earlier=()), honest.blobs, facts[4])
 
 
-def test_a_round_along_a_travel_has_both_models(tmp_path: Path) -> None:
-    parameters = replace(PARAMETERS, distance="direction", reference="travel", rounds=2)
+@pytest.mark.parametrize(
+    "rules", [{"reference": "travel"}, {"reference": "crowd", "clip": "median"}]
+)
+def test_a_round_along_a_travel_has_both_models(tmp_path: Path, rules: dict[str, Any]) -> None:
+    parameters = replace(PARAMETERS, distance="direction", rounds=2, **rules)
     run = Run.opened(tmp_path, parameters)
     with run.chain:
         run.play()

@@ -82,6 +82,18 @@ def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
     assert said.as_dict()["rank"]["distance"] == pytest.approx(12.011, abs=1e-3)
 
 
+def test_of_a_clipping_run_the_statement_names_the_clip(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path, replace(PARAMETERS, clip="median"))
+    with run.chain:
+        run.play()
+        client = next(iter(decided(run, 1).accepted))
+        proof = make_proof(run.ledger, run.blobs, 1, client)
+        report = verify_proof(proof, 1, client, read_trusted_contract(run.ledger, 1))
+    assert report.outcome is AuditOutcome.PASSED
+    assert "(clip = median: accepted updates that are longer" in report.sentence
+    assert "clip" not in proof.statement.as_dict()["weight"]
+
+
 def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
     found = verify_proof(proof, 1, ClientId(13), newest)

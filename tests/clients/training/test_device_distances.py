@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from clients.training.device_distances import BLOCK, engine_distances, torch_dis
 from ledger.distances.fast import fast_distances
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.direction import DIRECTION
+from ledger.protocol.rules.reference import LengthPenalty
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.clients.training.on_devices import needs_card
@@ -45,7 +47,9 @@ def test_along_a_travel_torch_agrees_with_the_plain_rule(agreement: float) -> No
     vectors = (vectors + agreement * travel).astype(np.float32)
     vectors[5] = 0
     context = pulled(travel, [0, 4, 5])
-    require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], context)
+    for penalty in LengthPenalty:
+        penalised = replace(context, penalty=penalty)
+        require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], penalised)
 
 
 @RULES
