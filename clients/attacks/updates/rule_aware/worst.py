@@ -47,15 +47,23 @@ def stop(frame: Frame) -> NDArray[np.float64]:
     return -frame.residual(frame.mean(frame.honest.rows))
 
 
-def worst(
-    aim: Callable[[Frame], NDArray[np.float64]], attacker: AttackInput
-) -> NDArray[np.float32]:
-    """Return the updates λ h + √(1 − λ²) unit(cos θ r_i + sin θ a), times s t, that do most harm.
+def worst_back(attacker: AttackInput) -> NDArray[np.float32]:
+    """Return what moves w most against the honest mean, of λ h + √(1 − λ²) unit(cos θ r + sin θ a).
 
-    r_i is the own residual, noise, or the residual of an honest client; a is the aim. They, θ, λ,
-    the share of trainers that act and whether members act are searched.
+    r is the own residual, noise, or the residual of an honest client; a is the aim. They, θ, λ, the
+    share of trainers that act and whether members act are searched.
     """
-    return searched(attacker, CANDIDATES, partial(_pull, aim), aim)
+    return searched(attacker, CANDIDATES, partial(_pull, back), back)
+
+
+def worst_full(attacker: AttackInput) -> NDArray[np.float32]:
+    """Return the same, aimed at the model of false labels."""
+    return searched(attacker, CANDIDATES, partial(_pull, goal), goal)
+
+
+def worst_stop(attacker: AttackInput) -> NDArray[np.float32]:
+    """Return the same, aimed against what honest updates add to the travel."""
+    return searched(attacker, CANDIDATES, partial(_pull, stop), stop)
 
 
 def _pull(
@@ -71,6 +79,6 @@ def _pull(
     return np.asarray(part * frame.row(frame.travel) + np.sqrt(1 - part * part) * across)
 
 
-WORST_BACK = joint_attack("worst-back", partial(worst, back))
-WORST_FULL = joint_attack("worst-full", partial(worst, goal))
-WORST_STOP = joint_attack("worst-stop", partial(worst, stop))
+WORST_BACK = joint_attack("worst-back", worst_back)
+WORST_FULL = joint_attack("worst-full", worst_full)
+WORST_STOP = joint_attack("worst-stop", worst_stop)
