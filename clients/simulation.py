@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from clients.adversaries.attack_memory import AttackMemory
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
     from clients.training.port import Engine
@@ -58,11 +59,13 @@ class SimulatedActors:
         population: the clients, with their keys, data and faults.
         engine: trains them, and computes their distances.
         overlaps: whether distances are computed in parallel with transactions, on several cores.
+        memory: of the attackers; None unless their attack needs the history of the run.
     """
 
     population: Population
     engine: Engine
     overlaps: bool = False
+    memory: AttackMemory | None = None
 
     def trainers(self, chain: ChainView) -> dict[ClientId, Trainer]:
         """Return the active clients of a round, and those that act uninvited."""
@@ -107,6 +110,7 @@ class SimulatedActors:
             parameters=chain.parameters,
             travel=travel,
             layout=chain.layout,
+            history=None if self.memory is None else self.memory.history(chain.round, model),
         )
         sent = population.attackers.corrupt(sent, attack)
         form = chain.parameters.payload_form
@@ -212,6 +216,11 @@ class Simulation:
         if self.chain is not None and self.chain.round == chain.round:
             self._driver.abandon(chain)
             self.chain = self._observer.chain()
+        elif self._cast.memory is not None:
+            form, dimension = chain.parameters.payload_form, chain.parameters.dimension
+            published = self._published.payloads.items()
+            updates = {client: form.update_of(p.data, dimension) for client, p in published}
+            self._cast.memory.round_ended(chain.round, updates)
         if self._old is not None:
             payloads = self._published.payloads.values()
             self._old.ended(chain.round, [payload.digest for payload in payloads])

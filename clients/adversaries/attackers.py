@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,10 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.attacks.updates.update_attack import Update, UpdateAttack
+    from numpy.typing import NDArray
+
+    from clients.adversaries.attack_memory import AttackHistory
+    from clients.attacks.updates.update_attack import ServerRule, Update, UpdateAttack
     from clients.models.model import ParameterVector
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance import Layout
@@ -36,6 +39,8 @@ class AttackRound:
         travel: recent displacement of the model, as an update points, shape (d,); None if no rule
             needs it.
         layout: the model's tensors; empty if no rule needs them.
+        history: what lies before the round; None unless the attack needs it.
+        server: the rule of a run without a committee; None if there is one.
     """
 
     seed: bytes
@@ -44,6 +49,8 @@ class AttackRound:
     parameters: Parameters | None = None
     travel: Update | None = None
     layout: Layout = ()
+    history: AttackHistory | None = None
+    server: ServerRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,12 @@ class Attackers:
     attack: str | None = None
     parameters: AttackParameters = field(default_factory=AttackParameters)
 
+    @property
+    def need_history(self) -> bool:
+        """True if the attack needs the history of the run."""
+        is_idle = self.attack is None or not self.clients
+        return not is_idle and attack_named(self.attack or "").needs_history
+
     def corrupt(
         self, updates: Mapping[ClientId, Update], context: AttackRound
     ) -> dict[ClientId, Update]:
@@ -75,7 +88,8 @@ class Attackers:
             array that was passed.
 
         Raises:
-            ConfigurationError: an unknown attack, or a factor that it does not take.
+            ConfigurationError: an unknown attack, a factor that it does not take, or an attack that
+                needs a history where there is none.
         """
         sent = dict(updates)
         active = sorted(self.clients.intersection(updates))
@@ -103,30 +117,73 @@ class Attackers:
         trainers: int,
     ) -> dict[ClientId, Update]:
         """Return the attackers' forged updates or weights."""
+        if attack.needs_history and context.history is None:
+            raise ConfigurationError(
+                f"attack {attack.name!r} plays the rule of a committee or a server and follows its "
+                "one model: there is none here"
+            )
         members = context.members
         attacking = members.intersection(honest) if self.parameters.only else honest.keys()
         colluders = np.stack(list(honest.values()))
+        base = self._input(attack, colluders, list(honest), context, trainers)
         forged: dict[ClientId, Update] = {}
+        if attack.forge_all is not None:
+            rows = attack.forge_all(base)
+            return {c: row for c, row in zip(honest, rows, strict=True) if c in attacking}
         common: dict[bool, Update] = {}
-        for client in sorted(attacking):
+        for row, client in enumerate(honest):
             is_member = client in members
+            if client not in attacking:
+                continue
             if attack.is_common and is_member in common:
                 forged[client] = common[is_member]
                 continue
-            attack_input = AttackInput(
-                own=honest[client],
-                colluders=colluders,
+            attack_input = replace(
+                base,
+                own=colluders[row],
                 rng=named_stream(context.seed, "attack", int(client)),
-                factor=attack.factor_for(self.parameters),
-                trainers=trainers,
-                attacking_trainers=len(honest.keys() - members),
                 is_member=is_member,
-                parameters=context.parameters,
-                travel=context.travel,
-                layout=context.layout,
             )
             forged[client] = common[is_member] = attack.forge(attack_input)
         return forged
+
+    def _input(
+        self,
+        attack: UpdateAttack,
+        colluders: NDArray[np.float32],
+        clients: list[ClientId],
+        context: AttackRound,
+        trainers: int,
+    ) -> AttackInput:
+        """Return the knowledge that the colluders share: no honest update of the round is in it."""
+        seats = tuple(row for row, client in enumerate(clients) if client in context.members)
+        everyone = range(len(clients))
+        history = context.history
+        published = {} if history is None else history.published
+        travel = context.travel
+        if travel is None and history is not None:
+            travel = history.travel
+        return AttackInput(
+            own=colluders[0],
+            colluders=colluders,
+            rng=named_stream(context.seed, "attack"),
+            factor=attack.factor_for(self.parameters),
+            trainers=trainers,
+            attacking_trainers=len(clients) - len(seats),
+            is_member=0 in seats,
+            parameters=context.parameters,
+            travel=travel,
+            layout=context.layout,
+            members=len(context.members),
+            seats=seats,
+            idle=tuple(row for row in everyone if self.parameters.only and row not in seats),
+            model=None if history is None else context.starts[clients[0]],
+            bad_model=None if history is None else history.bad_model,
+            published=tuple(
+                published[client] for client in sorted(published) if client not in self.clients
+            ),
+            server=context.server,
+        )
 
 
 def malicious_clients(

@@ -15,6 +15,9 @@ from clients.attacks.updates.gradient_scaling import GRADIENT_SCALING
 from clients.attacks.updates.ipm import IPM
 from clients.attacks.updates.mimic import MIMIC
 from clients.attacks.updates.min_max import MIN_MAX
+from clients.attacks.updates.rule_aware.hidden import FRAME, NOISE
+from clients.attacks.updates.rule_aware.target import TARGET, TARGET_BLIND
+from clients.attacks.updates.rule_aware.worst import WORST_BACK, WORST_FULL, WORST_STOP
 from clients.attacks.updates.same_value import SAME_VALUE
 from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
@@ -39,6 +42,13 @@ ATTACKS: dict[str, UpdateAttack] = {
         MIMIC,
         FALSE_REFERENCE,
         ADAPTIVE,
+        TARGET,
+        TARGET_BLIND,
+        NOISE,
+        FRAME,
+        WORST_BACK,
+        WORST_FULL,
+        WORST_STOP,
     )
 }
 

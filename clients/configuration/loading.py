@@ -8,7 +8,7 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.own_attack import own_attack
 from clients.attacks.registry import ATTACKS, attack_code
-from clients.attacks.updates.update_attack import attack_parameters
+from clients.attacks.updates.update_attack import UpdateAttack, attack_parameters
 from clients.configuration.parsing import parse, plain_values
 from clients.configuration.schema import MaliceSection
 from ledger.protocol.errors import ConfigurationError
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.attacks.data.data_attack import DataAttack
-    from clients.attacks.updates.update_attack import UpdateAttack
     from clients.configuration.schema import Configuration
 
 
@@ -68,7 +67,12 @@ def _require_malice(malice: MaliceSection) -> None:
             if getattr(malice, name) != MaliceSection.model_fields[name].default:
                 raise ConfigurationError(f"malice.{name} is set, but malice.attack is not")
         return
-    attacks[malice.attack].factor_for(attack_parameters(malice))
+    attack = attacks[malice.attack]
+    attack.factor_for(attack_parameters(malice))
+    if isinstance(attack, UpdateAttack) and attack.needs_history and malice.on == "weights":
+        raise ConfigurationError(
+            f"malice.on = weights: attack {malice.attack!r} is made of directions of updates"
+        )
     for name in ("on", "only"):
         if getattr(malice, name) is not None and malice.attack in DATA_ATTACKS:
             raise ConfigurationError(

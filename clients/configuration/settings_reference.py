@@ -187,7 +187,10 @@ def _head_comment(text: str) -> str:
 def attacks() -> list[Attack]:
     """Return every attack, on what is sent and on training samples."""
     made: list[tuple[str, Literal["update", "samples"], Factor | None, Callable[..., object]]] = [
-        *((attack.name, "update", attack.factor, attack.forge) for attack in ATTACKS.values()),
+        *(
+            (attack.name, "update", attack.factor, attack.forge_all or attack.forge)
+            for attack in ATTACKS.values()
+        ),
         *(
             (attack.name, "samples", attack.factor, attack.poison)
             for attack in DATA_ATTACKS.values()

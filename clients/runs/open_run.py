@@ -253,7 +253,8 @@ def _cast(
 ) -> SimulatedActors:
     # With one core there is nothing to be gained by doing two things at once.
     overlaps = configuration.machine.workers > 1
-    return SimulatedActors(population, measure.gauge.engine, overlaps=overlaps)
+    memory = population.attack_memory(configuration)
+    return SimulatedActors(population, measure.gauge.engine, overlaps=overlaps, memory=memory)
 
 
 def _named_by_others(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clients.adversaries.attack_memory import AttackMemory
 from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
 from clients.attacks.data.poisoning import poisoned
 from clients.attacks.data.registry import DATA_ATTACKS
+from clients.attacks.false_model import false_model
 from clients.attacks.own_attack import try_attack
 from clients.attacks.registry import attack_code, attack_named
 from clients.attacks.updates.update_attack import attack_parameters
@@ -81,6 +83,30 @@ class Population:
     def attackers(self) -> Attackers:
         """The malicious clients, which forge updates."""
         return Attackers(self.malicious, self.attack, self.attack_parameters)
+
+    def attack_memory(self, configuration: Configuration) -> AttackMemory | None:
+        """Return what the attackers know before a run begins; None unless their attack needs it.
+
+        Args:
+            configuration: of the run.
+
+        Raises:
+            ConfigurationError: the attack does not fit the task.
+            TrainingError: the attackers' own training fails.
+        """
+        if not self.attackers.need_history:
+            return None
+        with naming_setting("malice.attack"):
+            bad_model = false_model(
+                self.model,
+                self.data,
+                self.malicious,
+                configuration.local_training(),
+                self.initial,
+                self.device,
+                configuration.seed,
+            )
+        return AttackMemory(bad_model)
 
     @property
     def favoured(self) -> frozenset[ClientId]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from clients.configuration.schema import Attacked, Attacking, MaliceSection
     from ledger.protocol.parameters import Parameters
@@ -48,8 +48,28 @@ def attack_parameters(malice: MaliceSection) -> AttackParameters:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ServerRule:
+    """The public rule of a server.
+
+    Attributes:
+        aggregate: returns the step of a round, shape (d,), from the updates, the last step and
+            chance; None if there is none.
+        last: the step of the round before, zeros in the first, shape (d,).
+        is_of_angles: whether the step turns with the updates if all are turned alike.
+    """
+
+    aggregate: Callable[
+        [Sequence[Update], NDArray[np.float64], np.random.Generator], NDArray[np.float64] | None
+    ]
+    last: NDArray[np.float64]
+    is_of_angles: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class AttackInput:
-    """Knowledge of an attacker, which never sees an honest client's update.
+    """Knowledge of an attacker: its own, its colluders', and what is public before it commits.
+
+    It never sees an honest client's update of the round.
 
     Attributes:
         own: Δ of the attacker's honest training, shape (d,).
@@ -64,6 +84,15 @@ class AttackInput:
         travel: recent displacement of the global model, in the direction of an update, shape (d,);
             None if the rules have none.
         layout: the tensors of an update; empty if unknown.
+        members: number of clients on the committee.
+        seats: rows of the colluders that are on the committee.
+        idle: rows of the colluders that are honest in the round, by `malice.only`.
+        model: w_t, shape (d,); None if clients start from different models.
+        bad_model: w_bad, which the attackers have trained on their own samples with false labels,
+            shape (d,); None unless the attack `needs_history`.
+        published: updates that honest clients published in the round before, ascending by client,
+            each of shape (d,); empty in the first round and unless the attack `needs_history`.
+        server: the rule of a run without a committee; None if there is one.
     """
 
     own: Update
@@ -76,6 +105,13 @@ class AttackInput:
     parameters: Parameters | None = None
     travel: Update | None = None
     layout: Layout = ()
+    members: int = 0
+    seats: tuple[int, ...] = ()
+    idle: tuple[int, ...] = ()
+    model: Update | None = None
+    bad_model: Update | None = None
+    published: tuple[Update, ...] = ()
+    server: ServerRule | None = None
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -108,16 +144,42 @@ class UpdateAttack:
         factor: range of the free parameter; None if there is none.
         is_common: whether all attackers of a round, or all of its members and all of its trainers,
             send the same: it is then forged once, without `own` and `rng`.
+        forge_all: returns the updates of all colluders, shape (colluders, d), where one search
+            finds them together; None if each forges its own.
+        needs_history: whether it needs the run's models, the updates published in the round
+            before, and a model that the attackers have trained on false labels.
     """
 
     name: str
     forge: Callable[[AttackInput], Update]
     factor: Factor | None = None
     is_common: bool = False
+    forge_all: Callable[[AttackInput], NDArray[np.float32]] | None = None
+    needs_history: bool = False
 
     def factor_for(self, parameters: AttackParameters) -> float:
         """Return the attack's free parameter; see `factor_for`."""
         return factor_for(self.name, self.factor, parameters)
+
+
+def joint_attack(
+    name: str,
+    forge_all: Callable[[AttackInput], NDArray[np.float32]],
+    factor: Factor | None = None,
+) -> UpdateAttack:
+    """Return an attack that its colluders make together, with the history of the run.
+
+    Args:
+        name: as in TOML.
+        forge_all: returns the updates of all colluders, shape (colluders, d).
+        factor: range of the free parameter; None if there is none.
+    """
+
+    def forge(attacker: AttackInput) -> Update:
+        rows = [np.array_equal(row, attacker.own) for row in attacker.colluders]
+        return np.array(forge_all(attacker)[rows.index(True) if True in rows else 0])
+
+    return UpdateAttack(name, forge, factor, forge_all=forge_all, needs_history=True)
 
 
 def factor_for(attack: str, factor: Factor | None, parameters: AttackParameters) -> float:

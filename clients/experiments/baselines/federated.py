@@ -14,8 +14,13 @@ import numpy as np
 
 from clients.adversaries.attackers import Attackers, AttackRound
 from clients.aggregators.aggregation import Aggregation
+from clients.aggregators.centered_clipping import CenteredClipping
 from clients.aggregators.fed_avg import FedAvg
+from clients.aggregators.geometric_median import GeometricMedian
+from clients.aggregators.krum import Krum
+from clients.aggregators.multi_krum import MultiKrum
 from clients.attacks.registry import attack_named
+from clients.attacks.updates.update_attack import ServerRule
 from clients.experiments.baselines.round import BaselineRound, RoundSeconds
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
@@ -30,12 +35,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clients.adversaries.attack_memory import AttackMemory
     from clients.aggregators.aggregator import Aggregator
     from clients.aggregators.mixture import Vector
     from clients.aggregators.pre_aggregators.pre_aggregator import PreAggregator
     from clients.datasets.federated_data import FederatedData
     from clients.models.model import ParameterVector
     from clients.runs.metrics import ModelGauge
+
+OF_ANGLES = (FedAvg, Krum, MultiKrum, GeometricMedian, CenteredClipping)
+"""Aggregators whose result turns with the updates if all are turned alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,7 @@ class FederatedSettings:
         attackers: clients that attack whenever they are sampled.
         aggregator: makes one update of many.
         pre_aggregators: what is done to the updates before.
+        memory: of the attackers; None unless their attack needs the history of the run.
     """
 
     rounds: int
@@ -57,6 +67,7 @@ class FederatedSettings:
     attackers: Attackers = field(default_factory=Attackers)
     aggregator: Aggregator = field(default_factory=FedAvg)
     pre_aggregators: tuple[PreAggregator, ...] = ()
+    memory: AttackMemory | None = None
 
     @property
     def aggregation(self) -> Aggregation:
@@ -118,8 +129,16 @@ def run_federated(  # noqa: PLR0913 - what is compared with, and a clock
         updates = {
             client: update.vector for client, update in zip(participants, trained, strict=True)
         }
-        context = AttackRound(round_seed, dict.fromkeys(participants, server.model))
+        memory = settings.memory
+        context = AttackRound(
+            round_seed,
+            dict.fromkeys(participants, server.model),
+            history=None if memory is None else memory.history(number, server.model),
+            server=server.rule,
+        )
         sent = settings.attackers.corrupt(updates, context)
+        if memory is not None:
+            memory.round_ended(number, sent)
         sent_at = clock()
         used = server.take(sent, named_stream(round_seed, "aggregation"))
         seconds = RoundSeconds(trained_at - begun, clock() - sent_at)
@@ -155,6 +174,20 @@ class FederatedServer:
     samples: Sequence[int]
     model: ParameterVector
     last: Vector
+
+    @property
+    def rule(self) -> ServerRule:
+        """Return what is public of the aggregation; updates count alike."""
+        aggregation = self.settings.aggregation
+
+        def aggregate(
+            updates: Sequence[NDArray[np.float32]], last: Vector, rng: np.random.Generator
+        ) -> Vector | None:
+            selection = aggregation.aggregate(updates, [1] * len(updates), last, rng)
+            return None if selection is None else selection.vector
+
+        is_of_angles = isinstance(aggregation.aggregator, OF_ANGLES)
+        return ServerRule(aggregate, self.last, is_of_angles)
 
     def take(
         self, sent: Mapping[ClientId, NDArray[np.float32]], rng: np.random.Generator

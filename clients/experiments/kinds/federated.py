@@ -47,6 +47,7 @@ def play(task: MethodTask) -> MethodRun:
             attackers=population.attackers,
             aggregator=aggregation.aggregator,
             pre_aggregators=aggregation.pre_aggregators,
+            memory=population.attack_memory(task.configuration),
         )
         rows = run_federated(
             population.data,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clients.adversaries.attack_memory import AttackHistory
 from clients.adversaries.attackers import Attackers, AttackRound, malicious_clients
 from clients.attacks.registry import ATTACKS
 from clients.attacks.updates.update_attack import (
@@ -37,7 +38,8 @@ def attackers(*clients: int, attack: str | None = "back-gradient", **parameters:
 
 def a_round(seed: bytes = SEED, members: tuple[int, ...] = ()) -> AttackRound:
     starts = dict.fromkeys(map(ClientId, (2, 5, 7, 9)), MODEL)
-    return AttackRound(seed, starts, frozenset(map(ClientId, members)))
+    history = AttackHistory(MODEL[::-1].copy(), {ClientId(5): UPDATES[ClientId(5)]}, None)
+    return AttackRound(seed, starts, frozenset(map(ClientId, members)), history=history)
 
 
 def looking(monkeypatch: pytest.MonkeyPatch) -> list[AttackInput]:
@@ -173,8 +175,10 @@ def test_attackers_with_non_finite_training_attack_without_a_warning(
 ) -> None:
     lost = {ClientId(client): np.full(650, np.inf, dtype=np.float32) for client in (2, 5, 7)}
     for preset in ("smoke", "robust"):
+        history = AttackHistory(lost[ClientId(2)], {}, None)
+        starts = dict.fromkeys(lost, lost[ClientId(2)])
         context = dataclasses.replace(
-            a_round(), starts=dict.fromkeys(lost, lost[ClientId(2)]), parameters=RULES[preset]
+            a_round(), starts=starts, parameters=RULES[preset], history=history
         )
         for on in ("update", "weights"):
             sent = attackers(*lost, attack=attack, on=on).corrupt(lost, context)
@@ -182,8 +186,8 @@ def test_attackers_with_non_finite_training_attack_without_a_warning(
 
 
 def test_an_unknown_attack_and_a_wrong_factor_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="unknown attack 'noise'"):
-        attackers(2, attack="noise").corrupt(UPDATES, a_round())
+    with pytest.raises(ConfigurationError, match="unknown attack 'shouting'"):
+        attackers(2, attack="shouting").corrupt(UPDATES, a_round())
     with pytest.raises(ConfigurationError, match=r"'back-gradient' takes 0\.01 to 1000"):
         attackers(2, factor=0.0).corrupt(UPDATES, a_round())
 

@@ -107,8 +107,8 @@ def test_options_impossible_for_the_participants_are_refused_early() -> None:
 
 
 def test_an_unknown_attack_is_refused_before_any_training() -> None:
-    with pytest.raises(ConfigurationError, match="unknown attack 'noise'"):
-        run(FederatedSettings(1, 10, attackers=Attackers(attack="noise")))
+    with pytest.raises(ConfigurationError, match="unknown attack 'shouting'"):
+        run(FederatedSettings(1, 10, attackers=Attackers(attack="shouting")))
 
 
 def test_a_mean_equals_the_ledgers_aggregation_bit_for_bit() -> None:

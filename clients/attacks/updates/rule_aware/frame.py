@@ -1,0 +1,153 @@
+"""The vectors that an attacker knows, and combinations of them as coefficients.
+
+All that is sent or played lies in their span, so that lengths and angles follow from one table of
+inner products, however large the model is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clients.attacks.updates.update_attack import AttackInput
+
+LENGTH = 2.0
+"""s: multiple of the median length, beyond which distances of directions grow."""
+
+_NOTHING = 1e-12
+"""Square of a length below which a combination of unit vectors is rounding error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows of a frame."""
+
+    first: int
+    count: int
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Indices of the rows."""
+        return np.arange(self.first, self.first + self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Unit vectors known in a round; a zero vector stays zero.
+
+    Attributes:
+        vectors: shape (k, d): the colluders' updates, the updates published in the round before,
+            noise of each colluder, p, h, and the server's last aggregate.
+        norms: lengths of the vectors before they were divided by them, shape (k,).
+        own: rows of the colluders' honest updates.
+        published: rows of the honest clients' updates of the round before.
+        noise: rows of Gaussian noise, one for each colluder.
+        goal: row of p, the direction of w_t − w_bad.
+        travel: row of h, the direction of the recent displacement.
+        last: row of the server's last aggregate.
+    """
+
+    vectors: NDArray[np.float64]
+    norms: NDArray[np.float64]
+    own: Span
+    published: Span
+    noise: Span
+    goal: int
+    travel: int
+    last: int
+
+    @classmethod
+    def of(cls, attacker: AttackInput) -> Frame:
+        """Return the frame of a round.
+
+        Args:
+            attacker: with finite updates of its colluders.
+
+        Raises:
+            ConfigurationError: the model that the colluders have trained is missing.
+        """
+        if attacker.model is None or attacker.bad_model is None:
+            raise ConfigurationError(
+                "this attack needs one model for all clients, and one that the attackers have "
+                "trained on false labels: it attacks a committee or a server"
+            )
+        own, dimension = attacker.colluders, attacker.colluders.shape[1]
+        noise = attacker.rng.standard_normal(own.shape)
+        goal = attacker.model.astype(np.float64) - attacker.bad_model
+        travel = np.zeros(dimension) if attacker.travel is None else attacker.travel
+        last = np.zeros(dimension) if attacker.server is None else attacker.server.last
+        raw = np.stack([*own, *attacker.published, *noise, goal, travel, last], dtype=np.float64)
+        norms = np.sqrt((raw * raw).sum(axis=1))
+        vectors = np.divide(raw, norms[:, None], out=np.zeros_like(raw), where=norms[:, None] > 0)
+        count, published = len(own), len(attacker.published)
+        end = 2 * count + published
+        return cls(
+            vectors=vectors,
+            norms=norms,
+            own=Span(0, count),
+            published=Span(count, published),
+            noise=Span(count + published, count),
+            goal=end,
+            travel=end + 1,
+            last=end + 2,
+        )
+
+    @cached_property
+    def table(self) -> NDArray[np.float64]:
+        """Inner products of the vectors, shape (k, k)."""
+        return np.asarray(self.vectors @ self.vectors.T)
+
+    @cached_property
+    def length(self) -> float:
+        """t, the median length of the colluders' updates."""
+        return float(np.median(self.norms[self.own.rows]))
+
+    @property
+    def honest(self) -> Span:
+        """Rows of the best known honest updates of others, else of the colluders' own."""
+        return self.published if self.published.count else self.own
+
+    def row(self, *rows: int) -> NDArray[np.float64]:
+        """Return the coefficients of some vectors, one row for each."""
+        return np.asarray(np.eye(len(self.vectors))[list(rows)])
+
+    def unit(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return each combination divided by its length; zeros if only rounding error is left.
+
+        Args:
+            coefficients: shape (rows, k).
+        """
+        squares = np.einsum("ij,jk,ik->i", coefficients, self.table, coefficients)[:, None]
+        lengths = np.sqrt(np.maximum(squares, 0.0))
+        is_something = squares > _NOTHING
+        return np.asarray(
+            np.divide(coefficients, lengths, out=np.zeros_like(coefficients), where=is_something)
+        )
+
+    def mean(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the unit mean of some vectors, shape (1, k)."""
+        return self.unit(self.row(*rows.tolist()).mean(axis=0, keepdims=True))
+
+    def residual(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return unit combinations without their part along the travel, shape (rows, k)."""
+        along = coefficients @ self.table[:, self.travel]
+        return self.unit(coefficients - along[:, None] * self.row(self.travel))
+
+    def coordinates(self) -> NDArray[np.float64]:
+        """Return the vectors in as few dimensions as they span, with the same inner products.
+
+        Returns:
+            Shape (k, k) or smaller.
+        """
+        if len(self.vectors) >= self.vectors.shape[1]:
+            return self.vectors
+        values, axes = np.linalg.eigh(self.table)
+        return np.asarray(axes * np.sqrt(np.maximum(values, 0.0)))

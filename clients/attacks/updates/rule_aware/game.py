@@ -1,0 +1,149 @@
+"""A round played by the run's own rule, with stand-ins for the honest clients.
+
+Stand-ins are what honest clients published in the round before and, where these are too few, the
+colluders' own honest updates: nobody can see this round's before all have committed. The rule is
+the ledger's or the server's own code. Where it depends on lengths and angles alone, it plays with
+short vectors that have the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ledger.distances.fast import fast_distances
+from ledger.protocol.documents.vector import ScoreVector
+from ledger.protocol.inputs import Inputs, Participants, RoundClosing
+from ledger.protocol.judgement import next_model, rank_trainers
+from ledger.protocol.rules.direction import DIRECTION
+from ledger.protocol.rules.distance import L2, SQUARED
+from ledger.protocol.rules.registry import distance_named
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Domain, RegisteredClient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from clients.attacks.updates.rule_aware.frame import Frame
+    from clients.attacks.updates.update_attack import AttackInput, Update
+    from ledger.protocol.parameters import Parameters
+
+_OF_ANGLES = frozenset({SQUARED.name, L2.name, DIRECTION.name})
+"""Distances that do not change when all updates are turned alike."""
+
+_DISTANCES = fast_distances()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Game:
+    """A round with stand-ins for the honest clients.
+
+    Attributes:
+        attacker: who plays, with the rule.
+        coordinates: of the frame's vectors, shape (k, ·).
+        travel: of the displacement, as an update; None where there is none.
+        last: of the server's last aggregate.
+        honest: coefficients of the stand-ins, shape (honest, k).
+        clients: the index of each stand-in, then of each colluder.
+        members: which of them form the committee.
+    """
+
+    attacker: AttackInput
+    coordinates: NDArray[np.float64]
+    travel: Update | None
+    last: NDArray[np.float64]
+    honest: NDArray[np.float64]
+    clients: tuple[ClientId, ...]
+    members: tuple[ClientId, ...]
+
+    @classmethod
+    def of(cls, attacker: AttackInput, frame: Frame) -> Game:
+        """Return the game of a round; who stands in for whom is drawn."""
+        honest_members = max(attacker.members - len(attacker.seats), 0)
+        honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
+        known = [*attacker.rng.permutation(frame.published.rows), *frame.own.rows]
+        rows = np.resize(np.array(known), honest_members + honest_trainers)
+        honest = frame.norms[rows][:, None] * frame.row(*rows.tolist())
+        # Ties are broken by index, which says nothing about who is honest.
+        clients = attacker.rng.permutation(len(rows) + len(attacker.colluders)).tolist()
+        members = [
+            *clients[:honest_members],
+            *(clients[len(rows) + seat] for seat in attacker.seats),
+        ]
+        coordinates = frame.vectors if not _is_of_angles(attacker) else frame.coordinates()
+        travel = coordinates[frame.travel].astype(np.float32)
+        return cls(
+            attacker=attacker,
+            coordinates=coordinates,
+            travel=travel if travel.any() else None,
+            last=frame.norms[frame.last] * coordinates[frame.last],
+            honest=honest,
+            clients=tuple(map(ClientId, clients)),
+            members=tuple(map(ClientId, sorted(members))),
+        )
+
+    def step(self, sent: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how the model would move, as an update points, in coordinates.
+
+        Args:
+            sent: coefficients of the colluders' updates, shape (colluders, k).
+        """
+        rows = (np.concatenate([self.honest, sent]) @ self.coordinates).astype(np.float32)
+        updates = dict(sorted(zip(self.clients, rows, strict=True)))
+        if self.attacker.parameters is not None:
+            return self._committee_step(self.attacker.parameters, updates)
+        if self.attacker.server is not None:
+            rng = np.random.default_rng(0)
+            step = self.attacker.server.aggregate(list(updates.values()), self.last, rng)
+            return np.zeros(rows.shape[1]) if step is None else step
+        return np.asarray(rows.mean(axis=0, dtype=np.float64))
+
+    def _committee_step(
+        self, parameters: Parameters, updates: Mapping[ClientId, Update]
+    ) -> NDArray[np.float64]:
+        inputs = self._inputs(parameters, updates)
+        rule, context = distance_named(parameters.distance), inputs.distance_context(self.travel)
+        distances = _DISTANCES(rule, context, updates, self.members)
+        trainers = tuple(client for client in updates if client not in set(self.members))
+        columns, seats = {client: i for i, client in enumerate(updates)}, self.members
+        measured = [columns[client] for client in trainers]
+        vectors = [
+            ScoreVector(
+                round=inputs.round,
+                member=member,
+                base=NO_DIGEST,
+                trainers=trainers,
+                distances=row[measured],
+                members=tuple(other for other in seats if other != member),
+                member_distances=row[[columns[other] for other in seats if other != member]],
+            )
+            for member, row in zip(seats, distances, strict=True)
+        ]
+        start = np.zeros(self.coordinates.shape[1], dtype=np.float32)
+        accepted = rank_trainers(parameters, vectors).accepted
+        return -next_model(inputs, start, accepted, updates).astype(np.float64)
+
+    def _inputs(self, parameters: Parameters, updates: Mapping[ClientId, Update]) -> Inputs:
+        trainers = tuple(client for client in updates if client not in set(self.members))
+        return Inputs(
+            parameters=parameters,
+            layout=self.attacker.layout,
+            domain=Domain(0, _NOBODY, NO_DIGEST),
+            registry=(RegisteredClient(_NOBODY, 1),) * len(updates),
+            round=1 if self.travel is None else 2,
+            seed=NO_DIGEST,
+            participants=Participants(self.members, trainers, frozenset()),
+            closing=RoundClosing(0, NO_DIGEST, {}),
+        )
+
+
+_NOBODY = Address(bytes(20))
+
+
+def _is_of_angles(attacker: AttackInput) -> bool:
+    if attacker.parameters is not None:
+        return attacker.parameters.distance in _OF_ANGLES
+    return attacker.server is None or attacker.server.is_of_angles

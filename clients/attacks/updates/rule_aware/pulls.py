@@ -1,0 +1,35 @@
+"""Directions that colluders send: an honest-looking part, turned towards an aim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clients.attacks.updates.rule_aware.frame import Frame
+
+
+def turned(
+    frame: Frame, base: NDArray[np.float64], aim: NDArray[np.float64], degrees: float
+) -> NDArray[np.float64]:
+    """Return unit(cos θ b + sin θ p) for each b, shape (colluders, k).
+
+    Args:
+        frame: the vectors.
+        base: b, unit combinations, shape (colluders, k) or (1, k).
+        aim: p, shape (1, k).
+        degrees: θ.
+    """
+    angle = np.radians(degrees)
+    count = frame.own.count
+    combined = np.cos(angle) * base + np.sin(angle) * aim
+    return frame.unit(np.broadcast_to(combined, (count, combined.shape[1])).copy())
+
+
+def stolen_residuals(frame: Frame, per_client: int) -> NDArray[np.float64]:
+    """Return residuals of honest clients, each for so many colluders, shape (colluders, k)."""
+    rows = frame.honest.rows[np.arange(frame.own.count) // per_client % frame.honest.count]
+    return frame.residual(frame.row(*rows.tolist()))

@@ -1,0 +1,108 @@
+"""The search: the colluders play a round for each candidate and take the one that moves w most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.attacks.updates.rule_aware.frame import LENGTH, Frame
+from clients.attacks.updates.rule_aware.game import Game
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clients.attacks.updates.update_attack import AttackInput
+
+
+class Behaviour(Enum):
+    """What colluding members send: as the trainers, their honest update, or that reversed."""
+
+    SAME = auto()
+    HONEST = auto()
+    REVERSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What colluders may do in a round.
+
+    Attributes:
+        base: name of the honest-looking part.
+        angle: θ from it to the aim, in degrees.
+        share: of the attacking trainers that act; the others are honest.
+        members: what colluding members send.
+        part: of the travel in what is sent.
+    """
+
+    base: str
+    angle: float
+    share: float
+    members: Behaviour
+    part: float = 0.0
+
+
+Pull = Callable[[Frame, Candidate], NDArray[np.float64]]
+"""Returns the direction that each colluder sends, unit combinations of shape (colluders, k)."""
+
+
+def searched(
+    attacker: AttackInput,
+    candidates: Sequence[Candidate],
+    pull: Pull,
+    aim: Callable[[Frame], NDArray[np.float64]],
+) -> NDArray[np.float32]:
+    """Return the updates of all colluders that move the model most along an aim.
+
+    Args:
+        attacker: any of the colluders.
+        candidates: the first of the best is taken.
+        pull: makes directions of a candidate.
+        aim: makes the aim, as an update points, of shape (1, k).
+
+    Returns:
+        Shape (colluders, d); the honest updates where one of them is not finite.
+    """
+    if not np.isfinite(attacker.colluders).all():
+        return attacker.colluders.copy()
+    frame = Frame.of(attacker)
+    game = Game.of(attacker, frame)
+    direction = (aim(frame) @ game.coordinates)[0]
+    pulls: dict[tuple[str, float, float], NDArray[np.float64]] = {}
+
+    def sent(candidate: Candidate) -> NDArray[np.float64]:
+        key = (candidate.base, candidate.angle, candidate.part)
+        if key not in pulls:
+            pulls[key] = pull(frame, candidate)
+        return updates_of(attacker, frame, candidate, pulls[key])
+
+    best = max(candidates, key=lambda candidate: float(game.step(sent(candidate)) @ direction))
+    return (sent(best) @ frame.vectors).astype(np.float32)
+
+
+def updates_of(
+    attacker: AttackInput, frame: Frame, candidate: Candidate, directions: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the coefficients of what each colluder sends, shape (colluders, k).
+
+    Args:
+        attacker: any of the colluders.
+        frame: its vectors.
+        candidate: who acts.
+        directions: unit combinations, shape (colluders, k).
+    """
+    sent = frame.norms[frame.own.rows][:, None] * frame.row(*frame.own.rows.tolist())
+    members = [row for row in attacker.seats if row not in attacker.idle]
+    passive = {*attacker.seats, *attacker.idle}
+    trainers = [row for row in range(len(sent)) if row not in passive]
+    acting = trainers[: int(np.ceil(candidate.share * len(trainers)))]
+    if candidate.members is Behaviour.SAME:
+        acting += members
+    elif candidate.members is Behaviour.REVERSED:
+        sent[members] *= -1
+    sent[acting] = LENGTH * frame.length * directions[acting]
+    return sent

@@ -1,0 +1,255 @@
+"""Attackers that play the run's rule: by pencil, by what they may know, and in whole runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from clients.adversaries.attack_memory import AttackHistory, AttackMemory, remembered_round
+from clients.adversaries.attackers import Attackers, AttackRound
+from clients.attacks.false_model import false_model
+from clients.attacks.registry import ATTACKS, attack_named
+from clients.attacks.updates.rule_aware.frame import Frame
+from clients.attacks.updates.update_attack import AttackInput, UpdateAttack
+from clients.configuration.loading import load
+from clients.datasets.federated_data import Samples
+from clients.runs.open_run import open_memory_run
+from clients.runs.population import populate
+from clients.training.engine_factory import open_engine
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RULE_AWARE = sorted(name for name, attack in ATTACKS.items() if attack.needs_history)
+SEED = bytes(range(32))
+MALICIOUS = tuple(map(ClientId, (1, 6, 8, 20, 22, 25)))
+MEMBERS = tuple(map(ClientId, range(12)))
+DIMENSION = 40
+
+
+def asked(colluders: Any, factor: float = 1.0, **context: Any) -> AttackInput:
+    known = np.array(colluders, dtype=np.float32)
+    model = np.zeros(known.shape[1], dtype=np.float32)
+    bad_model = np.zeros_like(model)
+    bad_model[1] = -5
+    known_too: dict[str, Any] = {"model": model, "bad_model": bad_model, "trainers": 18}
+    return AttackInput(
+        known[0], known, np.random.default_rng(0), factor, **{**known_too, "members": 12, **context}
+    )
+
+
+def sent_in_a_round(
+    attack: str,
+    honest: int = 0,
+    published: int = 1,
+    seed: bytes = SEED,
+    reference: str = "own",
+) -> np.ndarray:
+    """What the attackers send in a round of 30 clients of the preset `robust`.
+
+    Args:
+        attack: its name.
+        honest: seed of the honest updates of the round.
+        published: seed of those of the round before.
+        seed: of the round.
+        reference: of the rule.
+    """
+    rules = load("robust", settings=(f"protocol.reference={reference}",)).parameters(DIMENSION)
+    model = np.zeros(DIMENSION, dtype=np.float32)
+    updates = {**_updates(honest), **{c: _updates(7)[c] for c in MALICIOUS}}
+    travel = np.eye(DIMENSION, dtype=np.float32)[0]
+    context = AttackRound(
+        seed=seed,
+        starts=dict.fromkeys(updates, model),
+        members=frozenset(MEMBERS),
+        parameters=rules,
+        travel=travel,
+        history=AttackHistory(
+            model - np.eye(DIMENSION, dtype=np.float32)[1], _updates(published), None
+        ),
+    )
+    sent = Attackers(frozenset(MALICIOUS), attack).corrupt(updates, context)
+    return np.stack([sent[client] for client in MALICIOUS])
+
+
+def test_blind_target_turns_by_its_factor_from_the_mean_to_the_goal() -> None:
+    # Lengths 1 and 3, so t = 2 and s t = 4; b = (1, 0, 0), p = (0, 1, 0).
+    sent = attack_named("target-blind").forge(asked([[1, 0, 0], [3, 0, 0]], factor=60.0))
+    np.testing.assert_allclose(sent, [2, 4 * np.sqrt(3) / 2, 0], rtol=1e-6, atol=1e-12)
+
+
+def test_where_all_updates_are_averaged_target_goes_straight() -> None:
+    sent = attack_named("target").forge(asked([[1, 0, 0], [3, 0, 0]]))
+    np.testing.assert_allclose(sent, [0, 4, 0], rtol=1e-6, atol=1e-6)
+
+
+def test_noise_hides_the_goal_in_noise_of_each_attackers_own() -> None:
+    attack = attack_named("noise")
+    colluders = np.zeros((3, 4000))
+    colluders[:, 0] = 2
+    travel = np.eye(4000, dtype=np.float32)[2]
+    assert attack.forge_all is not None
+    sent = attack.forge_all(asked(colluders, factor=30.0, travel=travel)) / 4
+    np.testing.assert_allclose(sent[:, 1], 0.5, atol=0.05)
+    np.testing.assert_allclose(sent[:, 2], 0.3, atol=0.06)
+    rest = sent.copy()
+    rest[:, 1:3] = 0
+    cosines = rest @ rest.T / np.outer(*[np.linalg.norm(rest, axis=1)] * 2)
+    assert np.abs(cosines - np.eye(3)).max() < 0.1
+
+
+def test_three_attackers_frame_one_honest_client() -> None:
+    attack = attack_named("frame")
+    travel = np.array([1, 0, 0, 0], dtype=np.float32)
+    published = (np.array([3, 0, 4, 0], np.float32), np.array([1, 0, 0, 9], np.float32))
+    context = asked(np.ones((4, 4)), factor=0.0, travel=travel, published=published)
+    assert attack.forge_all is not None
+    sent = attack.forge_all(context)
+    expected = 2 * 2 * np.array([[0.3, 0, 1, 0]] * 3 + [[0.3, 0, 0, 1]])
+    np.testing.assert_allclose(sent, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("attack", "reference"), [*((a, "own") for a in RULE_AWARE), ("target", "crowd")]
+)
+def test_honest_updates_of_the_round_change_nothing(attack: str, reference: str) -> None:
+    first, other = (sent_in_a_round(attack, honest=h, reference=reference) for h in (0, 3))
+    assert np.array_equal(first, other)
+    assert np.isfinite(first).all()
+
+
+@pytest.mark.parametrize("attack", ["frame", "worst-back", "worst-stop"])
+def test_updates_of_the_round_before_change_what_is_sent(attack: str) -> None:
+    assert not np.array_equal(sent_in_a_round(attack), sent_in_a_round(attack, published=2))
+
+
+def test_chance_follows_from_the_rounds_seed() -> None:
+    first, again, other = (sent_in_a_round("noise", seed=s) for s in (SEED, SEED, bytes(32)))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("reference", ["own", "travel"])
+def test_target_moves_the_model_towards_the_false_one(reference: str) -> None:
+    # The rule accepts them: they follow the honest direction as far as it asks.
+    sent = sent_in_a_round("target", reference=reference)
+    assert sent[:, 1].mean() > 1
+    assert _updates(0)[ClientId(0)][1] < 1
+
+
+def test_short_coordinates_have_the_lengths_and_angles_of_updates() -> None:
+    rng = np.random.default_rng(0)
+    frame = Frame.of(asked(rng.standard_normal((3, 500)), published=(np.ones(500, np.float32),)))
+    coordinates = frame.coordinates()
+    assert coordinates.shape[1] < 20
+    np.testing.assert_allclose(coordinates @ coordinates.T, frame.table, atol=1e-12)
+
+
+def test_memory_knows_only_what_earlier_rounds_published() -> None:
+    model = np.zeros(2, dtype=np.float32)
+    memory = AttackMemory(model - 1)
+    update = np.ones(2, dtype=np.float32)
+    assert memory.history(1, model).travel is None
+    memory.round_ended(1, {ClientId(3): update, ClientId(4): None})
+    assert memory.history(1, model).published == {}
+    update[:] = 9  # the engine writes there again
+    later = memory.history(2, model - 2)
+    assert [list(later.published), later.published[ClientId(3)].tolist()] == [[3], [1, 1]]
+    assert later.travel is not None
+    assert later.travel.tolist() == [2, 2]
+
+
+def test_memory_holds_two_models_however_long_a_run_is() -> None:
+    memory = AttackMemory(np.zeros(1, dtype=np.float32))
+    for number in range(1, 60):
+        travel = memory.history(number, np.full(1, -number, dtype=np.float32)).travel
+        assert len(memory._models) <= 2
+        if number > 1:
+            assert travel is not None
+            assert travel[0] == number - remembered_round(number)
+    assert [remembered_round(t) for t in (1, 10, 11, 20, 21, 31)] == [1, 1, 1, 1, 11, 21]
+
+
+def test_a_run_gives_what_honest_clients_published_the_round_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[AttackInput] = []
+    corrupt, sent = Attackers.corrupt, []
+
+    def look(attacker: AttackInput) -> np.ndarray:
+        seen.append(attacker)
+        return attacker.colluders
+
+    def watched(self: Attackers, updates: Any, context: AttackRound) -> Any:
+        found = corrupt(self, updates, context)
+        sent.append({c: np.array(u) for c, u in found.items() if c not in self.clients})
+        return found
+
+    attack = UpdateAttack("target", look, forge_all=look, needs_history=True)
+    monkeypatch.setitem(ATTACKS, "target", attack)
+    monkeypatch.setattr(Attackers, "corrupt", watched)
+    settings = ("machine.ledger=memory", "malice.attack=target", "malice.malicious_rate=0.3")
+    configuration = load("smoke", settings=(*settings, "protocol.rounds=3", "seed=1"))
+    with open_memory_run(tmp_path, "run", configuration) as run:
+        run.go_on(lambda _: None)
+    assert [len(one.published) for one in seen] == [0, *map(len, sent[:-1])]
+    for one, before in zip(seen[1:], sent, strict=False):
+        assert all(
+            np.array_equal(a, b) for a, b in zip(one.published, before.values(), strict=True)
+        )
+    assert all(one.bad_model is seen[0].bad_model for one in seen)
+
+
+def test_the_false_model_answers_with_the_next_class() -> None:
+    configuration = load("smoke", settings=("malice.attack=target", "malice.malicious_rate=0.3"))
+    population = populate(configuration)
+    memory = population.attack_memory(configuration)
+    assert memory is not None
+    x, y = population.clean.test
+    sets = {"true": Samples(x, y), "next": Samples(x, (y + 1) % population.clean.form.classes)}
+    training = configuration.local_training()
+    with open_engine(
+        population.model, population.clean, training, device="cpu", workers=1, path="plain",
+        sets=sets, rows=1,
+    ) as engine:  # fmt: skip
+        true, false = engine.evaluate(memory.bad_model, list(sets)).result()
+    assert (false.correct or 0) > 3 * (true.correct or 0)
+
+
+def test_a_task_without_classes_is_refused() -> None:
+    configuration = load("smoke", settings=("malice.attack=target", "malice.malicious_rate=0.3"))
+    population = populate(configuration)
+    form = dataclasses.replace(population.data.form, task="regress")
+    data = dataclasses.replace(population.data, form=form)
+    with pytest.raises(ConfigurationError, match="the task is regress"):
+        false_model(
+            population.model, data, population.malicious, configuration.local_training(),
+            population.initial, "cpu", 0,
+        )  # fmt: skip
+
+
+def test_a_run_without_one_model_is_refused() -> None:
+    updates = {ClientId(0): np.ones(3, dtype=np.float32)}
+    context = AttackRound(SEED, updates)
+    with pytest.raises(
+        ConfigurationError, match="'target' plays the rule of a committee or a serv"
+    ):
+        Attackers(frozenset({ClientId(0)}), "target").corrupt(updates, context)
+
+
+def test_the_weights_are_no_base_of_a_direction() -> None:
+    settings = ("malice.attack=noise", "malice.malicious_rate=0.3", "malice.on=weights")
+    with pytest.raises(ConfigurationError, match="'noise' is made of directions"):
+        load("smoke", settings=settings)
+
+
+def _updates(seed: int) -> dict[ClientId, np.ndarray]:
+    """Updates of 30 clients: one direction and noise of each."""
+    noise = 0.2 * np.random.default_rng(seed).standard_normal((30, DIMENSION))
+    updates = (np.eye(DIMENSION)[0] + noise).astype(np.float32)
+    return {ClientId(client): update for client, update in enumerate(updates)}
