@@ -86,7 +86,7 @@ def adaptive(view: View) -> Array:
 
 def noise(view: View) -> Array:
     """Hide the pull, at 30 degrees, in Gaussian noise of each attacker's own."""
-    own = unit(view.rng.standard_normal(view.own.shape))
+    own = unit(_gaussian(view))
     angle = np.deg2rad(30)
     return 2 * view.length * (unit(_turned(own, view.pull, angle)) + 0.3 * view.along)
 
@@ -103,7 +103,7 @@ def back(view: View) -> Array:
     """Search among forgeries against the honest mean, each in a guise of its own (W-back)."""
     stolen = unit(view.past[view.rng.integers(len(view.past), size=len(view.own))])
     stolen = stolen - np.outer(stolen @ view.along, view.along)
-    guises = unit(view.own), unit(view.rng.standard_normal(view.own.shape)), unit(stolen)
+    guises = unit(view.own), unit(_gaussian(view)), unit(stolen)
     against = -unit(np.mean(view.past, axis=0))
     return _search(view, against, product(guises, (0.0, 0.5, 1.0), ("honest", "same")))
 
@@ -117,6 +117,10 @@ ATTACKS: dict[str, Callable[[View], Array] | None] = {
     "noise-30": noise,
     "w-back": back,
 }
+
+
+def _gaussian(view: View) -> Array:
+    return np.asarray(view.rng.standard_normal(view.own.shape))
 
 
 def _turned(from_: Array, to: Array, angle: float) -> Array:
