@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from benchmarks.crowding.attacks import ATTACKS
 from benchmarks.crowding.rule import RULES, Array
-from benchmarks.crowding.runs import LAST, play
+from benchmarks.crowding.runs import LAST, Regime, play
 from benchmarks.crowding.vectors import violations
 
 if TYPE_CHECKING:
@@ -20,14 +21,18 @@ if TYPE_CHECKING:
 
 def print_table(arguments: argparse.Namespace) -> None:
     """Play all runs and print accuracy ± standard error and the paired difference."""
-    seeds, rounds, share = arguments.seeds, arguments.rounds, arguments.share
-    clean = np.array([play("fedavg", "none", seed, rounds, share) for seed in seeds])
-    print(f"{share:.0%} attack, seeds {seeds}; accuracy; difference to FedAvg without attackers")
+    seeds = arguments.seeds
+    regime = Regime(arguments.rounds, arguments.share, arguments.clip)
+    plain = replace(regime, is_clipped=False)
+    clean = np.array([play("fedavg", "none", seed, plain) for seed in seeds])
+    print(
+        f"{regime.share:.0%} attack, seeds {seeds}; accuracy, difference to FedAvg without attack"
+    )
     print(f"{'attack':<10}" + "".join(f"{rule:^33}" for rule in arguments.rules))
     for attack in arguments.attacks:
         cells = []
         for rule in arguments.rules:
-            runs = np.array([play(rule, attack, seed, rounds, share) for seed in seeds])
+            runs = np.array([play(rule, attack, seed, regime) for seed in seeds])
             cells.append(f"{_shown(runs)} {_shown(runs - clean, '+')}")
         print(f"{attack:<10}" + "".join(f"{cell:^33}" for cell in cells), flush=True)
 
@@ -47,6 +52,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--share", type=float, default=0.3, help="of clients that attack")
+    parser.add_argument("--clip", action="store_true", help="updates to their median length")
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
     parser.add_argument("--attacks", nargs="+", choices=ATTACKS, default=list(ATTACKS))
     parser.add_argument("--vectors", type=Path, metavar="FILE", help="check these cases instead")

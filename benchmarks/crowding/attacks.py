@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.crowding.rule import MEMBERS, TRAINERS, Array, decide, scores, unit
+from benchmarks.crowding.rule import MEMBERS, TRAINERS, Array, clipped, decide, scores, unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +19,7 @@ class View:
     """What colluders know: their own, the models, what earlier rounds published. All by row."""
 
     rule: str
+    is_clipped: bool
     own: Array  # their honest updates of this round
     is_member: Array
     past: Array  # honest updates of the two rounds before
@@ -45,7 +46,8 @@ class View:
         is_member = np.append(self.is_member, np.arange(len(honest)) < vacant)
         seats = np.flatnonzero(is_member), np.flatnonzero(~is_member)
         accepted, _ = decide(self.rule, updates, *seats, self.travel)
-        return np.asarray(updates[accepted].mean(axis=0))
+        moving = clipped(updates) if self.is_clipped else updates
+        return np.asarray(moving[accepted].mean(axis=0))
 
 
 def reversed_mean(view: View) -> Array:

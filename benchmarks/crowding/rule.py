@@ -84,6 +84,13 @@ def decide(
     return ranking[: near or 7], ranking[first : first + MEMBERS]
 
 
+def clipped(updates: Array) -> Array:
+    """Return a round's updates, those longer than the median length shortened to it."""
+    lengths = np.linalg.norm(updates, axis=1, keepdims=True)
+    longest = np.maximum(lengths, np.median(lengths))
+    return np.asarray(updates * np.median(lengths) / np.where(longest > 0, longest, 1))
+
+
 def unit(rows: Array) -> Array:
     """Return vectors along the last axis at length 1, zeros as they are."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
