@@ -23,6 +23,7 @@ class View:
     own: Array  # their honest updates of this round
     is_member: Array
     past: Array  # honest updates of the two rounds before
+    drift: Array  # running mean of what honest clients published in all rounds
     travel: Array | None
     pull: Array  # p = unit(w_t - w_bad)
     rng: np.random.Generator
@@ -102,12 +103,21 @@ def target(view: View) -> Array:
 
 
 def back(view: View) -> Array:
-    """Search among forgeries against the honest mean, each in a guise of its own (W-back)."""
+    """Search among forgeries against the honest mean of two rounds, in several guises (W-back)."""
+    return _backwards(view, -unit(np.mean(view.past, axis=0)))
+
+
+def drift(view: View) -> Array:
+    """Do the same against the honest mean of all rounds: the worst attack that was found."""
+    return _backwards(view, -unit(view.drift))
+
+
+def _backwards(view: View, aim: Array) -> Array:
+    """Search among forgeries that show an own update, noise or another's residual, and h."""
     stolen = unit(view.past[view.rng.integers(len(view.past), size=len(view.own))])
     stolen = stolen - np.outer(stolen @ view.along, view.along)
     guises = unit(view.own), unit(_gaussian(view)), unit(stolen)
-    against = -unit(np.mean(view.past, axis=0))
-    return _search(view, against, product(guises, (0.0, 0.5, 1.0), ("honest", "same")))
+    return _search(view, aim, product(guises, (0.0, 0.5, 1.0), ("honest", "same")))
 
 
 ATTACKS: dict[str, Callable[[View], Array] | None] = {
@@ -118,6 +128,7 @@ ATTACKS: dict[str, Callable[[View], Array] | None] = {
     "target": target,
     "noise-30": noise,
     "w-back": back,
+    "w-drift": drift,
 }
 
 

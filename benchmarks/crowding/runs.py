@@ -35,6 +35,7 @@ def play(rule: str, attack: str, seed: int, regime: Regime) -> float:
     models = [drawing.normal(scale=0.01, size=PIXELS * CLASSES)]
     committee = sampling.permutation(CLIENTS)[: 0 if rule == "fedavg" else MEMBERS]
     published: list[Array] = []
+    drift = np.zeros(PIXELS * CLASSES)
     for at in range(regime.rounds):
         w = models[-1]
         others = np.setdiff1d(np.arange(CLIENTS), committee)
@@ -47,9 +48,20 @@ def play(rule: str, attack: str, seed: int, regime: Regime) -> float:
             own, pull = updates[evil], unit(w - bad)
             past = np.vstack(published[-2:] or [own])
             updates[evil] = forge(
-                View(rule, regime.is_clipped, own, seats[evil], past, travel, pull, attacking)
+                View(
+                    rule,
+                    regime.is_clipped,
+                    own,
+                    seats[evil],
+                    past,
+                    drift if at else own.mean(axis=0),
+                    travel,
+                    pull,
+                    attacking,
+                )
             )
         published.append(honest)
+        drift = 0.85 * drift + unit(honest.mean(axis=0))
         rows = np.arange(len(active))
         accepted, elected = decide(rule, updates, rows[seats], rows[~seats], travel)
         weights = federation.sizes[active[accepted]]
