@@ -1,0 +1,95 @@
+"""The independent script of crowded residuals: its rule, its runs, its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.crowding.__main__ import main
+from benchmarks.crowding.attacks import ATTACKS
+from benchmarks.crowding.rule import RULES, clipped, scores
+from benchmarks.crowding.runs import Regime, play
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "crowd.json"
+
+
+def test_a_common_pull_is_crowded_and_orthogonal_updates_are_not() -> None:
+    rows = np.eye(12)
+    rows[8:] = rows[0]
+    seen = scores("crowd", rows, np.array([2, 3]), None)
+    assert seen.crowding.tolist() == [4, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4]
+    assert seen.base == 1e-3
+    assert seen.distances[0, 4] == 2
+    assert (seen.distances[0, 8:] > 1600**4).all()
+
+
+def test_the_rule_holds_its_vectors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--vectors", str(VECTORS)]) == 0
+    assert capsys.readouterr().out == "All cases hold.\n"
+
+
+def test_a_changed_vector_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = json.loads(VECTORS.read_text("utf-8"))["cases"][:2]
+    cases[1]["expected"][0][0] = (0.5).hex()
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({"cases": cases}), "utf-8")
+    assert main(["--vectors", str(path)]) == 1
+    assert capsys.readouterr().out == f"{cases[1]['kind']}: distances\n"
+
+
+def test_the_longer_half_is_clipped_to_the_median() -> None:
+    rows = np.diag([0.0, 1.0, 2.0, 9.0, 30.0])
+    assert clipped(rows).diagonal() == pytest.approx([0, 1, 2, 2, 2])
+    assert not clipped(np.zeros((3, 2))).any()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_model_learns_and_a_run_repeats(rule: str) -> None:
+    regime = Regime(rounds=6)
+    clean = play(rule, "none", 1, regime)
+    assert clean > 0.5
+    assert play(rule, "none", 1, regime) == clean
+
+
+def test_reversed_updates_stop_an_average() -> None:
+    assert play("fedavg", "ipm-5", 1, Regime(rounds=6)) < 0.3
+
+
+def test_each_attack_is_played(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--rounds", "5", "--seeds", "1", "--rules", "crowd", "--clip"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == list(ATTACKS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--seeds", "-1"],
+        ["--rounds", "4"],
+        ["--share", "0.6"],
+        ["--rules", "krum"],
+        ["--vectors", "missing.json"],
+    ],
+)
+def test_an_argument_out_of_range_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert words[0] in last
+    assert words[1] in last
+
+
+def test_a_file_without_cases_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.json"
+    for text in ("[]", "{}", "no JSON", '{"cases": [{"kind": "empty"}]}'):
+        path.write_text(text, "utf-8")
+        with pytest.raises(SystemExit, match="2"):
+            main(["--vectors", str(path)])
+        assert "--vectors" in capsys.readouterr().err
