@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.protocol.rules.crowding import crowding_of
-from ledger.protocol.rules.direction import DIRECTION, OPPOSITE_DISTANCE
+from ledger.protocol.rules.direction import DIRECTION, OPPOSITE_DISTANCE, median_from_others
 from ledger.protocol.rules.distance import (
     L2,
     PER_TENSOR,
@@ -86,7 +86,7 @@ def direction(
 
     Args:
         among: the updates and, last of them and last of its members, the displacement if there is
-            one; all are members for crowding.
+            one; all are members where all pairs enter.
         context: of the round.
         seats: rows of the members.
         asked: rows of the clients whose updates weigh the displacement.
@@ -99,21 +99,28 @@ def direction(
     if weigher is not None and norms[-1] != 0:
         along = 1 - squares[-1, :-1] / 2
     norms, has_direction = norms[:count], norms[:count] != 0
-    is_crowding = context.penalty is LengthPenalty.CROWDED_SUMMAND
-    distances = squares[list(seats), :count] if is_crowding else squares[: len(seats), :count]
+    takes_all, rows = _takes_all_pairs(context), np.flatnonzero(has_direction)
+    pairs = squares[np.ix_(rows, rows)] if takes_all else np.empty((0, 0))
+    distances = squares[list(seats) if takes_all else slice(len(seats)), :count]
+    if context.compares_all:
+        distances = np.zeros_like(distances)
+        distances[:, rows] = median_from_others(pairs)
     if weigher is not None:
         b = weigher.weight.multiple([along[row] for row in asked if has_direction[row]])
         if b:
             distances = (distances + b * squares[-1, :-1]) / (1 + b)
     lengths = _length_factors(norms)
-    if is_crowding:
-        rows = np.flatnonzero(has_direction)
-        cosines = 1 - squares[np.ix_(rows, rows)] / 2
-        lengths[rows] *= crowding_of(cosines, along[rows]).factors
+    if context.penalty is LengthPenalty.CROWDED_SUMMAND:
+        lengths[rows] *= crowding_of(1 - pairs / 2, along[rows]).factors
     is_product = context.penalty is LengthPenalty.FACTOR
     distances = distances * lengths if is_product else distances + (lengths - 1)
     missing = ~has_direction[None, :] | ~has_direction[list(seats)][:, None]
     return np.where(missing, OPPOSITE_DISTANCE, distances)
+
+
+def _takes_all_pairs(context: DistanceContext) -> bool:
+    """Return whether distances depend on pairs of updates without a member."""
+    return context.compares_all or context.penalty is LengthPenalty.CROWDED_SUMMAND
 
 
 def _length_factors(norms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,8 +177,8 @@ def distances_by(squares_of: SquaresFactory) -> Distances:
         among = [np.ascontiguousarray(row) for row in [*rows, *drawn]]
         if rule != DIRECTION:
             return PAIRWISE[rule](squares_of(among, seats), context)
-        is_crowding = context.penalty is LengthPenalty.CROWDED_SUMMAND
-        compared = [*(range(len(rows)) if is_crowding else seats), *range(len(rows), len(among))]
+        taken = range(len(rows)) if _takes_all_pairs(context) else seats
+        compared = [*taken, *range(len(rows), len(among))]
         asked = () if weigher is None else weigher.members
         asked_rows = [row_of[client] for client in asked if client in row_of]
         return direction(squares_of(among, compared), context, seats, asked_rows)

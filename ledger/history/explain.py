@@ -170,7 +170,8 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     measured, score = rule_sentences(parameters.distance, parameters.scoring)
     compared = REFERENCES[parameters.reference]
     along = compared.sentence if event.round > 1 else compared.first_sentence
-    reference = f"to the members, {along}" if along else "to the members"
+    whom = "to the round's other updates" if compared.compares_all else "to the members"
+    reference = f"{whom}, {along}" if along else whom
     return f"the {score} of their {measured} {reference}; {selection}"
 
 

@@ -216,12 +216,12 @@ def distance_context(
     """
     rule, weight = parameters.reference_rule, parameters.direction_weight
     if weight is None or not needs_displacement(parameters, round_number):
-        return DistanceContext(layout, penalty=rule.penalty)
+        return DistanceContext(layout, None, rule.penalty, rule.compares_all)
     if displacement is None:
         raise ValueError(f"the distances of round {round_number} need an unknown displacement")
     asked = participants.active if rule.asks_all else tuple(sorted(participants.members))
     direction = ServerDirection(displacement, asked, weight)
-    return DistanceContext(layout, direction, rule.penalty)
+    return DistanceContext(layout, direction, rule.penalty, rule.compares_all)
 
 
 @dataclass(frozen=True)

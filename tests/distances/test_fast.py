@@ -91,16 +91,17 @@ def test_along_a_travel_it_agrees_with_the_plain_rule(code: str, agreement: floa
 
 
 @pytest.mark.parametrize("penalty", [LengthPenalty.SUMMAND, LengthPenalty.CROWDED_SUMMAND])
+@pytest.mark.parametrize("compares_all", [False, True], ids=["member", "others"])
 @pytest.mark.parametrize("code", CODES)
 def test_with_added_penalties_it_agrees_with_the_plain_rule(
-    code: str, penalty: LengthPenalty
+    code: str, penalty: LengthPenalty, compares_all: bool
 ) -> None:
     vectors, travel = draws(0, 12, RANGE + 3), draws(1, 1, RANGE + 3)[0]
     vectors[:4] += 2 * vectors[5]
     vectors[6], vectors[7] = 0, vectors[1]
     vectors[4] *= 50
     for context in (context_of(RANGE + 3), pulled(travel, range(12))):
-        penalised = replace(context, penalty=penalty)
+        penalised = replace(context, penalty=penalty, compares_all=compares_all)
         require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], penalised)
 
 
@@ -114,8 +115,9 @@ def test_with_crowding_it_equals_the_plain_rule_on_any_updates(data: st.DataObje
     vectors = np.array(values, dtype=np.float32).reshape(count + 1, dimension)
     members = data.draw(st.lists(st.integers(0, count - 1), min_size=1))
     context = pulled(vectors[-1], range(count))
-    crowded = replace(context, penalty=LengthPenalty.CROWDED_SUMMAND)
-    require_equal(fast, DIRECTION, vectors[:-1], members, crowded)
+    for compares_all in (False, True):
+        crowded = replace(context, penalty=LengthPenalty.CROWDED_SUMMAND, compares_all=compares_all)
+        require_equal(fast, DIRECTION, vectors[:-1], members, crowded)
 
 
 @settings(max_examples=50, deadline=None)

@@ -170,6 +170,8 @@ def test_mentions_the_displacement_from_its_first_round_on() -> None:
     crowd = travel | {"reference": "crowd"}
     assert "along the model's travel and apart from crowds; the 2" in rule(crowd, round=2)
     assert "to the members, apart from crowds; the 2 nearest" in rule(crowd, round=1)
+    peers = travel | {"reference": "peers"}
+    assert "direction to the round's other updates, apart from" in rule(peers, round=1)
 
 
 def test_leaves_out_what_only_the_configuration_says() -> None:

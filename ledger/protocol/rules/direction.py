@@ -53,6 +53,9 @@ class DirectionMeasure:
 
     Other penalties add f_k − 1, or f_k g_k − 1 with the factor g_k of crowding, instead of
     multiplying by f_k. Crowding is of all updates of the round, equal for every member.
+
+    Where all are compared, the median of ‖u_k − u_j‖² over all other updates j of the round takes
+    the place of the member's ‖u_k − u_c‖², and the whole distance is equal for every member.
     """
 
     def __init__(
@@ -60,10 +63,13 @@ class DirectionMeasure:
         updates: Updates,
         server_direction: ServerDirection | None = None,
         penalty: LengthPenalty = LengthPenalty.FACTOR,
+        *,
+        compares_all: bool = False,
     ) -> None:
         self._updates = dict(updates)  # norms are looked up by the arrays' identity
         self._server_direction = server_direction
         self._penalty = penalty
+        self._compares_all = compares_all
 
     @cached_property
     def _norms(self) -> Mapping[int, float]:
@@ -110,18 +116,29 @@ class DirectionMeasure:
         return [row for row in rows if row.any()]
 
     @cached_property
-    def crowding(self) -> Crowding:
-        """Crowding of the round's updates that have a direction, ascending by client."""
+    def _cosines(self) -> NDArray[np.float64]:
+        """Cosines among the round's updates that have a direction, ascending by client."""
         rows = self._directed
         norms = np.array([self._norm(row) for row in rows])[:, None]
         cosines = np.zeros((len(rows), len(rows)))
         for start in range(0, len(rows[0]) if rows else 0, _PART):
             part = np.stack([row[start : start + _PART] for row in rows]) / norms
             cosines += part @ part.T
-        alignments = np.zeros(len(rows))
+        return cosines
+
+    @cached_property
+    def crowding(self) -> Crowding:
+        """Crowding of the round's updates that have a direction, ascending by client."""
+        alignments = np.zeros(len(self._directed))
         if self._direction is not None:
-            alignments = np.array([1 - self._from_direction[id(row)] / 2 for row in rows])
-        return crowding_of(cosines, alignments)
+            alignments = np.array([1 - self._from_direction[id(u)] / 2 for u in self._directed])
+        return crowding_of(self._cosines, alignments)
+
+    @cached_property
+    def _from_others(self) -> Mapping[int, float]:
+        """Median of ‖u − u_j‖² of each update that has a direction, by the array that holds it."""
+        medians = median_from_others(np.maximum(0.0, 2 - 2 * self._cosines)).tolist()
+        return {id(row): middle for row, middle in zip(self._directed, medians, strict=True)}
 
     @cached_property
     def _excesses(self) -> Mapping[int, float]:
@@ -162,6 +179,10 @@ class DirectionMeasure:
     def between(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
         """Return the distance of two directions, with the penalty of the update's length.
 
+        Args:
+            update: of a client; one of the round's arrays where others enter.
+            reference: of a member.
+
         Raises:
             ValueError: the updates differ in length.
         """
@@ -170,7 +191,10 @@ class DirectionMeasure:
         lengths = self._norm(update), self._norm(reference)
         if 0.0 in lengths:
             return OPPOSITE_DISTANCE
-        distance = _apart(update, lengths[0], reference.astype(np.float64) / lengths[1])
+        if self._compares_all:
+            distance = self._from_others[id(update)]
+        else:
+            distance = _apart(update, lengths[0], reference.astype(np.float64) / lengths[1])
         b = self.multiple
         if b:
             cached = self._from_direction.get(id(update))
@@ -208,9 +232,23 @@ def _apart(update: NDArray[np.float32], length: float, direction: NDArray[np.flo
     return float(np.dot(delta, delta))
 
 
+def median_from_others(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each update's median squared distance from the others; 0 of one that is alone.
+
+    Args:
+        squares: ‖u_k − u_j‖² of all pairs, shape (n, n).
+    """
+    count = len(squares)
+    if count < 2:
+        return np.zeros(count)
+    return median(squares[~np.eye(count, dtype=bool)].reshape(count, count - 1).T)
+
+
 def direction_measure(updates: Updates, context: DistanceContext) -> DirectionMeasure:
     """Return the measure among all usable updates of a round."""
-    return DirectionMeasure(updates, context.server_direction, context.penalty)
+    return DirectionMeasure(
+        updates, context.server_direction, context.penalty, compares_all=context.compares_all
+    )
 
 
 DIRECTION = DistanceRule(

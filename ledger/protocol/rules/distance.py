@@ -68,11 +68,13 @@ class DistanceContext:
         layout: of the model.
         server_direction: None where members compare with their own updates alone.
         penalty: how an update's length, and crowding, enter distances of direction.
+        compares_all: whether these are medians over all other updates, the same for every member.
     """
 
     layout: Layout = ()
     server_direction: ServerDirection | None = None
     penalty: LengthPenalty = LengthPenalty.FACTOR
+    compares_all: bool = False
 
 
 class DistanceMeasure(Protocol):

@@ -1,6 +1,7 @@
 """Reference rules: a member compares updates with its own, or also with the server direction.
 
-A rule also says how length, and crowding, are added to the comparison.
+A rule also says how length, and crowding, are added to the comparison, and whether the round's
+updates take the place of the member's own.
 
 Late in training honest updates are nearly orthogonal, so that the sign of a cosine between two of
 them is nearly a coin toss. The recent global displacement, w_s − w_t, is much longer than any one
@@ -79,6 +80,8 @@ class ReferenceRule:
         first_sentence: the same in round 1, before the model has moved.
         asks_all: whether all usable updates determine the weight; only the members' otherwise.
         penalty: how length enters.
+        compares_all: whether an update is compared with all others of the round, the same for every
+            member; with the member's otherwise.
     """
 
     name: str
@@ -88,6 +91,7 @@ class ReferenceRule:
     first_sentence: str = ""
     asks_all: bool = False
     penalty: LengthPenalty = LengthPenalty.FACTOR
+    compares_all: bool = False
 
 
 def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -131,4 +135,14 @@ CROWD = ReferenceRule(
     first_sentence="apart from crowds",
     asks_all=True,
     penalty=LengthPenalty.CROWDED_SUMMAND,
+)
+PEERS = ReferenceRule(
+    name="peers",
+    direction_weight=DirectionWeight(window=20, slope=5.0, cap=1.0),
+    distance="direction",
+    sentence=CROWD.sentence,
+    first_sentence=CROWD.first_sentence,
+    asks_all=True,
+    penalty=LengthPenalty.CROWDED_SUMMAND,
+    compares_all=True,
 )

@@ -29,7 +29,13 @@ DISTANCES: dict[str, DistanceRule] = {
 }
 REFERENCES: dict[str, ReferenceRule] = {
     rule.name: rule
-    for rule in (reference.OWN, reference.TRAVEL, reference.TRAVEL_SUM, reference.CROWD)
+    for rule in (
+        reference.OWN,
+        reference.TRAVEL,
+        reference.TRAVEL_SUM,
+        reference.CROWD,
+        reference.PEERS,
+    )
 }
 SCORINGS: dict[str, ScoringRule] = {rule.name: rule for rule in (scoring.MEAN, scoring.MEDIAN)}
 THRESHOLDS: dict[str, ThresholdRule] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,8 +48,8 @@ def test_along_a_travel_torch_agrees_with_the_plain_rule(agreement: float) -> No
     vectors = (vectors + agreement * travel).astype(np.float32)
     vectors[5] = 0
     context = pulled(travel, [0, 4, 5])
-    for penalty in LengthPenalty:
-        penalised = replace(context, penalty=penalty)
+    for penalty, compares_all in product(LengthPenalty, (False, True)):
+        penalised = replace(context, penalty=penalty, compares_all=compares_all)
         require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], penalised)
 
 

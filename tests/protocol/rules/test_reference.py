@@ -95,6 +95,7 @@ def test_all_but_own_use_displacement_and_need_direction() -> None:
         "travel": TRAVEL,
         "travel-sum": TRAVEL,
         "crowd": TRAVEL,
+        "peers": DirectionWeight(window=20, slope=5.0, cap=1.0),
     }
     along = replace(PENCIL, distance="direction", reference="travel")
     assert along.direction_weight == TRAVEL
