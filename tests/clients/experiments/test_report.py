@@ -54,7 +54,8 @@ def test_a_captured_committee_is_told_by_its_worst_round() -> None:
     held = cell("robust", 1, (0.8, 0.8), malicious_members=(1, 3), extra={"committee": 4})
     assert captured_share(held) == 0.75
     assert captured_share(cell("FedAvg", 1, (0.8,))) is None
-    assert "| clean | 0.750 |" in tables([held])
+    calm = cell("robust", 2, (0.8, 0.8), malicious_members=(0, 0), extra={"committee": 4})
+    assert "| clean | 0.375 ± 0.375 |" in tables([held, calm])
 
 
 def test_a_report_tells_all_and_is_the_same_each_time() -> None:
