@@ -54,7 +54,7 @@ FULL_LOSS = 0.3
 LOSS, GAIN = (0.70, 0.09, 0.17), (0.13, 0.40, 0.67)
 """Colours of a full loss and a full gain, red and blue."""
 DARK = 0.5
-"""Shade from which text is white."""
+"""Brightness below which text is white."""
 
 SETTLED = 0.2
 """Share of a curve, at its start, that a zoomed panel does not have to show."""
@@ -232,7 +232,7 @@ def draw_table(
             axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=mixed, linewidth=0)
             shown = "" if value is None else f"{value:.3f}"
             text = shown if texts is None else texts[y][x]
-            ink = "white" if shade > DARK else "black"
+            ink = "white" if _brightness(mixed) < DARK else "black"
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=ink)
     axes.set_xticks([x + 0.5 for x in range(len(names[1]))], names[1])
     axes.set_yticks([y + 0.5 for y in range(len(names[0]))], names[0])
@@ -244,6 +244,11 @@ def draw_table(
 def difference_shade(difference: float) -> Shade:
     """Return the colour of a difference: red for a loss, blue for a gain."""
     return min(1.0, (abs(difference) / FULL_LOSS) ** 0.5), LOSS if difference < 0 else GAIN
+
+
+def _brightness(colour: Sequence[float]) -> float:
+    """Return the perceived brightness of red, green and blue, from 0 to 1."""
+    return sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), colour, strict=True))
 
 
 def _greys(numbers: Sequence[float]) -> Callable[[float], Shade]:

@@ -33,10 +33,11 @@ def draw_heat(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
         cells: of it, in the order of its definition.
         folder: where to.
     """
-    everything, (cells, left_out) = cells, series.well_filled(cells)
+    columns, left_out = series.well_filled(cells)
     swept = [axis for axis, labels in series.swept_axes(cells).items() if len(labels) > 1]
+    # The reference may be of a method that has no column.
     shown = series.grouped(cells, lambda cell: ", ".join(cell.axes[axis] for axis in swept))
-    methods = series.by_method(cells)
+    methods = series.by_method(columns)
     rates = {method: {cell.learning_rate for cell in own} for method, own in methods.items()}
     is_tuned = len(set().union(*rates.values())) > 1
     titles = {
@@ -62,7 +63,7 @@ def draw_heat(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
             f"{FINAL[:-1]}, less that of {reference[0]} under {reference[1]}, paired by seed: red "
             f"is a loss.{floor_text(cells)}{left_out_text(left_out)}"
         )
-        caption = caption_of(sentence, name, everything, SIGNS)
+        caption = caption_of(sentence, name, cells, SIGNS)
         return write(drawn, folder, f"{name}-heat", caption)
 
 

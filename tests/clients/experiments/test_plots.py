@@ -181,6 +181,18 @@ def test_a_heat_map_shows_differences_to_calm_training(tmp_path: Path) -> None:
     assert "Run under one condition alone: once." in words
 
 
+def test_a_heat_map_may_refer_to_a_method_without_a_column(tmp_path: Path) -> None:
+    cells = [
+        cell("FedAvg", 1, (0.9,)),
+        *(cell("mine", 1, (0.8,), condition=c) for c in ("clean", "lies", "ipm")),
+    ]
+    draw({"mine": figured(rows(cells), "heat")}, tmp_path)
+    words = svg(tmp_path, "mine-heat")
+    assert words.count("\N{MINUS SIGN}.100") == 3
+    assert "less that of FedAvg under clean" in words
+    assert "Run under one condition alone: FedAvg." in words
+
+
 def test_a_loss_is_the_redder_the_larger_it_is() -> None:
     shades = [difference_shade(difference) for difference in (0.01, -0.01, -0.1, -0.3, -0.9)]
     assert [shade for shade, _ in shades] == sorted(shade for shade, _ in shades)
