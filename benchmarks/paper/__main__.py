@@ -3,6 +3,7 @@
     report   judge the paper's claims and our targets, and write the report
     plot     draw the figures of all experiments
     table    print the table of robustness in docs/certificates.md
+    worst    print the tables of the worst attacks there
     pack     put loose rows and their run folders into one archive for each experiment
 
 Experiments themselves are run, listed and audited by `cmfl experiment`.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.robustness_table import robustness_table
 from benchmarks.paper.theorem import figure
+from benchmarks.paper.worst_table import worst_table
 from clients.experiments.archive import pack
 from clients.experiments.catalogue import read_experiments
 from clients.experiments.plots import DRAWN_BY, draw
@@ -61,6 +63,10 @@ def _table(arguments: argparse.Namespace) -> None:
     print("\n".join(robustness_table(read_experiments(arguments.rows))))
 
 
+def _worst(arguments: argparse.Namespace) -> None:
+    print("\n".join(worst_table(read_experiments(arguments.rows))))
+
+
 def _pack(arguments: argparse.Namespace) -> None:
     for path in sorted(arguments.rows.glob("*.jsonl")):
         print(pack(arguments.rows, path.stem))
@@ -69,8 +75,14 @@ def _pack(arguments: argparse.Namespace) -> None:
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
     commands = parser.add_subparsers(required=True)
-    named = (("report", _report), ("plot", _plot), ("table", _table), ("pack", _pack))
-    for name, command in named:
+    named = {
+        "report": _report,
+        "plot": _plot,
+        "table": _table,
+        "worst": _worst,
+        "pack": _pack,
+    }
+    for name, command in named.items():
         subparser = commands.add_parser(name)
         subparser.set_defaults(command=command)
         subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")

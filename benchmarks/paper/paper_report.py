@@ -62,9 +62,10 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
         "# What the experiments say",
         "",
         "Made by `python -m benchmarks.paper report` from rows, and from nothing else. ± is one "
-        "standard error over seeds; a difference is paired by seed, and is one if a t-test at 5 % "
-        "says so. Each place is tested by itself: of forty in which nothing differs about one is "
-        "called better, and one worse.",
+        "standard error over seeds. A difference is paired by seed, the method that is named first "
+        "less the other, and is one if a two-sided t-test at 5 % says so: a claim that names a "
+        "direction is held to 2.5 % in it. Each place is tested by itself: of forty in which "
+        "nothing differs about one is called better, and one worse.",
         "",
         *overview(rows),
         "",

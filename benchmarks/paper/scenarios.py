@@ -167,17 +167,3 @@ def mean_of(counts: Sequence[int] | None) -> float | None:
 def scenarios_named(places: Iterable[Scenario], *words: str) -> list[Scenario]:
     """Return the places whose condition holds one of some words."""
     return [place for place in places if any(word in place.condition for word in words)]
-
-
-def negated(measure: Measure) -> Measure:
-    """Return a measure by which less is more.
-
-    Args:
-        measure: of which less is meant.
-    """
-
-    def less(cell: CellRow) -> float | None:
-        value = measure(cell)
-        return None if value is None else -value
-
-    return less

@@ -86,7 +86,7 @@ def weights_target(results: Results) -> list[ClaimFinding]:
             if retained is not None:
                 comparison = "" if on_updates is None else f"; on updates {100 * on_updates:.1f} %"
                 calm = Scenario(place.experiment, CLEAN, place.axes)
-                lost = results.difference((calm, "CMFL-I"), (place, "CMFL-I"), final)
+                lost = results.difference((place, "CMFL-I"), (calm, "CMFL-I"), final)
                 holds = (
                     retained >= RETAINED_SHARE - SLACK
                     if lost is not None and lost.count > 1

@@ -121,14 +121,18 @@ def verdict_of(findings: Sequence[ClaimFinding]) -> ClaimVerdict:
     return ClaimVerdict(answer, tuple(findings))
 
 
-def is_above(
+def beside_others(
     results: Results,
     place: Scenario,
     method: str,
     others: Sequence[str],
     measure: Measure,
+    *,
+    above: bool = True,
 ) -> list[ClaimFinding]:
     """Return whether a method's number is larger than that of every one of some others.
+
+    The numbers shown are the method's less another's, whichever of them is claimed to be larger.
 
     Args:
         results: the rows.
@@ -136,10 +140,12 @@ def is_above(
         method: of which it is claimed.
         others: with which it is compared, as far as they have rows there.
         measure: the number.
+        above: whether it is claimed to be larger; smaller otherwise.
 
     Returns:
         One finding, or none where nothing can be compared.
     """
+    claimed, opposite = (Side.ABOVE, Side.BELOW) if above else (Side.BELOW, Side.ABOVE)
     sides: dict[str, tuple[Side, Estimate]] = {}
     for other in others:
         difference = results.difference((place, method), (place, other), measure)
@@ -149,9 +155,9 @@ def is_above(
         return []
     outcomes = {side for side, _ in sides.values()}
     holds: bool | None = None
-    if Side.BELOW in outcomes:
+    if opposite in outcomes:
         holds = False
-    elif outcomes == {Side.ABOVE}:
+    elif outcomes == {claimed}:
         holds = True
     numbers = ", ".join(
         f"{format_difference(estimate)} to {other}" for other, (_, estimate) in sides.items()
@@ -160,22 +166,23 @@ def is_above(
 
 
 def in_every_scenario(
-    number: int, method: str, others: tuple[str, ...], measure: Measure
+    number: int, method: str, others: tuple[str, ...], measure: Measure, *, above: bool = True
 ) -> Callable[[Results], list[ClaimFinding]]:
     """Return the test of one method's number over that of others, wherever they are compared.
 
     Args:
         number: of the experiments.
-        method: whose number should be above.
+        method: whose number should be above, or below.
         others: those of all of these.
         measure: the number.
+        above: which of the two is claimed.
     """
 
     def findings(results: Results) -> list[ClaimFinding]:
         return [
             finding
             for place in results.places(number)
-            for finding in is_above(results, place, method, others, measure)
+            for finding in beside_others(results, place, method, others, measure, above=above)
         ]
 
     return findings

@@ -123,7 +123,11 @@ class Attackers:
                 "one model: there is none here"
             )
         members = context.members
-        attacking = members.intersection(honest) if self.parameters.only else honest.keys()
+        attacking = {
+            None: honest.keys(),
+            "members": honest.keys() & members,
+            "trainers": honest.keys() - members,
+        }[self.parameters.only]
         colluders = np.stack(list(honest.values()))
         base = self._input(attack, colluders, list(honest), context, trainers)
         forged: dict[ClientId, Update] = {}

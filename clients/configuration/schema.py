@@ -42,8 +42,8 @@ _BY_VALUE = Field(strict=False)
 
 Attacked = Literal["update", "weights"]
 """The vector that an attack changes."""
-Attacking = Literal["members"]
-"""A restriction to attackers on the committee; trainers are honest until they are elected."""
+Attacking = Literal["members", "trainers"]
+"""A restriction to attackers on the committee, or to those that train; the others are honest."""
 Count = Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 TrainingPath = Literal["auto", "plain", "lockstep"]
@@ -252,7 +252,8 @@ class MaliceSection(Section):
 
     The factor is the one number that an attack may leave open; see its file. An attack on updates
     may be made on the trained weights instead, as in the authors' code: `on` says which. With
-    `only` it is made by attackers on the committee, who are honest as long as they train.
+    `only` it is made by attackers on the committee, who are honest as long as they train, or by
+    those that train, who are honest on the committee.
     """
 
     attack: str | None = None
@@ -264,7 +265,7 @@ class MaliceSection(Section):
     on: Attacked | None = None
     """What the attack is made on; the update if not given."""
     only: Attacking | None = None
-    """Attackers that are honest as long as they train; all attack always if not given."""
+    """Attackers attack as members alone, or as trainers alone; always if not given."""
     members: dict[str, Count] = {}
     """How many clients have each fault on the committee: cmfl settings faults."""
     trainers: dict[str, Count] = {}

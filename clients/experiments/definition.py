@@ -29,8 +29,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 FigureKind = Literal[
-    "curves", "table", "bars", "sweep", "grid", "clients", "samples", "attackers", "time", "spent",
-    "growth", "bound",
+    "curves", "table", "bars", "sweep", "grid", "heat", "clients", "samples", "attackers", "time",
+    "spent", "growth", "bound",
 ]  # fmt: skip
 FigureKinds = Annotated[
     tuple[FigureKind, ...],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clients.experiments.definition import require_axes
-from clients.experiments.drawing import accuracy, clients, efficiency
+from clients.experiments.drawing import accuracy, clients, efficiency, heat
 from clients.experiments.drawing.series import swept_axes
 from clients.experiments.report import sorted_rows
 
@@ -28,6 +28,7 @@ DRAWN_BY: Mapping[FigureKind, Draw] = {
     "bars": accuracy.draw_bars,
     "sweep": accuracy.draw_sweep,
     "grid": accuracy.draw_grid,
+    "heat": heat.draw_heat,
     "clients": clients.draw_clients,
     "samples": clients.draw_samples,
     "attackers": clients.draw_attackers,

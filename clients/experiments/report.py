@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from clients.experiments.catalogue import names, order_of
 from clients.experiments.drawing.figure_file import attack_text, rate_text
-from clients.experiments.drawing.series import by_method, grouped, scenario_name
+from clients.experiments.drawing.series import FEW_SCENARIOS, by_method, grouped, scenario_name
 from clients.experiments.statistics import mean_and_error
 
 if TYPE_CHECKING:
@@ -22,10 +22,18 @@ if TYPE_CHECKING:
 DASH = "–"  # noqa: RUF001 - a dash
 """What stands where there is no cell."""
 
+
+def captured_share(cell: CellRow) -> float | None:
+    """Return the largest share of a round's committee that attackers held; None without one."""
+    held, members = cell.malicious_members, cell.extra.get("committee")
+    return max(held) / float(members) if held and members else None
+
+
 MEASURES: tuple[tuple[str, Measure], ...] = (
     ("final accuracy", lambda cell: cell.final),
     ("share of the aggregated updates that attackers sent", lambda cell: cell.malicious_accepted),
     ("share of the honest trainers that were aggregated", lambda cell: cell.accepted_honest),
+    ("largest share of a committee that attackers held", captured_share),
     ("success of the backdoor at the end", lambda cell: last_of(cell.backdoor_success)),
 )
 """What there is a table of, where cells have it and it is not always the same."""
@@ -192,13 +200,32 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
-    methods = list(by_method(cells))
+    """Return a table, with sentences below on methods that have no column worth its room."""
     seeds = max(len(own) for own in _by_line_and_method(cells).values())
-    rows = []
+    entries: dict[str, dict[str, str]] = {}
     for line, own in grouped(cells, row_label).items():
-        by_name = by_method(own)
-        rows.append([line, *(_entry(by_name.get(name, ()), measure, seeds) for name in methods)])
-    return markdown(["", *methods], rows)
+        for method, named in by_method(own).items():
+            entries.setdefault(method, {})[line] = _entry(named, measure, seeds)
+    filled = {
+        method: {line: entry for line, entry in own.items() if entry != DASH}
+        for method, own in entries.items()
+    }
+    lines = [
+        line for line in grouped(cells, row_label) if any(line in own for own in filled.values())
+    ]
+    least = 2 if len(lines) > FEW_SCENARIOS else 1
+    columns = [method for method, own in filled.items() if len(own) >= least]
+    rows = [[line, *(filled[method].get(line, DASH) for method in columns)] for line in lines]
+    single = [
+        f"{method}, {line}: {entry}"
+        for method, own in filled.items()
+        if method not in columns
+        for line, entry in own.items()
+    ]
+    empty = [method for method, own in filled.items() if not own]
+    sentences = [f"{'; '.join(single)}."] if single else []
+    sentences += [f"Without a number: {', '.join(empty)}."] if empty else []
+    return [*markdown(["", *columns], rows), *(["", " ".join(sentences)] if sentences else [])]
 
 
 def _by_line_and_method(cells: Sequence[CellRow]) -> dict[str, list[CellRow]]:

@@ -8,6 +8,7 @@ from clients.models.alexnet import alexnet
 from clients.models.cnn import cnn
 from clients.models.hf import hf
 from clients.models.leaf_cnn import leaf_cnn
+from clients.models.mlp import mlp
 from clients.models.model import ForeignFactory, Model, ModuleFactory, model_of
 from clients.models.softmax import softmax
 from clients.models.text_lstm import sent140_lstm, shakespeare_lstm
@@ -27,6 +28,7 @@ MODELS: dict[str, ModuleFactory] = {
     "alexnet": alexnet,
     "sent140_lstm": sent140_lstm,
     "shakespeare_lstm": shakespeare_lstm,
+    "mlp": mlp,
     "hf": hf,
 }
 

@@ -44,7 +44,10 @@ Name = Annotated[
     str, typer.Argument(help="An experiment, or the path of a TOML file; see experiment list.")
 ]
 NameOrAll = Annotated[
-    str, typer.Argument(help="An experiment, the path of a TOML file, or all; see experiment list.")
+    str,
+    typer.Argument(
+        help="An experiment, a family of some, a TOML file's path, or all; see experiment list."
+    ),
 ]
 Out = Annotated[
     Path, typer.Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")
@@ -65,7 +68,10 @@ DEFAULT_OUT = Path("experiments")
 
 @app.command("list")
 def list_(
-    name: Annotated[str | None, typer.Argument(help="Show the cells of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Show the cells of this one, or the experiments of this family."),
+    ] = None,
     out: Out = DEFAULT_OUT,
     data: Data = None,
     quick: Quick = False,
@@ -74,8 +80,8 @@ def list_(
     csv: AsCsv = False,
 ) -> None:
     """List the experiments, or the cells of one with their results."""
-    if name is None:
-        rows = list(_experiments())
+    if name is None or _is_group(name):
+        rows = list(_experiments(name or ALL))
         if csv:
             print_csv(list(rows[0]), rows)
         elif json:
@@ -127,7 +133,7 @@ def run(
     from clients.experiments.execution.runner import require_data
     from ledger.io.processes import task_pool
 
-    names = _runnable(data) if name == ALL else [name]
+    names = _runnable(name, data) if _is_group(name) else [name]
     plans = [_planned(experiment, seeds, data, is_quick=quick) for experiment in names]
     stores = [_store(plan, out) for plan in plans]
     for plan, store in zip(plans, stores, strict=True):
@@ -276,10 +282,22 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
     return out / "quick" if is_quick else out
 
 
-def _experiments() -> Iterator[dict[str, Any]]:
-    from clients.experiments.catalogue import definition_named, names
+def _is_group(name: str) -> bool:
+    from clients.experiments.catalogue import FAMILIES
 
-    for name in names():
+    return name == ALL or name in FAMILIES
+
+
+def _group(name: str) -> tuple[str, ...]:
+    from clients.experiments.catalogue import family_of, names
+
+    return names() if name == ALL else family_of(name)
+
+
+def _experiments(group: str) -> Iterator[dict[str, Any]]:
+    from clients.experiments.catalogue import definition_named
+
+    for name in _group(group):
         definition = definition_named(name)
         yield {
             "experiment": name,
@@ -292,17 +310,17 @@ def _experiments() -> Iterator[dict[str, Any]]:
         }
 
 
-def _runnable(data: Path | None) -> list[str]:
+def _runnable(group: str, data: Path | None) -> list[str]:
     """Return the experiments whose files are there, and say of the others that they are left out.
 
     Raises:
         ConfigurationError: none is left.
     """
-    from clients.experiments.catalogue import definition_named, names
+    from clients.experiments.catalogue import definition_named
     from clients.experiments.plan import missing_files
 
     runnable = []
-    for name in names():
+    for name in _group(group):
         missing = missing_files(definition_named(name), data)
         if missing:
             where = "--data is not given" if data is None else f"there is none in {data}"

@@ -73,6 +73,7 @@ def run(
         settings.append(f"machine.workers={workers}")
     source = None if resume else (configured.preset, configured.config)
     configuration = _configuration(home, name, source, tuple(settings))
+    _warn(configuration)
     where, task = node.chain_of(home, name), configuration.data.options.get("task")
     if configuration.machine.ledger == "memory":
         if where.rpc_url is not None:
@@ -169,6 +170,16 @@ def _configuration(
     configuration = load(*source, settings)
     require_new(home, name)
     return configuration
+
+
+def _warn(configuration: Configuration) -> None:
+    """Say on standard error where a run that is attacked lies outside the tested regime."""
+    from clients.configuration.tested_regime import regime_warnings
+
+    if configuration.malice.attack is None:
+        return
+    for warning in regime_warnings(configuration):
+        complain(f"warning: outside the tested regime: {warning}; see docs/certificates.md")
 
 
 def _carried_out(

@@ -54,6 +54,7 @@ NOT_EXECUTED = {
     "cmfl verify training --home capped": "needs that run",
     "cmfl data fetch": "needs the network; tests/clients/datasets plays it against a local server",
     "cmfl experiment run all": "minutes to hours",
+    "cmfl experiment run robustness-worst": "an hour; tests/cmfl/commands plays it quickly",
     "cmfl experiment run normal": "an hour, and the real FEMNIST",
     "cmfl experiment audit": "needs rows that take an hour; tests/clients/experiments plays one",
     "cmfl experiment plot": "rows take hours; tests/cmfl/commands/test_experiment.py plots some",

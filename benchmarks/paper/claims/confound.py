@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.paper.scenarios import Results, final
-from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, is_above
+from benchmarks.paper.verdict import Claim, ClaimFinding, beside_others, compare_with_margin
 from clients.experiments.drawing.clients import correlation
 from clients.experiments.statistics import Estimate, mean_and_error
 
@@ -51,7 +51,7 @@ def _second_is_better(condition: str) -> Callable[[Results], list[ClaimFinding]]
             finding
             for place in results.places(7)
             if place.condition == condition
-            for finding in is_above(results, place, "CMFL-II", ("FedAvg-trainers",), final)
+            for finding in beside_others(results, place, "CMFL-II", ("FedAvg-trainers",), final)
         ]
 
     return findings

@@ -38,7 +38,8 @@ def draw(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
             axes.set(title=TITLES[step_sizes], yscale="log")
             count_rounds(axes)
             axes.minorticks_off()
-        drawn.axes[0].set_ylabel("F(w) − F*, and its bound")
+        for axes in drawn.axes[: len(STEP_SIZES)]:
+            axes.set_ylabel("F(w) − F*, and its bound")
         _draw_gaps(drawn.axes[-1], methods)
         sentence = (
             "Error and printed bound of Theorem 1 on softmax with an L2 term, whose constants are "
@@ -63,4 +64,4 @@ def _draw_gaps(axes: Axes, methods: dict[str, list[CellRow]]) -> None:
         axes.errorbar(line.x, line.mean, errors, label=title, fmt="os"[place], color="k", capsize=3)
     axes.set_xticks(range(len(methods)), list(methods))
     slant_names(axes)
-    axes.set_title("φ, as seen on the path")
+    axes.set(title="φ, as seen on the path", xlabel="method", ylabel="φ")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from clients.datasets.partition.division import (
     Division,
@@ -14,21 +15,49 @@ from clients.datasets.partition.division import (
     level_up,
     require_enough,
 )
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.datasets.records import PooledData
 
+MAX_SHARES = 1_000
+
+
+def _below_one(shares: list[float] | None) -> list[float] | None:
+    if shares is not None and sum(shares) >= 1:
+        raise ValueError(f"sum to {sum(shares):g}: must be below 1, for the other clients")
+    return shares
+
 
 class QuantityPartition(DrawnShares):
-    """The samples in random order, cut by shares drawn from Dirichlet(alpha, ..., alpha)."""
+    """The samples in random order, cut by shares drawn from Dirichlet(alpha, ..., alpha).
+
+    Attributes:
+        shares: of all samples, of the first clients; the others' are drawn, of what is left.
+    """
 
     name: Literal["quantity"] = "quantity"
+    shares: (
+        Annotated[
+            list[Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]],
+            Field(min_length=1, max_length=MAX_SHARES),
+            AfterValidator(_below_one),
+        ]
+        | None
+    ) = None
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         """Return the rows of each client, at least the minimum."""
         require_enough(len(pool.train), clients, self.minimum)
+        given = self.shares or []
+        if len(given) >= clients:
+            raise ConfigurationError(
+                f"data.partition.shares: {len(given)} of them; must be fewer than the {clients} "
+                f"clients"
+            )
         order = rng.permutation(pool.train)
-        bounds = cut_points(rng.dirichlet(np.full(clients, self.alpha)), len(order))
+        drawn = rng.dirichlet(np.full(clients - len(given), self.alpha)) * (1 - sum(given))
+        bounds = cut_points(np.array([*given, *drawn]), len(order))
         shares = [order[start:stop].tolist() for start, stop in pairwise(bounds)]
         level_up(shares, self.minimum)
         return Division(tuple(np.array(sorted(share), dtype=np.int64) for share in shares))

@@ -14,6 +14,7 @@ from clients.experiments.drawing.canvas import (
     name_ticks,
     panels,
     slant_names,
+    zoom,
 )
 from clients.experiments.drawing.figure_file import SIGNS, WHISKERS, caption_of, write
 from clients.experiments.statistics import mean_and_error
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 FINAL = "Mean accuracy of the last five measured rounds."
 
+ACCURACY = "test accuracy"
+
 QUALITIES: tuple[tuple[str, Callable[[CellRow], Sequence[float | None]]], ...] = (
-    ("test accuracy", lambda cell: cell.accuracy),
+    (ACCURACY, lambda cell: cell.accuracy),
     ("test loss", lambda cell: cell.loss),
     ("training loss, all clients", lambda cell: cell.training_loss),
 )
@@ -52,6 +55,7 @@ def draw_curves(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]
 
 def draw_final_table(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
     """Draw the final accuracy of every method under every condition, as a table."""
+    everything, (cells, left_out) = cells, series.well_filled(cells)
     methods = list(series.by_method(cells))
     swept = [axis for axis, labels in series.swept_axes(cells).items() if len(labels) > 1]
     rows = series.grouped(cells, lambda cell: series.scenario_name(cell, swept))
@@ -71,7 +75,10 @@ def draw_final_table(name: str, cells: Sequence[CellRow], folder: Path) -> list[
     with panels(1, size=size) as drawn:
         draw_table(drawn.axes[0], table, (lines, columns), texts)
         slant_names(drawn.axes[0])
-        caption = caption_of(f"{FINAL}{_floor(cells)}", name, cells, SIGNS)
+        names = ("method", "condition") if lines is methods else ("condition", "method")
+        drawn.axes[0].set(ylabel=names[0], xlabel=names[1])
+        sentence = f"{FINAL}{floor_text(cells)}{left_out_text(left_out)}"
+        caption = caption_of(sentence, name, everything, SIGNS)
         return write(drawn, folder, f"{name}-table", caption)
 
 
@@ -88,8 +95,10 @@ def draw_bars(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
             draw_floor(axes, series.floor_of(panel.cells))
             axes.set_title(panel.title)
             axes.set_xticks(range(len(places)), list(places))
+            axes.set_xlabel("method")
             slant_names(axes)
-        caption = caption_of(f"{FINAL}{_floor(cells)}", name, cells, WHISKERS)
+        drawn.name_y(ACCURACY)
+        caption = caption_of(f"{FINAL}{floor_text(cells)}", name, cells, WHISKERS)
         return write(drawn, folder, f"{name}-bars", caption)
 
 
@@ -105,7 +114,8 @@ def draw_sweep(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
             draw_floor(axes, series.floor_of(panel.cells))
             axes.set_title(panel.title)
             name_ticks(axes, axis)
-        caption = caption_of(f"{FINAL}{_floor(cells)}", name, cells)
+        drawn.name_y(ACCURACY)
+        caption = caption_of(f"{FINAL}{floor_text(cells)}", name, cells)
         return write(drawn, folder, f"{name}-sweep", caption)
 
 
@@ -125,7 +135,7 @@ def draw_grid(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
             table = [[_mean(values) for values in line] for line in finals]
             draw_table(axes, table, labels, [[_text(values) for values in line] for line in finals])
             axes.set(title=title, xlabel=across, ylabel=down)
-        caption = caption_of(f"{FINAL}{_floor(cells)}", name, cells, SIGNS)
+        caption = caption_of(f"{FINAL}{floor_text(cells)}", name, cells, SIGNS)
         return write(drawn, folder, f"{name}-grid", caption)
 
 
@@ -137,16 +147,22 @@ def _accuracies(
     name: str, cells: Sequence[CellRow], shown: Sequence[PlotPanel], folder: Path, file: str
 ) -> list[Path]:
     places = series.places_of(shown)
-    with panels(len(shown), columns=4, size=(2.7, 2.2), sharey=True) as drawn:
+    with panels(len(shown), columns=4, size=(2.7, 2.2)) as drawn:
         for axes, panel in zip(drawn.axes, shown, strict=True):
-            for line, own in panel.lines.items():
-                draw_line(
-                    axes, series.over_rounds(line, own, lambda cell: cell.accuracy), places[line]
-                )
-            draw_floor(axes, series.floor_of(panel.cells))
+            lines = [
+                series.over_rounds(line, own, lambda cell: cell.accuracy)
+                for line, own in panel.lines.items()
+            ]
+            for line in lines:
+                draw_line(axes, line, places[line.name])
+            zoom(axes, lines, series.floor_of(panel.cells))
             axes.set_title(panel.title)
             count_rounds(axes)
-        sentence = "Test accuracy over rounds, a panel for each condition."
+        drawn.name_y(ACCURACY)
+        sentence = (
+            "Test accuracy over rounds, a panel for each condition, each with the scale of its "
+            f"curves after the first fifth of the rounds.{floor_text(cells)}"
+        )
         return write(drawn, folder, file, caption_of(sentence, name, cells))
 
 
@@ -161,17 +177,23 @@ def _qualities(
     ]
     half = max(cell.rounds for cell in panel.cells) // 2
     with panels(len(qualities) + 1, columns=2, size=(4.6, 2.7)) as drawn:
-        for place, (line, own) in enumerate(panel.lines.items()):
-            for axes, (title, of) in zip(drawn.axes, qualities, strict=False):
-                draw_line(axes, series.over_rounds(line, own, of), place)
-                axes.set_title(title)
-                count_rounds(axes)
-            late = series.over_rounds(line, own, lambda cell: cell.accuracy).after(half)
+        for axes, (title, of) in zip(drawn.axes, qualities, strict=False):
+            lines = [series.over_rounds(line, own, of) for line, own in panel.lines.items()]
+            for place, line in enumerate(lines):
+                draw_line(axes, line, place)
+            zoom(axes, lines, series.floor_of(panel.cells) if title == ACCURACY else None)
+            axes.set(title=title, ylabel=title.partition(",")[0])
+            count_rounds(axes)
+        for place, (name_, own) in enumerate(panel.lines.items()):
+            late = series.over_rounds(name_, own, lambda cell: cell.accuracy).after(half)
             draw_line(drawn.axes[-1], late, place)
-        draw_floor(drawn.axes[0], series.floor_of(panel.cells))
-        drawn.axes[-1].set_title("test accuracy, second half enlarged")
+        drawn.axes[-1].set(title=f"{ACCURACY}, second half enlarged", ylabel=ACCURACY)
         count_rounds(drawn.axes[-1])
-        return write(drawn, folder, file, caption_of("Quality over rounds.", name, cells))
+        sentence = (
+            "Quality over rounds, on the scale of the curves after the first fifth of the rounds."
+            f"{floor_text(cells)}"
+        )
+        return write(drawn, folder, file, caption_of(sentence, name, cells))
 
 
 def _final(cell: CellRow) -> float | None:
@@ -197,6 +219,12 @@ def _text(finals: Sequence[float]) -> str:
     return f"{estimate.mean:.3f}" + ("" if estimate.error is None else f"\n±{estimate.error:.3f}")
 
 
-def _floor(cells: Sequence[CellRow]) -> str:
+def floor_text(cells: Sequence[CellRow]) -> str:
+    """Return the sentence on the floor, after a space; none where nothing is classified."""
     floor = series.floor_of(cells)
     return "" if floor is None else f" The commonest class alone scores {floor:.3f}."
+
+
+def left_out_text(methods: Sequence[str]) -> str:
+    """Return the sentence on methods without a column, after a space; none if all have one."""
+    return f" Run under one condition alone: {', '.join(methods)}." if methods else ""

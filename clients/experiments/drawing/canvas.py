@@ -11,7 +11,7 @@ from ledger.io.extras import install_command
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -49,6 +49,20 @@ _SETTINGS: dict[Any, Any] = {
 
 LEAST_SPAN = 0.05
 """Span of the shades of a table: smaller differences do not look like large ones."""
+FULL_LOSS = 0.3
+"""A difference from which a cell's colour is full; below, it goes with the root."""
+LOSS, GAIN = (0.70, 0.09, 0.17), (0.13, 0.40, 0.67)
+"""Colours of a full loss and a full gain, red and blue."""
+DARK = 0.5
+"""Brightness below which text is white."""
+
+SETTLED = 0.2
+"""Share of a curve, at its start, that a zoomed panel does not have to show."""
+LEAST_ZOOM = 0.02
+"""Least height of a zoomed panel: noise does not look like a difference."""
+
+Shade = tuple[float, tuple[float, float, float]]
+"""How dark a cell is, from 0 to 1, and its colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +72,17 @@ class Panels:
     Attributes:
         figure: matplotlib's.
         axes: of each panel, row by row.
+        columns: panels per row.
     """
 
     figure: Figure
     axes: tuple[Axes, ...]
+    columns: int
+
+    def name_y(self, name: str) -> None:
+        """Name the y axes of the left panels."""
+        for axes in self.axes[:: self.columns]:
+            axes.set_ylabel(name)
 
 
 @contextmanager
@@ -98,7 +119,7 @@ def panels(
         axes = [panel for line in grid for panel in line]
         for unused in axes[count:]:
             figure.delaxes(unused)
-        yield Panels(figure, tuple(axes[:count]))
+        yield Panels(figure, tuple(axes[:count]), columns)
 
 
 def draw_line(axes: Axes, line: PlotLine, place: int) -> None:
@@ -155,6 +176,32 @@ def draw_bar(axes: Axes, place: int, height: Estimate, **more: Any) -> None:
         axes.errorbar(place, top, height.error, color="black", capsize=3, linewidth=1)
 
 
+def zoom(axes: Axes, lines: Iterable[PlotLine], floor: float | None) -> None:
+    """Let a panel show where its lines are once they have settled, and the floor if it is there.
+
+    Args:
+        axes: where the lines are drawn.
+        lines: with their bands.
+        floor: accuracy of always answering the commonest class; None if there is none.
+    """
+    drawn = [line for line in lines if line.x]
+    if not drawn:
+        return
+    start = SETTLED * max(line.x[-1] for line in drawn)
+    ends = [
+        mean + sign * (error or 0.0)
+        for line in drawn
+        for x, mean, error in zip(line.x, line.mean, line.error, strict=True)
+        if x >= start
+        for sign in (-1, 1)
+    ]
+    low, high = min(ends), max(ends)
+    margin = max(0.05 * (high - low), (LEAST_ZOOM - (high - low)) / 2, 0.0)
+    axes.set_ylim(low - margin, high + margin)
+    if floor is not None and low - margin <= floor <= high + margin:
+        draw_floor(axes, floor)
+
+
 def draw_floor(axes: Axes, floor: float | None) -> None:
     """Draw the accuracy of always answering the commonest class, if there is one."""
     if floor is not None:
@@ -166,6 +213,7 @@ def draw_table(
     table: Sequence[Sequence[float | None]],
     names: tuple[Sequence[str], Sequence[str]],
     texts: Sequence[Sequence[str]] | None = None,
+    shade_of: Callable[[float], Shade] | None = None,
 ) -> None:
     """Draw a table whose cells are the darker, the larger their number.
 
@@ -174,23 +222,39 @@ def draw_table(
         table: numbers, row by row; None for a cell that there is none of.
         names: of the rows, and of the columns.
         texts: of the cells; the number to three decimals if not given.
+        shade_of: the colour of a number; greys from the least to the largest if not given.
     """
-    numbers = [value for row in table for value in row if value is not None]
-    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
-    span = max(high - low, LEAST_SPAN)
+    shade_of = shade_of or _greys([value for row in table for value in row if value is not None])
     for y, row in enumerate(table):
         for x, value in enumerate(row):
-            shade = 0.0 if value is None else 0.08 + 0.72 * (value - low) / span
-            axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=str(1 - shade), linewidth=0)
+            shade, colour = (0.0, LOSS) if value is None else shade_of(value)
+            mixed = tuple(round(1 - shade * (1 - part), 3) for part in colour)
+            axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=mixed, linewidth=0)
             shown = "" if value is None else f"{value:.3f}"
             text = shown if texts is None else texts[y][x]
-            colour = "white" if shade > 0.5 else "black"
-            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=colour)
+            ink = "white" if _brightness(mixed) < DARK else "black"
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=ink)
     axes.set_xticks([x + 0.5 for x in range(len(names[1]))], names[1])
     axes.set_yticks([y + 0.5 for y in range(len(names[0]))], names[0])
     axes.set(xlim=(0, len(names[1])), ylim=(len(names[0]), 0))
     axes.grid(visible=False)
     axes.tick_params(length=0)
+
+
+def difference_shade(difference: float) -> Shade:
+    """Return the colour of a difference: red for a loss, blue for a gain."""
+    return min(1.0, (abs(difference) / FULL_LOSS) ** 0.5), LOSS if difference < 0 else GAIN
+
+
+def _brightness(colour: Sequence[float]) -> float:
+    """Return the perceived brightness of red, green and blue, from 0 to 1."""
+    return sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), colour, strict=True))
+
+
+def _greys(numbers: Sequence[float]) -> Callable[[float], Shade]:
+    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
+    span = max(high - low, LEAST_SPAN)
+    return lambda value: (0.08 + 0.72 * (value - low) / span, (0.0, 0.0, 0.0))
 
 
 def count_rounds(axes: Axes) -> None:

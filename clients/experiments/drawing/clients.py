@@ -42,9 +42,13 @@ def draw_clients(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path
                 title="clients aggregated at most x times", xlabel="x", ylabel="share of clients"
             )
             if has_accuracy:
-                drawn.axes[1].set(title="clients with accuracy at most x", xlabel="x")
+                drawn.axes[1].set(
+                    title="clients with accuracy at most x", xlabel="x", ylabel="share of clients"
+                )
                 drawn.axes[2].set(
-                    title="times aggregated, by accuracy", xlabel="client's accuracy, classes of .2"
+                    title="times aggregated, by accuracy",
+                    xlabel="client's accuracy, classes of .2",
+                    ylabel="times aggregated",
                 )
             sentence = (
                 "How often clients are aggregated, and how accurate the last model is on them."
@@ -85,13 +89,13 @@ def draw_attackers(name: str, cells: Sequence[CellRow], folder: Path) -> list[Pa
         for axes, (title, own) in zip(drawn.axes, groups.items(), strict=False):
             for place, (what, of) in enumerate(COUNTS):
                 draw_line(axes, series.along_axis(what, own, axis, _mean_of(of)), place)
-            axes.set_title(f"{title}: attackers in a round")
+            axes.set(title=f"{title}: attackers in a round", ylabel="clients")
         last = drawn.axes[-1]
         for place, (title, own) in enumerate(groups.items(), start=len(COUNTS)):
             line = series.along_axis(f"{title}, accuracy", own, axis, lambda cell: cell.final)
             draw_line(last, line, place)
         draw_floor(last, series.floor_of(cells))
-        last.set_title("final test accuracy")
+        last.set(title="final test accuracy", ylabel="test accuracy")
         for axes in drawn.axes:
             name_ticks(axes, axis)
         sentence = "Attackers in a round, mean over its rounds, and what becomes of the model."

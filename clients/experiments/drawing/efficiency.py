@@ -62,8 +62,9 @@ def draw_time(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
                     draw_line(axes, _timed(line, own, (model, rate), alone), place)
                 draw_floor(axes, series.floor_of(panel.cells))
                 axes.set_title(f"{model}, {rate:g} Mbit/s")
-                axes.set_xscale("log")
+                axes.set(xscale="log", xlabel="simulated seconds")
                 axes.minorticks_off()
+            drawn.name_y("test accuracy")
             sentence = (
                 "Test accuracy against seconds of computation and transmission. What is "
                 "transmitted is that of the paper's text, of the authors' script, or counted as it "
@@ -84,7 +85,9 @@ def draw_spent(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
                     _draw_spent(axes, place, own, (rate, alone))
                 axes.set_xticks(range(len(panel.lines)), list(panel.lines))
                 slant_names(axes)
-                axes.set(title=f"{rate:g} Mbit/s", ylabel="seconds of the whole run")
+                axes.set(
+                    title=f"{rate:g} Mbit/s", xlabel="method", ylabel="seconds of the whole run"
+                )
             sentence = "What the simulated time goes into, by the bytes that are really sent."
             paths += write(drawn, folder, file, caption_of(sentence, name, panel.cells, WHISKERS))
     return paths
@@ -165,7 +168,8 @@ def _grow(
                 sent.setdefault(sizes[place], []).append(megabytes)
         draw_line(axes, series.line_through(f"{prefix}scoring, seconds a round", seconds), style)
         draw_line(axes, series.line_through(f"{prefix}busiest link, MB a round", sent), style + 1)
-        axes.set(xscale="log", yscale="log", title=title)
+        axes.set(xscale="log", yscale="log", title=title, xlabel=title)
+        axes.set_ylabel("seconds, and MB, a round")
         measured = sorted({*axes.get_xticks(), *seconds, *sent} if style else {*seconds, *sent})
         axes.set_xticks(measured, [_short(x) for x in measured])
         axes.set_xticks([], minor=True)

@@ -64,8 +64,8 @@ def draw_runs(
             draw_line(attackers, line_through(run, shares), place)
         floors = {rounds[-1].floor for rounds in runs.values()}
         draw_floor(accuracy, floors.pop() if len(floors) == 1 else None)
-        accuracy.set_title("test accuracy")
-        attackers.set_title("attackers' share of the accepted updates")
+        accuracy.set(title="test accuracy", ylabel="test accuracy")
+        attackers.set(title="attackers' share of the accepted updates", ylabel="share")
         for axes in drawn.axes:
             count_rounds(axes)
         folder.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MOST_LINES = 9
 """Lines in one panel; more are cut into several panels or figures."""
 
+FEW_SCENARIOS = 2
+"""With so many scenarios a method may have been run in one of them alone."""
+
 ACCURACY_BINS = (0.2, 0.4, 0.6, 0.8)
 """Where the paper's figure of clients by accuracy cuts: five classes of clients."""
 
@@ -135,6 +138,29 @@ def panels_of(cells: Sequence[CellRow], along: str | None = None) -> list[PlotPa
         PlotPanel(title, grouped(own, lambda cell: _named(cell.method, cell, in_lines)))
         for title, own in panels.items()
     ]
+
+
+def well_filled(cells: Sequence[CellRow]) -> tuple[list[CellRow], list[str]]:
+    """Return the cells of methods that were run in more than one of several scenarios.
+
+    A column of a table that would have one number is left out of it.
+
+    Args:
+        cells: of one experiment.
+
+    Returns:
+        Their cells, and the methods that are left out.
+    """
+    scenarios = {
+        method: {scenario_name(cell, cell.axes) for cell in own if cell.final is not None}
+        for method, own in by_method(cells).items()
+    }
+    if len(set().union(*scenarios.values())) <= FEW_SCENARIOS:
+        return list(cells), []
+    sparse = [method for method, own in scenarios.items() if len(own) <= 1]
+    if len(sparse) == len(scenarios):
+        return list(cells), []
+    return [cell for cell in cells if cell.method not in sparse], sparse
 
 
 def places_of(panels: Iterable[PlotPanel]) -> dict[str, int]:

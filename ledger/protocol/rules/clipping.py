@@ -69,8 +69,10 @@ def exact_norm(update: NDArray[np.float32]) -> float:
         # Of 48 bits each: sums of halves stay below 2^53, and so are exact in any order.
         for half, part in enumerate((squares & 0xFFFFFF, squares >> 24)):
             halves[half] += np.bincount(np.maximum(fields, 1), weights=part, minlength=256)
+    fields_used = np.flatnonzero(halves.any(axis=0)).tolist()  # a small update has few of them
     total = sum(
-        (int(low) + (int(high) << 24)) << (2 * field) for field, (low, high) in enumerate(halves.T)
+        (int(halves[0, field]) + (int(halves[1, field]) << 24)) << (2 * field)
+        for field in fields_used
     )
     return sqrt(total / (1 << _SCALE))
 

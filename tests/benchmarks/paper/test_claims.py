@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.paper import complexity, official_figures
-from benchmarks.paper.claims import efficiency, grids, normal, robustness, theorem
+from benchmarks.paper.claims import committee, efficiency, grids, normal, robustness, theorem
 from benchmarks.paper.paper_report import CLAIMS
 from benchmarks.paper.scenarios import Results, Side, final, jumps, side_of
 from benchmarks.paper.targets import WEIGHTS, targets_of
@@ -115,6 +115,32 @@ def test_the_best_has_to_be_above_every_other() -> None:
     better = constant("Median", (0.85, 0.86, 0.87), **under)
     assert _claimed(best, robustness=rows([*first, *worse])).answer is ClaimAnswer.HOLDS
     assert _claimed(best, robustness=rows([*first, *worse, *better])).answer is ClaimAnswer.FAILS
+
+
+def test_a_finding_is_the_method_less_the_other_whatever_is_claimed() -> None:
+    # I is claimed to be the worst, and is: .5 less .8 is negative.
+    worst = next(one for one in normal.CLAIMS if "worst accuracy" in one.sentence)
+    typical, first = constant("FedAvg-trainers", (0.8, 0.81)), constant("CMFL-I", (0.5, 0.51))
+    verdict = _claimed(worst, normal=rows([*typical, *first]))
+    assert verdict.answer is ClaimAnswer.HOLDS
+    assert verdict.findings[0].numbers.startswith("CMFL-I: -0.3000 ± 0.0000 to FedAvg-trainers")
+    better = constant("CMFL-I", (0.9, 0.91))
+    assert _claimed(worst, normal=rows([*typical, *better])).answer is ClaimAnswer.FAILS
+
+
+def test_malicious_members_are_compared_with_malicious_trainers() -> None:
+    claim = next(one for one in committee.CLAIMS if "a few" in one.sentence.lower())
+    attack = {"number": 5, "axes": {"epsilon": "10"}, "condition": "back-gradient"}
+    both = constant("CMFL-I", (0.8, 0.81, 0.82), **attack)
+    alone = constant(
+        "CMFL-I", (0.85, 0.86, 0.87), **attack | {"condition": "back-gradient, trainers only"}
+    )
+    verdict = _claimed(claim, x=rows([*both, *alone]))
+    assert verdict.answer is ClaimAnswer.FAILS
+    assert verdict.findings[0].numbers.startswith("-0.0500")
+    # Clean training beside attackers that do both says nothing of members.
+    calm = constant("CMFL-I", (0.9, 0.9, 0.9), **attack | {"axes": {"epsilon": "0"}})
+    assert _claimed(claim, x=rows([*both, *calm])).answer is ClaimAnswer.MISSING
 
 
 def test_an_attack_is_compared_with_the_same_experiment_without_it() -> None:

@@ -132,6 +132,15 @@ def test_attackers_only_as_members_are_honest_until_elected() -> None:
     assert elected[ClientId(9)].tolist() == [-2.75] * 3, "half the mean of 2 and 9, backwards"
 
 
+def test_attackers_only_as_trainers_are_honest_on_the_committee() -> None:
+    training = attackers(2, 9, attack="ipm", only="trainers")
+    sent = training.corrupt(UPDATES, a_round(members=(9,)))
+    assert sent[ClientId(9)] is UPDATES[ClientId(9)]
+    assert sent[ClientId(2)].tolist() == [-2.75] * 3, "half the mean of 2 and 9, backwards"
+    everywhere = training.corrupt(UPDATES, a_round())
+    assert everywhere[ClientId(9)].tolist() == [-2.75] * 3
+
+
 def test_a_shared_attack_is_computed_once_and_separately_for_members() -> None:
     sent = attackers(2, 5, 9, attack="min-max").corrupt(UPDATES, a_round(members=(9,)))
     assert sent[ClientId(2)] is sent[ClientId(5)]

@@ -93,6 +93,15 @@ def test_the_densest_of_the_paper_is_not_that_of_byzfl(as_byzfl: bool, densest: 
     assert int(np.argmin(krum_scores(squared, 0 if as_byzfl else 1))) == densest
 
 
+def test_a_clipped_mean_shortens_what_is_longer_than_the_median() -> None:
+    # Lengths 1, 8, 3, 0: the median is 2, so that -8 counts as -2 and 3 as 2.
+    clipped = found("FedAvg", line(1, -8, 3, 0), {"clipped": True}, [1, 1, 2, 1])
+    assert clipped.vector.tolist() == pytest.approx([(1 - 2 + 2 * 2) / 5])
+    assert clipped.used == (0, 1, 2, 3)
+    zeros = found("FedAvg", line(0, 0, 5), {"clipped": True})
+    assert zeros.vector.tolist() == [0]
+
+
 def test_only_what_says_so_is_weighted() -> None:
     heavy = [1, 1, 1, 1, 6]
     values = line(0, 1, 2, 3, 4)
@@ -263,7 +272,7 @@ def test_equal_updates_come_to_themselves(name: str) -> None:
         ("Krum", {"f": 0}, 3, "n be at least 3"),
         ("MultiKrum", {"f": 2}, 7, r"2f \+ 2 < n and m <= n - f must hold"),
         ("MultiKrum", {"f": 2, "m": 9}, 11, "n be at least 11"),
-        ("FedAvg", {}, 1, "FedAvg with no options of n = 0 updates: 1 <= n must hold"),
+        ("FedAvg", {}, 1, "FedAvg with clipped = False of n = 0 updates: 1 <= n must hold"),
     ],
 )
 def test_too_few_updates_are_refused_and_just_enough_are_taken(

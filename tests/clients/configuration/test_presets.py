@@ -159,15 +159,23 @@ def test_without_data_no_run_begins(tmp_path: Path) -> None:
 
 
 def test_doctor_says_how_its_clients_would_train() -> None:
-    ((check, find),) = checks("authors-shakespeare", None, scaled_down("authors-shakespeare"))
-    assert check == "training"
-    assert find().startswith("plain path")
+    found = dict(checks("authors-shakespeare", None, scaled_down("authors-shakespeare")))
+    assert list(found) == ["training", "committee", "attacks"]
+    assert found["training"]().startswith("plain path")
 
 
 def test_doctor_says_what_is_missing() -> None:
-    ((_, find),) = checks("paper-femnist", None, ())
+    found = dict(checks("paper-femnist", None, ()))
     with pytest.raises(ConfigurationError, match="needs the path of its files"):
-        find()
+        found["training"]()
+
+
+def test_doctor_says_who_holds_a_drawn_committee_and_what_is_untested() -> None:
+    found = dict(checks("digits", None, ()))
+    assert "30 %: 9.3 % and 26 %" in found["committee"]()
+    assert found["attacks"]().startswith("within the regime")
+    found = dict(checks("digits", None, ("training.local_steps=1",)))
+    assert found["attacks"]().startswith("WARNING: outside the regime")
 
 
 @pytest.mark.parametrize("preset", PUBLISHED)

@@ -105,6 +105,27 @@ def test_quantity_makes_sizes_unequal_and_keeps_the_mixture() -> None:
     assert mixture.min() > 0.05
 
 
+def test_given_shares_are_the_first_clients() -> None:
+    # Of 1,000 samples .6 and .006; the others share 394.
+    shares = divided("quantity", pool_of(labels(100), test=0), 5, shares=[0.6, 0.006]).train
+    assert [len(share) for share in shares[:2]] == [600, 6]
+    assert sum(map(len, shares)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("shares", "clients", "rule"),
+    [
+        ([0.6, 0.4], 5, "must be below 1, for the other clients"),
+        ([0.1, 0.1], 2, "2 of them; must be fewer than the 2 clients"),
+        ([0.0], 5, "greater than 0"),
+        ([], 5, "at least 1 item"),
+    ],
+)
+def test_impossible_shares_are_refused(shares: list[float], clients: int, rule: str) -> None:
+    with pytest.raises(ConfigurationError, match=rule):
+        divided("quantity", pool_of(labels(10), test=0), clients, shares=shares)
+
+
 @pytest.mark.parametrize("name", ["dirichlet", "quantity"])
 def test_the_minimum_is_kept(name: str) -> None:
     shares = divided(name, pool_of(labels(3), test=0), 10, alpha=0.01, minimum=3).train

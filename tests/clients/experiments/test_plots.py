@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
 from clients.experiments.definition import FigureKind
-from clients.experiments.drawing.canvas import line_style
+from clients.experiments.drawing import accuracy, clients, efficiency, heat
+from clients.experiments.drawing.canvas import (
+    GAIN,
+    LOSS,
+    difference_shade,
+    line_style,
+    panels,
+    zoom,
+)
 from clients.experiments.drawing.figure_file import caption_of
-from clients.experiments.drawing.series import MOST_LINES, panels_of
+from clients.experiments.drawing.series import MOST_LINES, PlotLine, panels_of
 from clients.experiments.plots import DRAWN_BY, draw
 from clients.experiments.rows import CellSeconds
 from ledger.protocol.errors import ConfigurationError
@@ -21,8 +30,8 @@ from tests.clients.experiments.minis import defined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from clients.experiments.drawing.canvas import Panels
     from clients.experiments.rows import ExperimentRows
 
 TRAFFIC = {
@@ -76,6 +85,7 @@ def svg(folder: Path, name: str) -> str:
         ("curves", ONE),
         ("table", ONE),
         ("bars", ONE),
+        ("heat", ONE),
         ("clients", ONE),
         ("samples", ONE),
         ("sweep", SWEPT),
@@ -153,6 +163,70 @@ def test_a_kind_without_its_axes_is_refused_and_nothing_drawn(tmp_path: Path) ->
 
 def test_a_kind_of_the_repository_is_left_out_elsewhere(tmp_path: Path) -> None:
     assert stems(draw({"mine": figured(ONE, "bound")}, tmp_path)) == ["mine-table", "mine-curves"]
+
+
+def test_a_heat_map_shows_differences_to_calm_training(tmp_path: Path) -> None:
+    # Of two seeds: .90 and .94 without an attack; .80 - .90 and .80 - .94 are -.10 and -.14.
+    cells = [
+        *(cell("FedAvg", s, (a,)) for s, a in ((1, 0.90), (2, 0.94))),
+        *(cell("mine", s, (0.8,), condition=c) for s in (1, 2) for c in ("clean", "lies", "ipm")),
+        *(cell("FedAvg", s, (0.5,), condition=c) for s in (1, 2) for c in ("lies", "ipm")),
+        cell("once", 1, (0.9,)),
+    ]
+    draw({"mine": figured(rows(cells), "heat")}, tmp_path)
+    words = svg(tmp_path, "mine-heat")
+    assert "FedAvg, clean: 0.920" in words
+    assert "\N{MINUS SIGN}.120 ±.020" in words
+    assert "less that of FedAvg under clean, paired by seed" in words
+    assert "Run under one condition alone: once." in words
+
+
+def test_a_heat_map_may_refer_to_a_method_without_a_column(tmp_path: Path) -> None:
+    cells = [
+        cell("FedAvg", 1, (0.9,)),
+        *(cell("mine", 1, (0.8,), condition=c) for c in ("clean", "lies", "ipm")),
+    ]
+    draw({"mine": figured(rows(cells), "heat")}, tmp_path)
+    words = svg(tmp_path, "mine-heat")
+    assert words.count("\N{MINUS SIGN}.100") == 3
+    assert "less that of FedAvg under clean" in words
+    assert "Run under one condition alone: FedAvg." in words
+
+
+def test_a_loss_is_the_redder_the_larger_it_is() -> None:
+    shades = [difference_shade(difference) for difference in (0.01, -0.01, -0.1, -0.3, -0.9)]
+    assert [shade for shade, _ in shades] == sorted(shade for shade, _ in shades)
+    assert shades[-1] == shades[-2] == (1.0, LOSS)
+    assert shades[0][1] == GAIN
+
+
+def test_a_panel_shows_where_its_curves_settle() -> None:
+    # Of ten rounds the first two are left out; the ends are .88 and .92, a twentieth apart each.
+    line = PlotLine("a", tuple(map(float, range(1, 11))), (0.1, *[0.9] * 9), (0.02,) * 10)
+    with panels(1) as drawn:
+        zoom(drawn.axes[0], [line], 0.125)
+        assert drawn.axes[0].get_ylim() == pytest.approx((0.878, 0.922))
+        assert not drawn.axes[0].lines
+        zoom(drawn.axes[0], [line], 0.9)
+        assert len(drawn.axes[0].lines) == 1
+
+
+@pytest.mark.parametrize("kind", sorted({*DRAWN_BY} - {"growth", "grid", "sweep", "attackers"}))
+def test_every_panel_names_its_axes(kind: FigureKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    unnamed: list[str] = []
+
+    def look(drawn: Panels, *_: object) -> list[Path]:
+        for place, axes in enumerate(drawn.axes):
+            is_left = place % drawn.columns == 0
+            if not axes.get_xlabel() or (is_left and not axes.get_ylabel()):
+                unnamed.append(axes.get_title())
+        return []
+
+    for module in (accuracy, clients, efficiency, heat):
+        monkeypatch.setattr(module, "write", look)
+    timed = rows(cell("CMFL-I", s, (0.3, 0.4), client_accuracy=(0.1,), **TIMED) for s in (1, 2))
+    draw({"mine": figured(timed, kind)}, Path())
+    assert unnamed == []
 
 
 def test_many_methods_are_several_figures(tmp_path: Path) -> None:

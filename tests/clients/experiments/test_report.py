@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clients.experiments.catalogue import definition_named
-from clients.experiments.report import report, sorted_rows, tables
+from clients.experiments.report import captured_share, report, sorted_rows, tables
 from clients.experiments.rows import ChoiceRow, ExperimentRows
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 
@@ -28,7 +28,34 @@ def test_an_unrun_cell_is_a_dash_and_one_seed_errorless() -> None:
             cell("Median", 1, (None,), condition="ipm-10"),
         ]
     )
-    assert lines[4:6] == ["| clean | 0.800 | – | – |", "| ipm-10 | – | 0.700 | – |"]  # noqa: RUF001
+    assert lines[2:8] == [
+        "|  | CMFL-I | Krum |",
+        "| --- | --- | --- |",
+        "| clean | 0.800 | – |",  # noqa: RUF001
+        "| ipm-10 | – | 0.700 |",  # noqa: RUF001
+        "",
+        "Without a number: Median.",
+    ]
+
+
+def test_a_column_with_one_number_is_a_sentence() -> None:
+    lines = tables(
+        [
+            *(cell("CMFL-I", 1, (0.8,), condition=one) for one in ("clean", "ipm-10", "alie-10")),
+            cell("FedAvg-active", 1, (0.9,)),
+        ]
+    )
+    assert lines[2] == "|  | CMFL-I |"
+    assert lines[8] == "FedAvg-active, clean: 0.900."
+
+
+def test_a_captured_committee_is_told_by_its_worst_round() -> None:
+    # Of 4 members 1 and 3 are malicious: three quarters; a server has no committee.
+    held = cell("robust", 1, (0.8, 0.8), malicious_members=(1, 3), extra={"committee": 4})
+    assert captured_share(held) == 0.75
+    assert captured_share(cell("FedAvg", 1, (0.8,))) is None
+    calm = cell("robust", 2, (0.8, 0.8), malicious_members=(0, 0), extra={"committee": 4})
+    assert "| clean | 0.375 ± 0.375 |" in tables([held, calm])
 
 
 def test_a_report_tells_all_and_is_the_same_each_time() -> None:

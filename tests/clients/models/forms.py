@@ -28,6 +28,7 @@ SCALED_DOWN: list[tuple[str, DataForm, dict[str, Option]]] = [
     ("alexnet", IMAGES, {"hidden": 8}),
     ("sent140_lstm", words(6), {"hidden": 5}),
     ("shakespeare_lstm", CHARACTERS, {"hidden": 5}),
+    ("mlp", IMAGES, {"hidden": 4}),
 ]
 """Every built-in model, as small as it can be."""
 

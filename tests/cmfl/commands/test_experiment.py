@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
+from clients.experiments.catalogue import FAMILIES
 from clients.experiments.execution.row_store import RowStore
 from clients.experiments.rows import append_row
 from tests.clients.experiments import made_up
@@ -216,3 +217,21 @@ def test_a_cell_that_cannot_exist_stops_all_before_the_first(tmp_path: Path) -> 
         "protocol.active_rate = 0.98 fits"
     )
     assert not place.exists()
+
+
+def test_a_family_is_listed_run_drawn_and_reported_by_one_name(tmp_path: Path) -> None:
+    listed = succeeds("experiment", "list", "robustness-worst", "--json").json
+    assert [row["experiment"] for row in listed] == list(FAMILIES["robustness-worst"])
+    words = ("robustness-worst", "--quick", "--out", tmp_path)
+    result = cmfl("experiment", "run", *words, "--jobs", 1, "--json")
+    assert result.code == 0
+    played = [row["experiment"] for row in result.json]
+    assert played == [row["experiment"] for row in listed if not row["files"]]
+    assert all(row["new"] and not row["failures"] for row in result.json)
+    assert {verdict for row in result.json for verdict in row["verdicts"]} == {"passed"}
+    assert result.err.count("is left out: it reads") == len(listed) - len(played)
+    report = succeeds("experiment", "report", *words).out
+    assert all(f": `{name}`" in report for name in played)
+    succeeds("experiment", "plot", *words, "--to", tmp_path / "figures")
+    drawn = {path.name for path in (tmp_path / "figures").glob("*.svg")}
+    assert drawn == {f"{name}-heat.svg" for name in played}
