@@ -73,7 +73,6 @@ def run(
         settings.append(f"machine.workers={workers}")
     source = None if resume else (configured.preset, configured.config)
     configuration = _configuration(home, name, source, tuple(settings))
-    _warn(configuration)
     where, task = node.chain_of(home, name), configuration.data.options.get("task")
     if configuration.machine.ledger == "memory":
         if where.rpc_url is not None:
@@ -83,6 +82,7 @@ def run(
         except KeyboardInterrupt as error:
             raise InterruptedCommand("interrupted; a memory run cannot be resumed") from error
         _report(where, name, played, task, as_json=json)
+        _warn(configuration)
         return
     if accept_rollback and where.rpc_url is None:
         # Before the chain is opened for writing, which forgets what was acknowledged.
@@ -95,6 +95,8 @@ def run(
     except KeyboardInterrupt as error:
         raise InterruptedCommand("interrupted; a run is taken up again with --resume") from error
     _report(where, name, result, task, as_json=json)
+    # Last of all: a run that is refused says so in one line, and long output hides none.
+    _warn(configuration)
 
 
 @contextmanager
