@@ -12,12 +12,20 @@ from ledger.protocol.rules.reference import displacement
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from clients.attacks.updates.update_attack import Update
     from clients.models.model import ParameterVector
     from ledger.protocol.types import ClientId
 
 WINDOW = 10
 """Rounds between two models that are remembered."""
+
+PUBLISHED_ROUNDS = 2
+"""Rounds whose honest updates are remembered."""
+
+KEPT = 0.85
+"""Part of the honest drift that is left after a round."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,27 +34,34 @@ class AttackHistory:
 
     Attributes:
         bad_model: w_bad, shape (d,).
-        published: all updates published in the round before, by client.
+        published: usable updates that honest clients published in the two rounds before, the
+            later round's first, ascending by client, each of shape (d,).
+        drift: e, shape (d,): e = .85 e + unit(mean of the usable honest updates) after each round;
+            None before anything is published.
         travel: displacement of the model over the last 10 to 19 rounds, as an update points, shape
             (d,); None in the first round.
     """
 
     bad_model: ParameterVector
-    published: Mapping[ClientId, Update]
-    travel: Update | None
+    published: tuple[Update, ...] = ()
+    drift: NDArray[np.float64] | None = None
+    travel: Update | None = None
 
 
 @dataclass(slots=True, eq=False)
 class AttackMemory:
-    """Grows with nothing: two models and the updates of one round.
+    """Grows with nothing: two models, the honest updates of two rounds, and their drift.
 
     Attributes:
         bad_model: w_bad, shape (d,).
+        attackers: clients whose updates are known not to be honest.
     """
 
     bad_model: ParameterVector
+    attackers: frozenset[ClientId] = frozenset()
     _models: dict[int, ParameterVector] = field(default_factory=dict)
-    _published: tuple[int, dict[ClientId, Update]] = (0, {})
+    _published: dict[int, tuple[Update, ...]] = field(default_factory=dict)
+    _drift: NDArray[np.float64] | None = None
 
     def history(self, round_number: int, model: ParameterVector) -> AttackHistory:
         """Return what is known when a round opens.
@@ -61,10 +76,14 @@ class AttackMemory:
         for number in [number for number in self._models if number < first]:
             del self._models[number]
         before = self._models.get(first) if first < round_number else None
-        published_in, published = self._published
         return AttackHistory(
             bad_model=self.bad_model,
-            published=published if published_in < round_number else {},
+            published=tuple(
+                update
+                for number in sorted(self._published, reverse=True)
+                for update in self._published[number]
+            ),
+            drift=self._drift,
             travel=None if before is None else displacement(before, model),
         )
 
@@ -75,12 +94,19 @@ class AttackMemory:
             round_number: t.
             published: updates by client; those that are not usable are left out.
         """
-        usable = {
-            client: np.array(update)
+        honest = tuple(
+            np.array(update)
             for client, update in sorted(published.items())
-            if update is not None and np.isfinite(update).all()
-        }
-        self._published = round_number, usable
+            if client not in self.attackers and update is not None and np.isfinite(update).all()
+        )
+        self._published[round_number] = honest
+        for number in sorted(self._published)[:-PUBLISHED_ROUNDS]:
+            del self._published[number]
+        if honest:
+            mean = np.mean(honest, axis=0, dtype=np.float64)
+            direction = mean / (np.linalg.norm(mean) or 1.0)
+            before = np.zeros_like(mean) if self._drift is None else self._drift
+            self._drift = KEPT * before + direction
 
 
 def remembered_round(round_number: int) -> int:

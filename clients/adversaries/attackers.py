@@ -163,7 +163,6 @@ class Attackers:
         seats = tuple(row for row, client in enumerate(clients) if client in context.members)
         everyone = range(len(clients))
         history = context.history
-        published = {} if history is None else history.published
         travel = context.travel
         if travel is None and history is not None:
             travel = history.travel
@@ -183,9 +182,8 @@ class Attackers:
             idle=tuple(row for row in everyone if self.parameters.only and row not in seats),
             model=None if history is None else context.starts[clients[0]],
             bad_model=None if history is None else history.bad_model,
-            published=tuple(
-                published[client] for client in sorted(published) if client not in self.clients
-            ),
+            published=() if history is None else history.published,
+            drift=None if history is None else history.drift,
             server=context.server,
         )
 

@@ -106,7 +106,7 @@ class Population:
                 self.device,
                 configuration.seed,
             )
-        return AttackMemory(bad_model)
+        return AttackMemory(bad_model, self.malicious)
 
     @property
     def favoured(self) -> frozenset[ClientId]:

@@ -90,8 +90,11 @@ class AttackInput:
         model: w_t, shape (d,); None if clients start from different models.
         bad_model: w_bad, which the attackers have trained on their own samples with false labels,
             shape (d,); None unless the attack `needs_history`.
-        published: updates that honest clients published in the round before, ascending by client,
-            each of shape (d,); empty in the first round and unless the attack `needs_history`.
+        published: updates that honest clients published in the two rounds before, the later
+            round's first, ascending by client, each of shape (d,); empty in the first round and
+            unless the attack `needs_history`.
+        drift: sum of the directions that honest clients took in all rounds before, the longer ago
+            the less, shape (d,); None in the first round and unless the attack `needs_history`.
         server: the rule of a run without a committee; None if there is one.
     """
 
@@ -111,6 +114,7 @@ class AttackInput:
     model: Update | None = None
     bad_model: Update | None = None
     published: tuple[Update, ...] = ()
+    drift: NDArray[np.float64] | None = None
     server: ServerRule | None = None
 
     @property
@@ -146,8 +150,8 @@ class UpdateAttack:
             send the same: it is then forged once, without `own` and `rng`.
         forge_all: returns the updates of all colluders, shape (colluders, d), where one search
             finds them together; None if each forges its own.
-        needs_history: whether it needs the run's models, the updates published in the round
-            before, and a model that the attackers have trained on false labels.
+        needs_history: whether it needs the run's models, what honest clients published in earlier
+            rounds, and a model that the attackers have trained on false labels.
     """
 
     name: str

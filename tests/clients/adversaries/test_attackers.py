@@ -38,7 +38,7 @@ def attackers(*clients: int, attack: str | None = "back-gradient", **parameters:
 
 def a_round(seed: bytes = SEED, members: tuple[int, ...] = ()) -> AttackRound:
     starts = dict.fromkeys(map(ClientId, (2, 5, 7, 9)), MODEL)
-    history = AttackHistory(MODEL[::-1].copy(), {ClientId(5): UPDATES[ClientId(5)]}, None)
+    history = AttackHistory(MODEL[::-1].copy(), (UPDATES[ClientId(5)],))
     return AttackRound(seed, starts, frozenset(map(ClientId, members)), history=history)
 
 
@@ -184,7 +184,7 @@ def test_attackers_with_non_finite_training_attack_without_a_warning(
 ) -> None:
     lost = {ClientId(client): np.full(650, np.inf, dtype=np.float32) for client in (2, 5, 7)}
     for preset in ("smoke", "robust"):
-        history = AttackHistory(lost[ClientId(2)], {}, None)
+        history = AttackHistory(lost[ClientId(2)])
         starts = dict.fromkeys(lost, lost[ClientId(2)])
         context = dataclasses.replace(
             a_round(), starts=starts, parameters=RULES[preset], history=history

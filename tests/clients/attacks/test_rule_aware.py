@@ -49,6 +49,7 @@ def sent_in_a_round(
     published: int = 1,
     seed: bytes = SEED,
     reference: str = "own",
+    drift: int | None = None,
 ) -> np.ndarray:
     """What the attackers send in a round of 30 clients of the preset `robust`.
 
@@ -58,6 +59,7 @@ def sent_in_a_round(
         published: seed of those of the round before.
         seed: of the round.
         reference: of the rule.
+        drift: axis of the way that honest clients took; None for no earlier round.
     """
     rules = load("robust", settings=(f"protocol.reference={reference}",)).parameters(DIMENSION)
     model = np.zeros(DIMENSION, dtype=np.float32)
@@ -70,7 +72,9 @@ def sent_in_a_round(
         parameters=rules,
         travel=travel,
         history=AttackHistory(
-            model - np.eye(DIMENSION, dtype=np.float32)[1], _updates(published), None
+            bad_model=model - np.eye(DIMENSION, dtype=np.float32)[1],
+            published=tuple(u for c, u in _updates(published).items() if c not in MALICIOUS),
+            drift=None if drift is None else np.eye(DIMENSION)[drift],
         ),
     )
     sent = Attackers(frozenset(MALICIOUS), attack).corrupt(updates, context)
@@ -123,9 +127,15 @@ def test_honest_updates_of_the_round_change_nothing(attack: str, reference: str)
     assert np.isfinite(first).all()
 
 
-@pytest.mark.parametrize("attack", ["frame", "worst-back", "worst-stop"])
+@pytest.mark.parametrize("attack", ["frame", "worst-back", "worst-drift"])
 def test_updates_of_the_round_before_change_what_is_sent(attack: str) -> None:
     assert not np.array_equal(sent_in_a_round(attack), sent_in_a_round(attack, published=2))
+
+
+def test_worst_drift_moves_the_model_against_the_way_of_honest_clients() -> None:
+    first, other = (sent_in_a_round("worst-drift", drift=axis).mean(axis=0) for axis in (1, 2))
+    assert first[1] < -1 < -0.5 < first[2]
+    assert other[2] < -1 < -0.5 < other[1]
 
 
 def test_chance_follows_from_the_rounds_seed() -> None:
@@ -152,30 +162,43 @@ def test_short_coordinates_have_the_lengths_and_angles_of_updates() -> None:
 
 def test_memory_knows_only_what_earlier_rounds_published() -> None:
     model = np.zeros(2, dtype=np.float32)
-    memory = AttackMemory(model - 1)
+    memory = AttackMemory(model - 1, frozenset({ClientId(5)}))
     update = np.ones(2, dtype=np.float32)
-    assert memory.history(1, model).travel is None
-    memory.round_ended(1, {ClientId(3): update, ClientId(4): None})
-    assert memory.history(1, model).published == {}
+    first = memory.history(1, model)
+    assert (first.published, first.drift, first.travel) == ((), None, None)
+    memory.round_ended(1, {ClientId(3): update, ClientId(4): None, ClientId(5): -update})
     update[:] = 9  # the engine writes there again
     later = memory.history(2, model - 2)
-    assert [list(later.published), later.published[ClientId(3)].tolist()] == [[3], [1, 1]]
+    assert [one.tolist() for one in later.published] == [[1, 1]]
     assert later.travel is not None
     assert later.travel.tolist() == [2, 2]
 
 
-def test_memory_holds_two_models_however_long_a_run_is() -> None:
+def test_drift_forgets_a_part_of_itself_in_each_round() -> None:
+    memory = AttackMemory(np.zeros(2, dtype=np.float32))
+    for number, update in enumerate(([3, 0], [0, 4], [0, 0], [np.inf, 0]), start=1):
+        memory.round_ended(number, {ClientId(0): np.array(update, dtype=np.float32)})
+    drift = memory.history(5, np.zeros(2, dtype=np.float32)).drift
+    assert drift is not None  # zeros add nothing to it, and what is not finite is left out
+    np.testing.assert_allclose(drift, [0.85**2, 0.85])
+
+
+def test_memory_holds_two_models_and_rounds_however_long_a_run_is() -> None:
     memory = AttackMemory(np.zeros(1, dtype=np.float32))
     for number in range(1, 60):
-        travel = memory.history(number, np.full(1, -number, dtype=np.float32)).travel
+        now = memory.history(number, np.full(1, -number, dtype=np.float32))
+        assert [one.tolist() for one in now.published] == [
+            [n] for n in (number - 1, number - 2) if n > 0
+        ]
         assert len(memory._models) <= 2
+        memory.round_ended(number, {ClientId(0): np.full(1, number, dtype=np.float32)})
         if number > 1:
-            assert travel is not None
-            assert travel[0] == number - remembered_round(number)
+            assert now.travel is not None
+            assert now.travel[0] == number - remembered_round(number)
     assert [remembered_round(t) for t in (1, 10, 11, 20, 21, 31)] == [1, 1, 1, 1, 11, 21]
 
 
-def test_a_run_gives_what_honest_clients_published_the_round_before(
+def test_a_run_gives_what_honest_clients_published_in_two_rounds_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[AttackInput] = []
@@ -187,21 +210,21 @@ def test_a_run_gives_what_honest_clients_published_the_round_before(
 
     def watched(self: Attackers, updates: Any, context: AttackRound) -> Any:
         found = corrupt(self, updates, context)
-        sent.append({c: np.array(u) for c, u in found.items() if c not in self.clients})
+        sent.append([np.array(found[c]) for c in sorted(found.keys() - self.clients)])
         return found
 
     attack = UpdateAttack("target", look, forge_all=look, needs_history=True)
     monkeypatch.setitem(ATTACKS, "target", attack)
     monkeypatch.setattr(Attackers, "corrupt", watched)
     settings = ("machine.ledger=memory", "malice.attack=target", "malice.malicious_rate=0.3")
-    configuration = load("smoke", settings=(*settings, "protocol.rounds=3", "seed=1"))
+    configuration = load("smoke", settings=(*settings, "protocol.rounds=4", "seed=1"))
     with open_memory_run(tmp_path, "run", configuration) as run:
         run.go_on(lambda _: None)
-    assert [len(one.published) for one in seen] == [0, *map(len, sent[:-1])]
-    for one, before in zip(seen[1:], sent, strict=False):
-        assert all(
-            np.array_equal(a, b) for a, b in zip(one.published, before.values(), strict=True)
-        )
+    assert len(seen) == 4
+    for number, one in enumerate(seen):
+        rounds = sent[max(0, number - 2) : number][::-1]
+        before = [update for updates in rounds for update in updates]
+        assert np.array_equal(one.published, before)
     assert all(one.bad_model is seen[0].bad_model for one in seen)
 
 

@@ -44,14 +44,16 @@ class Frame:
     """Unit vectors known in a round; a zero vector stays zero.
 
     Attributes:
-        vectors: shape (k, d): the colluders' updates, the updates published in the round before,
-            noise of each colluder, p, h, and the server's last aggregate.
+        vectors: shape (k, d): the colluders' updates, the updates published in the two rounds
+            before, noise of each colluder, p, h, e, and the server's last aggregate.
         norms: lengths of the vectors before they were divided by them, shape (k,).
         own: rows of the colluders' honest updates.
-        published: rows of the honest clients' updates of the round before.
+        published: rows of the honest clients' updates of the two rounds before.
         noise: rows of Gaussian noise, one for each colluder.
         goal: row of p, the direction of w_t − w_bad.
         travel: row of h, the direction of the recent displacement.
+        drift: row of e, the direction that honest clients took in the rounds before; before
+            anything is published it is that of the colluders' own mean.
         last: row of the server's last aggregate.
     """
 
@@ -62,6 +64,7 @@ class Frame:
     noise: Span
     goal: int
     travel: int
+    drift: int
     last: int
 
     @classmethod
@@ -83,8 +86,10 @@ class Frame:
         noise = attacker.rng.standard_normal(own.shape)
         goal = attacker.model.astype(np.float64) - attacker.bad_model
         travel = np.zeros(dimension) if attacker.travel is None else attacker.travel
+        drift = attacker.mean if attacker.drift is None else attacker.drift
         last = np.zeros(dimension) if attacker.server is None else attacker.server.last
-        raw = np.stack([*own, *attacker.published, *noise, goal, travel, last], dtype=np.float64)
+        special = goal, travel, drift, last
+        raw = np.stack([*own, *attacker.published, *noise, *special], dtype=np.float64)
         norms = np.sqrt((raw * raw).sum(axis=1))
         vectors = np.divide(raw, norms[:, None], out=np.zeros_like(raw), where=norms[:, None] > 0)
         count, published = len(own), len(attacker.published)
@@ -97,7 +102,8 @@ class Frame:
             noise=Span(count + published, count),
             goal=end,
             travel=end + 1,
-            last=end + 2,
+            drift=end + 2,
+            last=end + 3,
         )
 
     @cached_property

@@ -1,9 +1,9 @@
 """A round played by the run's own rule, with stand-ins for the honest clients.
 
-Stand-ins are what honest clients published in the round before and, where these are too few, the
-colluders' own honest updates: nobody can see this round's before all have committed. The rule is
-the ledger's or the server's own code. Where it depends on lengths and angles alone, it plays with
-short vectors that have the same ones.
+Stand-ins are what honest clients published in the two rounds before and, where these are too few,
+the colluders' own honest updates: nobody can see this round's before all have committed. The rule
+is the ledger's or the server's own code. Where it depends on lengths and angles alone, it plays
+with short vectors that have the same ones.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ def frame_honest(attacker: AttackInput) -> NDArray[np.float32]:
     """Return s t (unit(cos θ r_v + sin θ p) + 0.3 h), r_v an honest client's residual.
 
     Three attackers share each r_v: what the client published in the round before, without its part
-    along the travel. Before anything is published it is one of their own.
+    along the travel; where these are too few, in the one before that. Before anything is published
+    it is one of their own.
 
     Args:
         attacker: with θ in degrees as its factor.

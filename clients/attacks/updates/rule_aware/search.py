@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from clients.attacks.updates.update_attack import AttackInput
 
 
+TIE = 1e-5
+"""Part of an effect below which two effects differ by rounding alone."""
+
+
 class Behaviour(Enum):
     """What colluding members send: as the trainers, their honest update, or that reversed."""
 
@@ -60,7 +64,7 @@ def searched(
 
     Args:
         attacker: any of the colluders.
-        candidates: the first of the best is taken.
+        candidates: the first of the best is taken, which differ by rounding alone.
         pull: makes directions of a candidate.
         aim: makes the aim, as an update points, of shape (1, k).
 
@@ -80,7 +84,9 @@ def searched(
             pulls[key] = pull(frame, candidate)
         return updates_of(attacker, frame, candidate, pulls[key])
 
-    best = max(candidates, key=lambda candidate: float(game.step(sent(candidate)) @ direction))
+    effects = [float(game.step(sent(candidate)) @ direction) for candidate in candidates]
+    least = max(effects) - TIE * abs(max(effects))
+    best = next(c for c, effect in zip(candidates, effects, strict=True) if effect >= least)
     return (sent(best) @ frame.vectors).astype(np.float32)
 
 

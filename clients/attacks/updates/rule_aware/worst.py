@@ -1,7 +1,7 @@
-"""The worst that a search finds: back, full and stop (ours).
+"""The worst that a search finds: back, drift and full (ours).
 
-One search, three aims: against the honest mean, at the model of false labels, and against what
-honest clients add to the travel. The honest are known by what they published in the round before.
+One search, three aims: against the honest mean of the two rounds before, against the way that
+honest clients took in all rounds before, and at the model of false labels.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from clients.attacks.updates.rule_aware.pulls import stolen_residuals, turned
 from clients.attacks.updates.rule_aware.search import Behaviour, Candidate, searched
@@ -20,6 +18,7 @@ from clients.attacks.updates.update_attack import joint_attack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from clients.attacks.updates.rule_aware.frame import Frame
@@ -29,41 +28,42 @@ CANDIDATES = tuple(
     Candidate(base, angle, share, members, part)
     for base, angle, share, members, part in product(
         ("own", "noise", "stolen"),
-        (15, 30, 45, 60, 70, 80, 90),
+        (15, 30, 45, 60, 75, 90, 120),
         (1.0, 0.5),
         (Behaviour.SAME, Behaviour.HONEST),
-        (0.0, 0.3, 0.6),
+        (0.0, 0.5, 1.0),
     )
 )
 
 
 def back(frame: Frame) -> NDArray[np.float64]:
-    """Return the reverse of the mean of honest unit updates, shape (1, k)."""
-    return -frame.mean(frame.honest.rows)
+    """Return the reverse of the unit mean of honest updates, shape (1, k)."""
+    rows = frame.honest.rows
+    return -frame.unit((frame.norms[rows] @ frame.row(*rows.tolist()))[None, :])
 
 
-def stop(frame: Frame) -> NDArray[np.float64]:
-    """Return the reverse of what honest updates add to the travel, shape (1, k)."""
-    return -frame.residual(frame.mean(frame.honest.rows))
+def drift(frame: Frame) -> NDArray[np.float64]:
+    """Return the reverse of e, shape (1, k)."""
+    return -frame.row(frame.drift)
 
 
 def worst_back(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return what moves w most against the honest mean, of λ h + √(1 − λ²) unit(cos θ r + sin θ a).
+    """Return what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a).
 
-    r is the own residual, noise, or the residual of an honest client; a is the aim. They, θ, λ, the
-    share of trainers that act and whether members act are searched.
+    r is the own unit update, noise, or the residual of an honest client; a is the aim. They, θ, λ,
+    the share of trainers that act and whether members act are searched.
     """
     return searched(attacker, CANDIDATES, partial(_pull, back), back)
+
+
+def worst_drift(attacker: AttackInput) -> NDArray[np.float32]:
+    """Return the same, aimed against the way that honest clients took in all rounds before."""
+    return searched(attacker, CANDIDATES, partial(_pull, drift), drift)
 
 
 def worst_full(attacker: AttackInput) -> NDArray[np.float32]:
     """Return the same, aimed at the model of false labels."""
     return searched(attacker, CANDIDATES, partial(_pull, goal), goal)
-
-
-def worst_stop(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return the same, aimed against what honest updates add to the travel."""
-    return searched(attacker, CANDIDATES, partial(_pull, stop), stop)
 
 
 def _pull(
@@ -73,12 +73,11 @@ def _pull(
         base = stolen_residuals(frame, 1)
     else:
         rows = frame.own.rows if candidate.base == "own" else frame.noise.rows
-        base = frame.residual(frame.row(*rows.tolist()))
-    across = frame.residual(turned(frame, base, aim(frame), candidate.angle))
-    part = candidate.part
-    return np.asarray(part * frame.row(frame.travel) + np.sqrt(1 - part * part) * across)
+        base = frame.row(*rows.tolist())
+    shown = frame.unit(base + candidate.part * frame.row(frame.travel))
+    return turned(frame, shown, aim(frame), candidate.angle)
 
 
 WORST_BACK = joint_attack("worst-back", worst_back)
+WORST_DRIFT = joint_attack("worst-drift", worst_drift)
 WORST_FULL = joint_attack("worst-full", worst_full)
-WORST_STOP = joint_attack("worst-stop", worst_stop)
