@@ -1,4 +1,4 @@
-"""Margins of reference `crowd`: how far do honest sums of hostile numbers differ?
+"""Margins of references `crowd` and `peers`: how far do honest sums of hostile numbers differ?
 
 `python -m benchmarks.crowd_tolerance --dimensions 1000 100000 10000000` computes the distances of
 rounds that attackers would choose by four orders of summation: the compiled loop, the protocol's
@@ -25,7 +25,7 @@ from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import fast_distances
 from ledger.protocol.rules.direction import DirectionMeasure
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
-from ledger.protocol.rules.reference import CROWD
+from ledger.protocol.rules.reference import CROWD, PEERS, ReferenceRule
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.rules.scoring import median
 from ledger.protocol.types import ClientId
@@ -68,9 +68,11 @@ def main() -> None:
     """Measure what the command line asks for, print it and write it down."""
     arguments = _arguments()
     rows = [
-        {"d": dimension, "numbers": name, **differences(*make(dimension, arguments.seed))}
+        {"reference": rule.name, "d": dimension, "numbers": name, **differences(rule, *numbers)}
         for dimension in arguments.dimensions
-        for name, make in KINDS.items()
+        for name in arguments.kinds
+        for numbers in [KINDS[name](dimension, arguments.seed)]
+        for rule in (CROWD, PEERS)
     ]
     table = Table(*map(str, rows[0]))
     for row in rows:
@@ -80,10 +82,11 @@ def main() -> None:
     arguments.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
 
 
-def differences(vectors: Vectors, travel: Vectors) -> dict[str, object]:
+def differences(rule: ReferenceRule, vectors: Vectors, travel: Vectors) -> dict[str, object]:
     """Return the largest differences between two orders of summation.
 
     Args:
+        rule: reference of the distances.
         vectors: updates of the trainers and then of the members, shape (clients, d).
         travel: displacement, shape (d,).
     """
@@ -94,8 +97,8 @@ def differences(vectors: Vectors, travel: Vectors) -> dict[str, object]:
         "shuffled": (fast_distances(), vectors[:, shuffle], travel[shuffle]),
         "running": (distances_by(RunningSquares), vectors, travel),
     }
-    matrices = [_matrix(*round_) for round_ in rounds.values()]
-    updates, context = _round_of(vectors, travel)
+    matrices = [_matrix(rule, *round_) for round_ in rounds.values()]
+    updates, context = _round_of(rule, vectors, travel)
     measure = DirectionMeasure(updates, context.server_direction, context.penalty)
     share, sides = 0.0, 0
     for one, other in combinations(matrices, 2):
@@ -110,20 +113,20 @@ def differences(vectors: Vectors, travel: Vectors) -> dict[str, object]:
     }
 
 
-def _matrix(compute: Distances, vectors: Vectors, travel: Vectors) -> Matrix:
-    updates, context = _round_of(vectors, travel)
+def _matrix(rule: ReferenceRule, compute: Distances, vectors: Vectors, travel: Vectors) -> Matrix:
+    updates, context = _round_of(rule, vectors, travel)
     members = tuple(updates)[TRAINERS:]
     with np.errstate(under="ignore"):
         return compute(DISTANCES["direction"], context, updates, members)
 
 
-def _round_of(vectors: Vectors, travel: Vectors) -> tuple[dict[ClientId, Vectors], DistanceContext]:
-    assert CROWD.direction_weight is not None
+def _round_of(
+    rule: ReferenceRule, vectors: Vectors, travel: Vectors
+) -> tuple[dict[ClientId, Vectors], DistanceContext]:
+    assert rule.direction_weight is not None
     updates = {ClientId(i): np.ascontiguousarray(row) for i, row in enumerate(vectors)}
-    direction = ServerDirection(
-        np.ascontiguousarray(travel), tuple(updates), CROWD.direction_weight
-    )
-    return updates, DistanceContext((), direction, CROWD.penalty)
+    direction = ServerDirection(np.ascontiguousarray(travel), tuple(updates), rule.direction_weight)
+    return updates, DistanceContext((), direction, rule.penalty, rule.compares_all)
 
 
 def _drawn(dimension: int, seed: int) -> tuple[Vectors, Vectors]:
@@ -199,6 +202,7 @@ KINDS: dict[str, Callable[[int, int], tuple[Vectors, Vectors]]] = {
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dimensions", type=int, nargs="+", default=[100, 10_000, 1_000_000])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS / "crowd-tolerance.json")
     return parser.parse_args()

@@ -271,7 +271,7 @@ def _directions(reference: ReferenceRule) -> Callable[[ScoredRound], object]:
         direction = None
         if weight is not None:
             direction = ServerDirection(np.ascontiguousarray(travel), asked, weight)
-        context = DistanceContext((), direction, reference.penalty)
+        context = DistanceContext((), direction, reference.penalty, reference.compares_all)
         return distances(DIRECTION, context, one.updates, one.members)
 
     return way

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from clients.attacks.updates.update_attack import Factor
+    from ledger.protocol.rules.reference import ReferenceRule
 
 NAMED: dict[str, Iterable[object]] = {
     "protocol.strategy": registry.SELECTIONS,
@@ -233,10 +234,14 @@ def rules() -> list[NamedChoice]:
         *_rules("scoring", {key: rule.combine for key, rule in registry.SCORINGS.items()}),
         *_rules("threshold", {key: rule.find for key, rule in registry.THRESHOLDS.items()}),
         *(_said("distance", rule.name, rule.sentence) for rule in registry.DISTANCES.values()),
-        *(_said("reference", rule.name, rule.sentence) for rule in registry.REFERENCES.values()),
+        *(_said("reference", rule.name, _compared(rule)) for rule in registry.REFERENCES.values()),
         *(_said("payload", form.name, form.sentence) for form in PAYLOAD_FORMS.values()),
         *(_said("clip", rule.name, rule.sentence) for rule in registry.CLIPS.values()),
     ]
+
+
+def _compared(rule: ReferenceRule) -> str:
+    return f"the round's other updates, {rule.sentence}" if rule.compares_all else rule.sentence
 
 
 def _said(setting: str, name: str, sentence: str) -> NamedChoice:

@@ -428,6 +428,18 @@ def test_crowding_and_distances_can_be_computed_from_the_text_alone() -> None:
     assert numbers("crowding", "base") == pytest.approx([base], rel=1e-6)
 
 
+def test_peers_distances_can_be_computed_from_the_text_alone() -> None:
+    units = [unit(numbers("crowding", f"update {k}")) for k in range(9)]
+    h = unit(numbers("crowding", "travel"))
+    b = min(1.0, 5 * max(0.0, statistics.median(dot(u, h) for u in units)))
+    distances = []
+    for k, f, g in zip(range(9), numbers("crowding", "f"), numbers("crowding", "g"), strict=True):
+        v = statistics.median(math.dist(units[k], units[j]) ** 2 for j in range(9) if j != k)
+        distances.append((v + b * math.dist(units[k], h) ** 2) / (1 + b) + (f * g - 1))
+    assert numbers("peers", "b") == [b]
+    assert numbers("peers", "distances") == pytest.approx(distances, rel=1e-6)
+
+
 def test_a_clipped_model_can_be_computed_from_the_text_alone() -> None:
     clients = [int(k) for k in numbers("clip", "accepted")]
     samples = [int(n) for n in numbers("clip", "samples")]

@@ -54,7 +54,7 @@ from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import exact_norm, median_factors
 from ledger.protocol.rules.direction import DirectionMeasure
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
-from ledger.protocol.rules.reference import CROWD
+from ledger.protocol.rules.reference import CROWD, PEERS
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import drawn_committee, training_seed
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
@@ -82,8 +82,11 @@ from tests.support.rounds import ClosedRound, OpenRound
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from ledger.protocol.documents.envelope import Body
     from ledger.protocol.judgement import Judgement
+    from ledger.protocol.rules.reference import ReferenceRule
     from ledger.protocol.types import Digest, Domain
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -279,6 +282,7 @@ def blocks() -> dict[str, str]:
         "commitments": commitments(told),
         "payload-q8": rounded_payload(),
         "crowding": crowding(),
+        "peers": peers(),
         "clip": clipping(),
         "vector": document(told.vectors[member]),
         "record": document(told.record),
@@ -366,16 +370,13 @@ CROWDED = (
 
 def crowding() -> str:
     """Return updates of a round, their crowding, and a member's distances by `crowd`."""
-    travel = f32(4, 0, 0, 0, 0, 0, 0, 0)
-    updates = {ClientId(i): f32(*update) for i, update in enumerate(CROWDED)}
-    assert CROWD.direction_weight is not None
-    direction = ServerDirection(travel, tuple(updates), CROWD.direction_weight)
-    context = DistanceContext((), direction, CROWD.penalty)
-    measure = DirectionMeasure(updates, direction, CROWD.penalty)
+    updates, context = crowded_round(CROWD)
+    assert context.server_direction is not None
+    measure = DirectionMeasure(updates, context.server_direction, context.penalty)
     row = plain_distances(DISTANCES["direction"], context, updates, [ClientId(0)])[0]
     found = measure.crowding
     return lines(
-        {"travel": [f"{number:g}" for number in travel]}
+        {"travel": [f"{number:g}" for number in context.server_direction.vector]}
         | {f"update {i}": list(update) for i, update in enumerate(CROWDED)}
         | {"b": f"{measure.multiple:.7g}", "base": f"{found.base:.7g}"}
         | {
@@ -388,6 +389,26 @@ def crowding() -> str:
             )
         }
     ).replace("'", "")
+
+
+def peers() -> str:
+    """Return the distances of the same updates by `peers`."""
+    updates, context = crowded_round(PEERS)
+    measure = DirectionMeasure(updates, context.server_direction, context.penalty)
+    row = plain_distances(DISTANCES["direction"], context, updates, [ClientId(0)])[0]
+    distances = [f"{distance:.7g}" for distance in row]
+    return lines({"b": f"{measure.multiple:.7g}", "distances": distances}).replace("'", "")
+
+
+def crowded_round(
+    reference: ReferenceRule,
+) -> tuple[dict[ClientId, NDArray[np.float32]], DistanceContext]:
+    """Return the updates and the context of their distances by a reference."""
+    travel = f32(4, 0, 0, 0, 0, 0, 0, 0)
+    updates = {ClientId(i): f32(*update) for i, update in enumerate(CROWDED)}
+    assert reference.direction_weight is not None
+    direction = ServerDirection(travel, tuple(updates), reference.direction_weight)
+    return updates, DistanceContext((), direction, reference.penalty, reference.compares_all)
 
 
 def clipping() -> str:
