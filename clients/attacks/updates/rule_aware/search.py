@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.attacks.updates.rule_aware.frame import LENGTH, Frame
-from clients.attacks.updates.rule_aware.game import Game
+from clients.attacks.updates.rule_aware.game import games
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,8 +74,8 @@ def searched(
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
     frame = Frame.of(attacker)
-    game = Game.of(attacker, frame)
-    direction = (aim(frame) @ game.coordinates)[0]
+    played = games(attacker, frame)
+    direction = (aim(frame) @ played[0].coordinates)[0]
     pulls: dict[tuple[str, float, float], NDArray[np.float64]] = {}
 
     def sent(candidate: Candidate) -> NDArray[np.float64]:
@@ -84,7 +84,11 @@ def searched(
             pulls[key] = pull(frame, candidate)
         return updates_of(attacker, frame, candidate, pulls[key])
 
-    effects = [float(game.step(sent(candidate)) @ direction) for candidate in candidates]
+    def effect(candidate: Candidate) -> float:
+        updates = sent(candidate)
+        return sum(float(game.step(updates) @ direction) for game in played)
+
+    effects = [effect(candidate) for candidate in candidates]
     least = max(effects) - TIE * abs(max(effects))
     best = next(c for c, effect in zip(candidates, effects, strict=True) if effect >= least)
     return (sent(best) @ frame.vectors).astype(np.float32)
