@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,7 @@ def searched(
     candidates: Sequence[Candidate],
     pull: Pull,
     aim: Callable[[Frame], NDArray[np.float64]],
+    rounds: int = 2,
 ) -> NDArray[np.float32]:
     """Return the updates of all colluders that move the model most along an aim.
 
@@ -67,12 +68,14 @@ def searched(
         candidates: the first of the best is taken, which differ by rounding alone.
         pull: makes directions of a candidate.
         aim: makes the aim, as an update points, of shape (1, k).
+        rounds: published rounds that are known and played.
 
     Returns:
         Shape (colluders, d); the honest updates where one of them is not finite.
     """
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
+    attacker = replace(attacker, published=attacker.published[:rounds])
     frame = Frame.of(attacker)
     played = games(attacker, frame)
     direction = (aim(frame) @ played[0].coordinates)[0]
