@@ -14,6 +14,7 @@ from ledger.protocol.types import DropoutReason
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from clients.adversaries.attack_memory import AttackMemory
     from clients.runs.population import Population
     from clients.training.port import Engine
     from ledger.protocol.types import ClientId, Digest
@@ -53,10 +54,12 @@ def unchecked(played: Played) -> set[AuditStep]:
     return {number for number, outcome in found.items() if outcome is not StepOutcome.PASSED}
 
 
-def overlapping(population: Population, engine: Engine, *, overlaps: bool) -> SimulatedActors:
+def overlapping(
+    population: Population, engine: Engine, *, overlaps: bool, memory: AttackMemory | None
+) -> SimulatedActors:
     """Return a cast of two cores, though one worker was asked for."""
     assert not overlaps
-    return SimulatedActors(population, engine, overlaps=True)
+    return SimulatedActors(population, engine, overlaps=True, memory=memory)
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def training_rows(*arguments: str | Path) -> list[dict[str, object]]:
+    """Return what the doctor says of training."""
+    shown = succeeds("doctor", *arguments).json
+    return [row for row in shown if row["check"] == "training"]
+
+
 def test_doctor_says_how_the_clients_of_a_configuration_would_train(tmp_path: Path) -> None:
     home = ("--home", tmp_path / "none", "--json")
-    assert all(row["check"] != "training" for row in succeeds("doctor", *home).json)
-    row = succeeds("doctor", *home, "--preset", "digits").json[-1]
+    assert not training_rows(*home)
+    (row,) = training_rows(*home, "--preset", "digits")
     assert row == {
         "check": "training",
         "ok": True,
         "found": "lockstep path: 10 clients take each step at once; "
         "linear 64 to 10: one matrix for each client, in one call",
     }
-    plain = succeeds("doctor", *home, "--set", "training.path=plain").json[-1]
-    assert plain["found"].startswith("plain path, as the configuration says; left open")
+    (plain,) = training_rows(*home, "--set", "training.path=plain")
+    assert str(plain["found"]).startswith("plain path, as the configuration says; left open")
 
 
 def test_doctor_says_what_is_wrong_with_a_configuration(tmp_path: Path) -> None:
