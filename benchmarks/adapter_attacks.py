@@ -6,7 +6,8 @@
 Preset `robust`: strategy III, directions, the median over members. 30 of 100 clients attack. Of
 each model and attack: which share of the attackers' and of the honest trainers' updates entered the
 model, and the loss at the end. The base is a random GPT-2 of two layers. With `--payloads` adapters
-alone, under every attack on updates: the loss with payloads of form float32, and what q8 changes.
+alone, without an attack and under those of `--attacks`: the loss with payloads of form float32, and
+what q8 changes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +23,9 @@ from benchmarks.adapters import SEEN, make_base, write_rows
 from clients.attacks import registry
 from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ATTACKS = (None, "back-gradient", "adaptive")
 CLIENTS, ACTIVE = 40, 0.5
@@ -32,9 +37,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--payloads", action="store_true")
+    parser.add_argument("--attacks", nargs="*", choices=registry.ATTACKS, default=registry.ATTACKS)
     arguments = parser.parse_args()
     if arguments.payloads:
-        compare_payloads(arguments.seeds, arguments.rounds)
+        compare_payloads(arguments.attacks, arguments.seeds, arguments.rounds)
         return
     print("| model | attack | attackers accepted | honest accepted | loss |")
     print("| --- | --- | --- | --- | --- |")
@@ -51,7 +57,7 @@ def main() -> None:
                 print(f"| {model} | {attack or 'none'} | {share} | {honest:.2f} | {loss:.3f} |")
 
 
-def compare_payloads(seeds: list[int], rounds: int) -> None:
+def compare_payloads(attacks: Iterable[str], seeds: list[int], rounds: int) -> None:
     """Print the loss of adapters with each form of payloads, and the standard error of the change.
 
     The forms have other run documents, and so other draws of clients under one seed.
@@ -60,7 +66,7 @@ def compare_payloads(seeds: list[int], rounds: int) -> None:
     print("| --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         settings = next(iter(settings_of_models(Path(folder)).values()))
-        for attack in (None, *registry.ATTACKS):
+        for attack in (None, *attacks):
             losses = np.array(
                 [
                     [

@@ -28,18 +28,20 @@ HEAD = (
 
 
 def worst_table(rows: Mapping[str, ExperimentRows]) -> list[str]:
-    """Return both tables as lines of Markdown, each under a sentence on its rates.
+    """Return the tables that there are as lines of Markdown, each under a sentence on its rates.
 
     Args:
-        rows: of both experiments, by name.
+        rows: of both experiments, or of the first alone, by name.
 
     Raises:
-        ConfigurationError: one of them has no rows, or a method none without an attack.
+        ConfigurationError: the first has no rows, or a method none without an attack.
     """
+    if SHARED not in rows:
+        raise ConfigurationError(f"there are no rows of {SHARED}: make them by experiment run")
     lines = []
     for name, sentence in ((SHARED, "One learning rate:"), (TUNED, "Each rule at its own rate:")):
         if name not in rows:
-            raise ConfigurationError(f"there are no rows of {name}: make them by experiment run")
+            continue
         methods = by_method(rows[name].cells)
         table = markdown(HEAD, [_line(method, own) for method, own in methods.items()])
         lines += [sentence, "", *table, ""]

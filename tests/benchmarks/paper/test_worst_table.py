@@ -32,7 +32,8 @@ def test_each_rule_has_its_worst_attack_and_its_worst_seed() -> None:
 
 
 def test_without_rows_or_clean_rows_there_is_no_table() -> None:
-    with pytest.raises(ConfigurationError, match="no rows of robustness-worst-tuned"):
-        worst_table({SHARED: rows(CELLS)})
+    with pytest.raises(ConfigurationError, match="no rows of robustness-worst-digits"):
+        worst_table({TUNED: rows(CELLS)})
+    assert worst_table({SHARED: rows(CELLS)})[0] == "One learning rate:"
     with pytest.raises(ConfigurationError, match="crowd has no row without an attack"):
         worst_table({SHARED: rows(CELLS[2:])})
