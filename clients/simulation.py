@@ -220,7 +220,7 @@ class Simulation:
             form, dimension = chain.parameters.payload_form, chain.parameters.dimension
             published = self._published.payloads.items()
             updates = {client: form.update_of(p.data, dimension) for client, p in published}
-            self._cast.memory.round_ended(chain.round, updates)
+            self._cast.memory.round_ended(updates)
         if self._old is not None:
             payloads = self._published.payloads.values()
             self._old.ended(chain.round, [payload.digest for payload in payloads])

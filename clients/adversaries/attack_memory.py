@@ -34,8 +34,8 @@ class AttackHistory:
 
     Attributes:
         bad_model: w_bad, shape (d,).
-        published: usable updates that honest clients published in the two rounds before, the
-            later round's first, ascending by client, each of shape (d,).
+        published: usable updates that honest clients published in the last two rounds that have
+            any, the later round first, each ascending by client, of shape (d,).
         drift: e, shape (d,): e = .85 e + unit(mean of the usable honest updates) after each round;
             None before anything is published.
         travel: displacement of the model over the last 10 to 19 rounds, as an update points, shape
@@ -43,7 +43,7 @@ class AttackHistory:
     """
 
     bad_model: ParameterVector
-    published: tuple[Update, ...] = ()
+    published: tuple[tuple[Update, ...], ...] = ()
     drift: NDArray[np.float64] | None = None
     travel: Update | None = None
 
@@ -60,7 +60,7 @@ class AttackMemory:
     bad_model: ParameterVector
     attackers: frozenset[ClientId] = frozenset()
     _models: dict[int, ParameterVector] = field(default_factory=dict)
-    _published: dict[int, tuple[Update, ...]] = field(default_factory=dict)
+    _published: list[tuple[Update, ...]] = field(default_factory=list)
     _drift: NDArray[np.float64] | None = None
 
     def history(self, round_number: int, model: ParameterVector) -> AttackHistory:
@@ -78,20 +78,15 @@ class AttackMemory:
         before = self._models.get(first) if first < round_number else None
         return AttackHistory(
             bad_model=self.bad_model,
-            published=tuple(
-                update
-                for number in sorted(self._published, reverse=True)
-                for update in self._published[number]
-            ),
+            published=tuple(self._published),
             drift=self._drift,
             travel=None if before is None else displacement(before, model),
         )
 
-    def round_ended(self, round_number: int, published: Mapping[ClientId, Update | None]) -> None:
+    def round_ended(self, published: Mapping[ClientId, Update | None]) -> None:
         """Remember what was published in a round that has ended.
 
         Args:
-            round_number: t.
             published: updates by client; those that are not usable are left out.
         """
         honest = tuple(
@@ -99,10 +94,8 @@ class AttackMemory:
             for client, update in sorted(published.items())
             if client not in self.attackers and update is not None and np.isfinite(update).all()
         )
-        self._published[round_number] = honest
-        for number in sorted(self._published)[:-PUBLISHED_ROUNDS]:
-            del self._published[number]
         if honest:
+            self._published = [honest, *self._published][:PUBLISHED_ROUNDS]
             mean = np.mean(honest, axis=0, dtype=np.float64)
             direction = mean / (np.linalg.norm(mean) or 1.0)
             before = np.zeros_like(mean) if self._drift is None else self._drift

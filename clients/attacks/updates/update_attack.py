@@ -91,7 +91,7 @@ class AttackInput:
         bad_model: w_bad, which the attackers have trained on their own samples with false labels,
             shape (d,); None unless the attack `needs_history`.
         published: updates that honest clients published in the two rounds before, the later
-            round's first, ascending by client, each of shape (d,); empty in the first round and
+            round first, each ascending by client, of shape (d,); empty in the first round and
             unless the attack `needs_history`.
         drift: sum of the directions that honest clients took in all rounds before, the longer ago
             the less, shape (d,); None in the first round and unless the attack `needs_history`.
@@ -113,7 +113,7 @@ class AttackInput:
     idle: tuple[int, ...] = ()
     model: Update | None = None
     bad_model: Update | None = None
-    published: tuple[Update, ...] = ()
+    published: tuple[tuple[Update, ...], ...] = ()
     drift: NDArray[np.float64] | None = None
     server: ServerRule | None = None
 

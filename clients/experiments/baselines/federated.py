@@ -138,7 +138,7 @@ def run_federated(  # noqa: PLR0913 - what is compared with, and a clock
         )
         sent = settings.attackers.corrupt(updates, context)
         if memory is not None:
-            memory.round_ended(number, sent)
+            memory.round_ended(sent)
         sent_at = clock()
         used = server.take(sent, named_stream(round_seed, "aggregation"))
         seconds = RoundSeconds(trained_at - begun, clock() - sent_at)

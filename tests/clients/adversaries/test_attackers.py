@@ -38,7 +38,7 @@ def attackers(*clients: int, attack: str | None = "back-gradient", **parameters:
 
 def a_round(seed: bytes = SEED, members: tuple[int, ...] = ()) -> AttackRound:
     starts = dict.fromkeys(map(ClientId, (2, 5, 7, 9)), MODEL)
-    history = AttackHistory(MODEL[::-1].copy(), (UPDATES[ClientId(5)],))
+    history = AttackHistory(MODEL[::-1].copy(), ((UPDATES[ClientId(5)],),))
     return AttackRound(seed, starts, frozenset(map(ClientId, members)), history=history)
 
 

@@ -34,7 +34,7 @@ def attacker(
     known = np.stack(colluders or (UPDATE,))
     number = attack_named(attack).factor_for(AttackParameters(factor))
     model = np.zeros_like(known[0])
-    context = {"model": model, "bad_model": model - 1, "published": (known[0] / 2,)} | context
+    context = {"model": model, "bad_model": model - 1, "published": ((known[0] / 2,),)} | context
     return AttackInput(known[0], known, np.random.default_rng(seed), number, **context)
 
 

@@ -48,7 +48,8 @@ class Frame:
             before, noise of each colluder, p, h, e, and the server's last aggregate.
         norms: lengths of the vectors before they were divided by them, shape (k,).
         own: rows of the colluders' honest updates.
-        published: rows of the honest clients' updates of the two rounds before.
+        published: rows of the honest clients' updates of each of the two rounds before, the later
+            round first.
         noise: rows of Gaussian noise, one for each colluder.
         goal: row of p, the direction of w_t − w_bad.
         travel: row of h, the direction of the recent displacement.
@@ -60,7 +61,7 @@ class Frame:
     vectors: NDArray[np.float64]
     norms: NDArray[np.float64]
     own: Span
-    published: Span
+    published: tuple[Span, ...]
     noise: Span
     goal: int
     travel: int
@@ -89,17 +90,19 @@ class Frame:
         drift = attacker.mean if attacker.drift is None else attacker.drift
         last = np.zeros(dimension) if attacker.server is None else attacker.server.last
         special = goal, travel, drift, last
-        raw = np.stack([*own, *attacker.published, *noise, *special], dtype=np.float64)
+        known = [update for updates in attacker.published for update in updates]
+        raw = np.stack([*own, *known, *noise, *special], dtype=np.float64)
         norms = np.sqrt((raw * raw).sum(axis=1))
         vectors = np.divide(raw, norms[:, None], out=np.zeros_like(raw), where=norms[:, None] > 0)
-        count, published = len(own), len(attacker.published)
-        end = 2 * count + published
+        count, end = len(own), 2 * len(own) + len(known)
+        starts = np.cumsum([count, *map(len, attacker.published)]).tolist()
+        spans = zip(starts, map(len, attacker.published), strict=False)
         return cls(
             vectors=vectors,
             norms=norms,
             own=Span(0, count),
-            published=Span(count, published),
-            noise=Span(count + published, count),
+            published=tuple(Span(first, number) for first, number in spans),
+            noise=Span(end - count, count),
             goal=end,
             travel=end + 1,
             drift=end + 2,
@@ -117,9 +120,9 @@ class Frame:
         return float(np.median(self.norms[self.own.rows]))
 
     @property
-    def honest(self) -> Span:
-        """Rows of the best known honest updates of others, else of the colluders' own."""
-        return self.published if self.published.count else self.own
+    def honest(self) -> NDArray[np.int64]:
+        """Rows of all known honest updates of others, else of the colluders' own."""
+        return np.concatenate([span.rows for span in self.published or (self.own,)])
 
     def row(self, *rows: int) -> NDArray[np.float64]:
         """Return the coefficients of some vectors, one row for each."""

@@ -1,9 +1,9 @@
 """A round played by the run's own rule, with stand-ins for the honest clients.
 
-Stand-ins are what honest clients published in the two rounds before and, where these are too few,
-the colluders' own honest updates: nobody can see this round's before all have committed. The rule
-is the ledger's or the server's own code. Where it depends on lengths and angles alone, it plays
-with short vectors that have the same ones.
+Stand-ins are what honest clients published in one of the two rounds before and, where these are too
+few, in the other, then the colluders' own honest updates: nobody can see this round's before all
+have committed. The rule is the ledger's or the server's own code. Where it depends on lengths and
+angles alone, it plays with short vectors that have the same ones.
 """
 
 from __future__ import annotations
@@ -60,12 +60,20 @@ class Game:
     members: tuple[ClientId, ...]
 
     @classmethod
-    def of(cls, attacker: AttackInput, frame: Frame) -> Game:
-        """Return the game of a round; who stands in for whom is drawn."""
+    def of(cls, attacker: AttackInput, frame: Frame, first: int = 0) -> Game:
+        """Return the game of a round; who stands in for whom is drawn.
+
+        Args:
+            attacker: any of the colluders.
+            frame: its vectors.
+            first: which of the published rounds the stand-ins are taken from before all others.
+        """
         honest_members = max(attacker.members - len(attacker.seats), 0)
         honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
-        known = [*attacker.rng.permutation(frame.published.rows), *frame.own.rows]
-        rows = np.resize(np.array(known), honest_members + honest_trainers)
+        rounds = [*frame.published[first:], *frame.published[:first]]
+        drawn = [attacker.rng.permutation(span.rows) for span in rounds]
+        known = np.concatenate([*drawn, frame.own.rows])
+        rows = np.resize(known, honest_members + honest_trainers)
         honest = frame.norms[rows][:, None] * frame.row(*rows.tolist())
         # Ties are broken by index, which says nothing about who is honest.
         clients = attacker.rng.permutation(len(rows) + len(attacker.colluders)).tolist()
@@ -138,6 +146,11 @@ class Game:
             participants=Participants(self.members, trainers, frozenset()),
             closing=RoundClosing(0, NO_DIGEST, {}),
         )
+
+
+def games(attacker: AttackInput, frame: Frame) -> tuple[Game, ...]:
+    """Return a game with each of the published rounds first; one game before there are any."""
+    return tuple(Game.of(attacker, frame, first) for first in range(len(frame.published) or 1))
 
 
 _NOBODY = Address(bytes(20))

@@ -31,5 +31,5 @@ def turned(
 
 def stolen_residuals(frame: Frame, per_client: int) -> NDArray[np.float64]:
     """Return residuals of honest clients, each for so many colluders, shape (colluders, k)."""
-    rows = frame.honest.rows[np.arange(frame.own.count) // per_client % frame.honest.count]
+    rows = frame.honest[np.arange(frame.own.count) // per_client % len(frame.honest)]
     return frame.residual(frame.row(*rows.tolist()))

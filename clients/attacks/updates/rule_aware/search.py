@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.attacks.updates.rule_aware.frame import LENGTH, Frame
-from clients.attacks.updates.rule_aware.game import Game
+from clients.attacks.updates.rule_aware.game import games
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +59,7 @@ def searched(
     candidates: Sequence[Candidate],
     pull: Pull,
     aim: Callable[[Frame], NDArray[np.float64]],
+    rounds: int = 2,
 ) -> NDArray[np.float32]:
     """Return the updates of all colluders that move the model most along an aim.
 
@@ -67,15 +68,17 @@ def searched(
         candidates: the first of the best is taken, which differ by rounding alone.
         pull: makes directions of a candidate.
         aim: makes the aim, as an update points, of shape (1, k).
+        rounds: published rounds that are known and played.
 
     Returns:
         Shape (colluders, d); the honest updates where one of them is not finite.
     """
     if not np.isfinite(attacker.colluders).all():
         return attacker.colluders.copy()
+    attacker = replace(attacker, published=attacker.published[:rounds])
     frame = Frame.of(attacker)
-    game = Game.of(attacker, frame)
-    direction = (aim(frame) @ game.coordinates)[0]
+    played = games(attacker, frame)
+    direction = (aim(frame) @ played[0].coordinates)[0]
     pulls: dict[tuple[str, float, float], NDArray[np.float64]] = {}
 
     def sent(candidate: Candidate) -> NDArray[np.float64]:
@@ -84,7 +87,11 @@ def searched(
             pulls[key] = pull(frame, candidate)
         return updates_of(attacker, frame, candidate, pulls[key])
 
-    effects = [float(game.step(sent(candidate)) @ direction) for candidate in candidates]
+    def effect(candidate: Candidate) -> float:
+        updates = sent(candidate)
+        return sum(float(game.step(updates) @ direction) for game in played)
+
+    effects = [effect(candidate) for candidate in candidates]
     least = max(effects) - TIE * abs(max(effects))
     best = next(c for c, effect in zip(candidates, effects, strict=True) if effect >= least)
     return (sent(best) @ frame.vectors).astype(np.float32)

@@ -39,7 +39,7 @@ def target(attacker: AttackInput) -> NDArray[np.float32]:
     θ, b (the own update, the mean of the colluders' units, or the travel), the share of trainers
     that act and the members' behaviour are searched.
     """
-    return searched(attacker, CANDIDATES, _pull, goal)
+    return searched(attacker, CANDIDATES, _pull, goal, rounds=1)
 
 
 def target_blind(attacker: AttackInput) -> NDArray[np.float32]:

@@ -30,7 +30,7 @@ CANDIDATES = tuple(
         ("own", "noise", "stolen"),
         (15, 30, 45, 60, 75, 90, 120),
         (1.0, 0.5),
-        (Behaviour.SAME, Behaviour.HONEST),
+        (Behaviour.HONEST, Behaviour.SAME),
         (0.0, 0.5, 1.0),
     )
 )
@@ -38,7 +38,7 @@ CANDIDATES = tuple(
 
 def back(frame: Frame) -> NDArray[np.float64]:
     """Return the reverse of the unit mean of honest updates, shape (1, k)."""
-    rows = frame.honest.rows
+    rows = frame.honest
     return -frame.unit((frame.norms[rows] @ frame.row(*rows.tolist()))[None, :])
 
 
