@@ -2,6 +2,7 @@
 
 The library allocates what a file says: the size that a character map states, a trie of its pieces,
 and texts as long as its replacements make them, one of which may double what another has doubled.
+A long token that stands for each unknown word, or ends each word, makes long texts of short ones.
 Forms that the library reads but never writes are refused, so that nothing is hidden in them.
 """
 
@@ -27,8 +28,13 @@ MAX_COMPONENTS = 100
 """Parts of a normalizer, a pre-tokenizer or a post-processor."""
 MAX_SPECIAL_TOKENS = 100
 """Pieces of a template, and tokens of each."""
+MAX_MARK_BYTES = 256
+"""Bytes of a token that is written again and again: of unknown words, word parts and templates."""
 
 _LISTS = ("normalizers", "pretokenizers", "processors")
+_MARKS = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
+_TEXTS = {"single": 1, "pair": 2}
+"""How often a template may have a text: in a sequence of them the later ones take two parts."""
 
 
 def require_bounded(data: bytes) -> None:
@@ -102,20 +108,24 @@ def _longest_replacement(text: object) -> int:
 
 
 def _require_template(processor: dict[str, Any]) -> None:
-    if "single" not in processor:
+    if not any(name in processor for name in _TEXTS):
         return
-    pieces = [_object("a piece of a template", piece) for piece in _list(processor["single"])]
-    if len(pieces) > MAX_SPECIAL_TOKENS or sum("Sequence" in piece for piece in pieces) > 1:
-        raise ValueError(
-            f"its template has the text more than once, or over {MAX_SPECIAL_TOKENS} pieces"
-        )
+    for name, texts in _TEXTS.items():
+        pieces = [_object("a piece of a template", piece) for piece in _list(processor.get(name))]
+        if len(pieces) > MAX_SPECIAL_TOKENS or sum("Sequence" in piece for piece in pieces) > texts:
+            raise ValueError(
+                f"its template has a text more than once, or over {MAX_SPECIAL_TOKENS} pieces"
+            )
     for token in _object("special_tokens", processor.get("special_tokens")).values():
         fields = _object("a special token", token)
         if max(len(_list(fields.get(name))) for name in ("ids", "tokens")) > MAX_SPECIAL_TOKENS:
             raise ValueError(f"a special token of its template is over {MAX_SPECIAL_TOKENS} tokens")
+        _require_bytes("special tokens", iter(_list(fields.get("tokens"))), MAX_MARK_BYTES)
 
 
 def _require_pieces(model: dict[str, Any]) -> None:
+    for name in _MARKS:
+        _require_bytes(f"characters of {name}", iter([model.get(name)]), MAX_MARK_BYTES)
     vocabulary = model.get("vocab")
     if isinstance(vocabulary, list):  # of a unigram model, with scores
         pieces = (pair[0] if isinstance(pair, list) and pair else None for pair in vocabulary)

@@ -83,7 +83,8 @@ def base_of(values: NDArray[np.float64]) -> float:
     middle = float(median(values))
     lonely = 0.0
     if middle:
-        degrees = np.clip(2.0 - 3.0 * (values / middle), 0.0, 1.0)
+        with np.errstate(over="ignore"):  # ∞ times a subnormal median: not lonely
+            degrees = np.clip(2.0 - 3.0 * (values / middle), 0.0, 1.0)
         lonely = min(1.0, CERTAINTY_SLOPE * middle) * float(degrees.sum())
     rank = (count - 1) / 2 + lonely / 2
     return max(BASE_FLOOR, float(np.interp(rank, np.arange(count), np.sort(values))))

@@ -18,7 +18,7 @@ from ledger.protocol.rules.reference import LengthPenalty
 from ledger.protocol.rules.scoring import median
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,7 +40,8 @@ CROWDING_TOLERANCE = 1e-9
 lies between two distant values, g's relative error grows with the excess once more."""
 
 _PART = 1 << 15
-"""Numbers of the updates that are multiplied at a time."""
+"""Numbers of the updates that are multiplied at a time. One sum over all of them would absorb small
+terms: an update that begins with most of its length could be so made that honest members differ."""
 
 
 class DirectionMeasure:
@@ -121,9 +122,9 @@ class DirectionMeasure:
         rows = self._directed
         norms = np.array([self._norm(row) for row in rows])[:, None]
         cosines = np.zeros((len(rows), len(rows)))
-        for start in range(0, len(rows[0]) if rows else 0, _PART):
-            part = np.stack([row[start : start + _PART] for row in rows]) / norms
-            cosines += part @ part.T
+        for part in _parts(rows[0]) if rows else ():
+            units = np.stack([row[part] for row in rows]) / norms
+            cosines += units @ units.T
         return cosines
 
     @cached_property
@@ -222,14 +223,23 @@ class DirectionMeasure:
 
 def norm_of(update: NDArray[np.float32]) -> float:
     """Return ‖Δ‖, accumulated in float64."""
-    wide = update.astype(np.float64)
-    return sqrt(float(np.dot(wide, wide)))
+    return sqrt(sum(_square(update[part].astype(np.float64)) for part in _parts(update)))
 
 
 def _apart(update: NDArray[np.float32], length: float, direction: NDArray[np.float64]) -> float:
     """Return ‖Δ / length − direction‖²."""
-    delta = update.astype(np.float64) / length - direction
-    return float(np.dot(delta, delta))
+    return sum(
+        _square(update[part].astype(np.float64) / length - direction[part])
+        for part in _parts(update)
+    )
+
+
+def _square(vector: NDArray[np.float64]) -> float:
+    return float(np.dot(vector, vector))
+
+
+def _parts(update: NDArray[np.float32]) -> Iterator[slice]:
+    return (slice(start, start + _PART) for start in range(0, len(update), _PART))
 
 
 def median_from_others(squares: NDArray[np.float64]) -> NDArray[np.float64]:

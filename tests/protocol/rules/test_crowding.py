@@ -62,6 +62,7 @@ def test_the_base_by_pencil_is_a_median_of_those_who_are_not_lonely() -> None:
     assert base_in(0.5, 1, 3) == 1.5
     # Of a median of a ten-thousandth a tenth is certain: rank 1 becomes 1.05.
     assert base_in(0, 1e-4, 1) == pytest.approx(0.95e-4 + 0.05, rel=1e-12)
+    assert base_in(0, 5e-324, 1) == 1e-3, "any number over a subnormal median is not lonely"
 
 
 @given(crowdings=values, data=st.data())

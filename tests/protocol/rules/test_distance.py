@@ -202,6 +202,16 @@ def test_margins_are_relative_and_of_direction_also_absolute() -> None:
     assert along.tolerance(f32(4), 5.0) == 1e-9 * 5.0 + 1e-10 * 4.0
 
 
+def test_no_large_first_number_absorbs_the_others() -> None:
+    # The squares of the others are half an ulp of the first one's square, or less.
+    update = np.full(1 << 20, 2.0**-27, dtype=np.float32)
+    update[0], reference = 1, np.zeros_like(update)
+    reference[0], length = -1, sqrt(1 + (len(update) - 1) * 2.0**-54)
+    assert norm_of(update) == pytest.approx(length, rel=3e-13, abs=0)
+    found = between("direction", update, reference)
+    assert found == pytest.approx(2 + 2 / length, rel=3e-13, abs=0)
+
+
 def test_differences_are_taken_in_float64() -> None:
     # In float32, 2^24 + 1 does not exist: the difference to -1 would be 2^24.
     assert squared_distance(f32(2.0**24), f32(-1)) == float((2**24 + 1) ** 2)
