@@ -38,7 +38,7 @@ from ledger.io.home import Disk
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 COUNTS = Path(__file__).with_suffix(".json")
 MEMBERS, TRAINERS, CLIENTS = 7, 20, 100
@@ -176,11 +176,8 @@ def _counted_commits(counter: Counter[str]) -> Iterator[None]:
         counter["commits of the journal"] += self._base.in_transaction
         original(self)
 
-    FileJournal.sync = counted  # type: ignore[method-assign]
-    try:
+    with _replaced(FileJournal, "sync", counted):
         yield
-    finally:
-        FileJournal.sync = original  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -192,11 +189,8 @@ def _counted_items(counter: Counter[str], stream: type[CodeStream]) -> Iterator[
             counter["left to py-evm"] += 1
             yield opcode
 
-    stream.__iter__ = counted  # type: ignore[method-assign]
-    try:
+    with _replaced(stream, "__iter__", counted):
         yield
-    finally:
-        stream.__iter__ = original  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -208,7 +202,14 @@ def _counted(counter: Counter[str], name: str, owner: type[Any], method: str) ->
         counter[name] += 1
         return original(*arguments, **options)
 
-    setattr(owner, method, counted)
+    with _replaced(owner, method, counted):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: type[Any], method: str, by: Callable[..., Any]) -> Iterator[None]:
+    original = getattr(owner, method)
+    setattr(owner, method, by)
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.distances.composed_rules import is_vector
-from ledger.distances.machine_code import NoMachineCodeError, linked, this_processor
+from ledger.distances.machine_code import linked_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -95,14 +95,9 @@ def _merge_exchange(rows: int) -> Iterable[tuple[int, int]]:
 @cache
 def _compiled() -> tuple[Callable[..., None], object] | None:
     """Return the loop and the engine that holds it; None where nothing can be compiled."""
-    try:
-        engine = linked(_LOOP, this_processor())
-    except NoMachineCodeError:
-        return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     takes = (pointer, number) * 2 + (number, number, pointer, pointer, pointer, number, number)
-    address = engine.get_function_address("sum_ranks")
-    return ctypes.CFUNCTYPE(None, *takes)(address), engine
+    return linked_function(_LOOP, "sum_ranks", *takes)
 
 
 _LOOP = f"""

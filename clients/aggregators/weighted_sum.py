@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ledger.distances.composed_rules import is_vector
-from ledger.distances.machine_code import NoMachineCodeError, linked, this_processor
+from ledger.distances.machine_code import linked_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,13 +57,8 @@ def weighted_sum(
 @cache
 def _compiled() -> tuple[Callable[..., None], object] | None:
     """Return the loop and the engine that holds it; None where nothing can be compiled."""
-    try:
-        engine = linked(_LOOP, this_processor())
-    except NoMachineCodeError:
-        return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    address = engine.get_function_address("add_rows")
-    return ctypes.CFUNCTYPE(None, pointer, pointer, number, number, pointer)(address), engine
+    return linked_function(_LOOP, "add_rows", pointer, pointer, number, number, pointer)
 
 
 _LOOP = f"""

@@ -96,7 +96,7 @@ def test_without_machine_code_ranks_and_distances_are_those_of_numpy(
         raise machine_code.NoMachineCodeError("the system forbids it")
 
     sorting_network._compiled.cache_clear()
-    monkeypatch.setattr(sorting_network, "linked", refused)
+    monkeypatch.setattr(machine_code, "linked", refused)
     monkeypatch.setattr(mixtures, "machine_code", refused)
     try:
         plain = mean_of_ranks(updates, 1, 4), Mixture(list(updates)).squared_distances()

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 from clients.aggregators import weighted_sum as compiled
 from clients.aggregators.mixture import Mixture
 from clients.aggregators.weighted_sum import LANES, LEAST_NUMBERS, weighted_sum
+from ledger.distances import machine_code
 from ledger.distances.machine_code import NoMachineCodeError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def test_without_machine_code_numpy_adds(monkeypatch: pytest.MonkeyPatch) -> Non
 
     updates = [np.ones(LEAST_NUMBERS, dtype=np.float32)]
     compiled._compiled.cache_clear()
-    monkeypatch.setattr(compiled, "linked", refused)
+    monkeypatch.setattr(machine_code, "linked", refused)
     try:
         assert weighted_sum(updates, [1.0]) is None
         assert Mixture(updates).combined(np.ones(1)).sum() == LEAST_NUMBERS

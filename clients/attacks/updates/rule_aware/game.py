@@ -115,7 +115,7 @@ class Game:
         inputs = self._inputs(parameters, updates)
         rule, context = distance_named(parameters.distance), inputs.distance_context(self.travel)
         distances = _DISTANCES(rule, context, updates, self.members)
-        trainers = tuple(client for client in updates if client not in set(self.members))
+        trainers = inputs.participants.trainers
         columns, seats = {client: i for i, client in enumerate(updates)}, self.members
         measured = [columns[client] for client in trainers]
         vectors = [
@@ -135,7 +135,8 @@ class Game:
         return -next_model(inputs, start, accepted, updates).astype(np.float64)
 
     def _inputs(self, parameters: Parameters, updates: Mapping[ClientId, Update]) -> Inputs:
-        trainers = tuple(client for client in updates if client not in set(self.members))
+        members = set(self.members)
+        trainers = tuple(client for client in updates if client not in members)
         return Inputs(
             parameters=parameters,
             layout=self.attacker.layout,
