@@ -1,10 +1,11 @@
 """`make gpu`: tests, whole runs and measurements on this machine's GPU, written as one document.
 
 `python -m benchmarks.gpu` needs a CUDA build of torch and a card, and nothing from the network. It
-names the card, runs the CUDA tests, plays, audits and repeats a run of digits and one on images in
-the form of FEMNIST, and measures training, scoring and a round at the size of paper-femnist. A
-step for which too little of ten minutes is left does not begin, and is named. The figures go to
-docs/measured/gpu.json. Exit code 1: a step failed or was left out. 2: there is no such device.
+names the card, runs the CUDA tests, plays, audits and repeats a run of digits, one on images in
+the form of FEMNIST and one of a transformer with adapters, and measures training, scoring and a
+round at the size of paper-femnist. A step for which too little of ten minutes is left does not
+begin, and is named. The figures go to docs/measured/gpu.json. Exit code 1: a step failed or was
+left out. 2: there is no such device.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ STEPS: dict[str, tuple[Callable[[GpuPlan, str, float], Any], float]] = {
     "tests": (steps.run_tests, 30),
     "digits": (steps.digits_run, 20),
     "femnist": (steps.femnist_run, 30),
+    "adapters": (steps.adapters_run, 40),
     "training": (measurements.training, 60),
     "scoring": (measurements.scoring, 30),
     "round": (measurements.large_round, 90),

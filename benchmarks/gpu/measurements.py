@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from benchmarks.adapters import LENGTH, SAMPLES, make_base
 from benchmarks.training import IMAGES, made_data
 from clients.configuration.loading import checked
+from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
+from clients.datasets.sequences import next_tokens
 from clients.devices import device_named
+from clients.local_sgd import LocalTraining
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
 from clients.training.device_distances import torch_distances
@@ -34,9 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.gpu.plans import GpuPlan, ImageRun
-    from benchmarks.training import TrainingWork
-    from clients.models.model import ParameterVector
+    from benchmarks.gpu.plans import AdapterRun, GpuPlan, ImageRun
+    from clients.models.model import Model, ParameterVector
     from clients.runs.metrics import RoundMetrics
     from clients.training.port import PendingEvaluation, TrainedUpdate
 
@@ -51,7 +54,14 @@ _MEMORY_SHARE = 0.4
 
 def training(plan: GpuPlan, device: str, _left: float) -> list[Row]:
     """Return what each client's training costs, every update formed and hashed."""
-    return [_trained(name, work, plan.repeats, device) for name, work in plan.works.items()]
+    rows = [
+        _trained(name, model_named(work.model, work.form, work.options), made_data(work),
+                 work.settings, plan.repeats, device)
+        for name, work in plan.works.items()
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        rows.append(_adapters_trained(plan.adapters, Path(folder), plan.repeats, device))
+    return rows
 
 
 def scoring(plan: GpuPlan, device: str, _left: float) -> Row:
@@ -181,18 +191,38 @@ class TimedEngine(Engine):
         self._engine.close()
 
 
-def _trained(name: str, work: TrainingWork, repeats: int, device: str) -> Row:
-    model = model_named(work.model, work.form, work.options)
-    data = made_data(work)
+def _adapters_trained(run: AdapterRun, base: Path, repeats: int, device: str) -> Row:
+    """Return what the training of a transformer's adapters costs."""
+    make_base(base, run.layers, run.width, run.vocabulary)
+    tokens = run.vocabulary
+    form = DataForm((LENGTH,), tokens, input_dtype="int64", vocabulary=tokens, task="causal-lm")
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, tokens, (SAMPLES, LENGTH)) for _ in range(run.clients)]
+    train = tuple(frozen_samples(x, next_tokens("made", x)) for x in texts)
+    model = model_named("hf", form, {"path": str(base), "targets": "c_attn"})
+    settings = LocalTraining(learning_rate=0.5, batch_size=4, local_steps=2)
+    data = FederatedData("made", form, train, train[0])
+    return _trained("LoRA", model, data, settings, repeats, device)
+
+
+def _trained(
+    name: str,
+    model: Model,
+    data: FederatedData,
+    settings: LocalTraining,
+    repeats: int,
+    device: str,
+) -> Row:
     start = model.initial(np.random.default_rng(1))
-    jobs = [TrainingJob(client, sha256(b"job %d" % client)) for client in range(work.clients)]
-    path = planned(model, data, work.settings, device).path
+    clients = range(len(data.train))
+    jobs = [TrainingJob(client, sha256(b"job %d" % client)) for client in clients]
+    path = planned(model, data, settings, device).path
 
     def measured(
         device: str, jobs: list[TrainingJob]
     ) -> tuple[list[float], list[NDArray[np.float32]]]:
         with open_engine(
-            model, data, work.settings,
+            model, data, settings,
             device=device, workers=1, path=path, sets={}, rows=len(jobs),
         ) as engine:  # fmt: skip
             times = [_seconds_of(lambda: engine.train(start, jobs)) for _ in range(repeats + 1)]

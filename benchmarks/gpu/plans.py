@@ -82,6 +82,25 @@ class ImageRun:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterRun:
+    """A run of GPT-2's shape with random weights and adapters; see `benchmarks.adapters`.
+
+    Attributes:
+        layers: of the base.
+        width: of its layers.
+        vocabulary: its tokens.
+        clients: their number.
+        rounds: of the run.
+    """
+
+    layers: int
+    width: int
+    vocabulary: int
+    clients: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
 class GpuPlan:
     """Sizes of all steps.
 
@@ -90,6 +109,7 @@ class GpuPlan:
         digits: settings of the run of the preset digits, by their last names.
         replayed: updates of a run that are drawn and repeated.
         femnist: the run on made images.
+        adapters: the run of a transformer with adapters.
         works: training workloads.
         repeats: measured turns, after one that is not.
         scoring: members, trainers and d.
@@ -100,6 +120,7 @@ class GpuPlan:
     digits: Mapping[str, int]
     replayed: int
     femnist: ImageRun
+    adapters: AdapterRun
     works: Mapping[str, TrainingWork]
     repeats: int
     scoring: tuple[int, int, int]
@@ -110,7 +131,8 @@ FULL = GpuPlan(
     tests=("-m", "cuda", "tests/clients"),
     digits={},
     replayed=100,
-    femnist=ImageRun(20, 100, 32, 0.05, "leaf_cnn", {"hidden": 2048}, 3),
+    femnist=ImageRun(20, 100, 10, 0.05, "leaf_cnn", {"hidden": 2048}, 8),
+    adapters=AdapterRun(layers=12, width=768, vocabulary=20_000, clients=20, rounds=5),
     works={
         "W1L": replace(WORKS["W1L"], clients=100),
         "W1S": replace(WORKS["W1S"], clients=100),
@@ -126,6 +148,7 @@ TINY = GpuPlan(
     digits={"rounds": 2, "clients": 20},
     replayed=5,
     femnist=ImageRun(10, 5, 2, 0.05, "softmax", {}, 2),
+    adapters=AdapterRun(layers=1, width=64, vocabulary=200, clients=10, rounds=2),
     works={
         "W2": replace(
             WORKS["W2"],

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import cmfl
+from benchmarks.adapters import make_base, write_rows
 from clients.devices import device_named
 from clients.training.environment import environment_here
 from cmfl.commands.checks.machine import checks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.gpu.plans import GpuPlan
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +85,33 @@ def femnist_run(plan: GpuPlan, device: str, _left: float) -> Row:
         return _played(plan, Path(folder) / "home", settings, {}, device)
 
 
+def adapters_run(plan: GpuPlan, device: str, _left: float) -> Row:
+    """Play a run of a transformer with adapters, audit it, and repeat some of its training."""
+    run = plan.adapters
+    with tempfile.TemporaryDirectory() as folder:
+        base, rows = Path(folder) / "base", Path(folder) / "rows.jsonl"
+        parameters = make_base(base, run.layers, run.width, run.vocabulary)
+        write_rows(rows, run.clients)
+        settings = {
+            "protocol.clients": run.clients,
+            "protocol.active_rate": 1.0,
+            "protocol.rounds": run.rounds,
+            "data.name": "file",
+            "data.path": str(rows),
+            "data.options.task": "causal-lm",
+            "data.options.vocabulary": run.vocabulary,
+            "model.name": "hf",
+            "model.options.path": str(base),
+            "model.options.targets": "c_attn",
+            "training.local_steps": 2,
+            "training.batch_size": 4,
+            "machine.device": device,
+        }
+        named = (f"model.options.path={base}",)
+        row = _played(plan, Path(folder) / "home", "digits", settings, device, named)
+    return {"parameters of the base": parameters, **row}
+
+
 def counts(report: Path) -> Row:
     """Return the numbers of tests in a report of pytest."""
     suite = next(ET.parse(report).getroot().iter("testsuite"))
@@ -90,8 +120,10 @@ def counts(report: Path) -> Row:
     return {**number, "passed": passed, "seconds": float(suite.get("time", 0))}
 
 
-def _played(plan: GpuPlan, home: Path, preset: Any, settings: Row, device: str) -> Row:
-    """Play a run, audit it and repeat updates that are drawn.
+def _played(
+    plan: GpuPlan, home: Path, preset: Any, settings: Row, device: str, named: Sequence[str] = ()
+) -> Row:
+    """Play a run, audit it and repeat updates that are drawn, given files by their settings.
 
     Raises:
         StepFailedError: a round was abandoned, the audit did not pass, or an update is another.
@@ -101,7 +133,9 @@ def _played(plan: GpuPlan, home: Path, preset: Any, settings: Row, device: str) 
     played = time.perf_counter() - began
     audit = cmfl.audit(run, progress=False)
     began = time.perf_counter()
-    replay = cmfl.verify_training(run, device=device, sample=plan.replayed, progress=False)
+    replay = cmfl.verify_training(
+        run, device=device, sample=plan.replayed, settings=named, progress=False
+    )
     last = run.rounds[-1]
     row = {
         "rounds": len(run.rounds),

@@ -46,12 +46,12 @@ def test_every_step_works_on_the_processor(tmp_path: Path) -> None:
     assert document["failed"] == {}
     assert set(document) == {"machine", "device", "failed", "seconds", *command.STEPS}
     assert document["tests"]["passed"] == document["tests"]["tests"] > 0
-    for run in (document["digits"], document["femnist"]):
+    for run in (document["digits"], document["femnist"], document["adapters"]):
         assert run["audit"].startswith("PASSED")
         assert run["replay"] == {"same": TINY.replayed, "other": 0, "not checkable": 0}
     for step, columns in ROWS.items():
         assert set(document[step]) == columns
-    assert [row["work"] for row in document["training"]] == list(TINY.works)
+    assert [row["work"] for row in document["training"]] == [*TINY.works, "LoRA"]
     assert all(set(row) == TRAINED for row in document["training"])
     assert all(row["median relative difference"] == 0 for row in document["training"])
 
