@@ -4,9 +4,9 @@ On a GPU, too, they are direct differences in float64. The Gram form a·a + b·b
 digits of similar updates, and after centring it loses them to one attacker with a huge update. No
 matrix product is involved, so TF32 has no effect.
 
-Updates that are still on the device that trained them stay there; all others are sent once. The
-differences are formed in tiles that fit into a card's cache, so that an update's numbers come from
-its memory once for each group of members.
+Updates that are still on the device that trained them stay there; all others are sent once. Slices
+of all of them fit into a card's cache together, so that an update's numbers come from its memory
+once.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 BLOCK = 1 << 16
 """Numbers of an update that are brought together at once."""
 
-SLICE = 1 << 12
-"""Numbers of an update in one sum; all sums of a pair are added in order."""
+SLICE = 1 << 13
+"""Numbers of an update in one sum; all sums of a pair are added in order. Those of 355 updates are
+22 MiB in float64, less than an H100's cache."""
 
-_TILE = 1 << 21
-"""Differences in float64 that are formed at once: 16 MiB, a part of a card's cache."""
+_DIRECT = "donot_use_mm_for_euclid_dist"
+"""torch's name for differences instead of the Gram form."""
 
 
 def engine_distances(
@@ -116,12 +117,7 @@ class TorchSquares:
             total = torch.zeros(shape, dtype=torch.float64, device=self._device)
             for part in self._slices(start, stop):
                 deltas = part if divisors is None else part.div_(divisors[:, None])
-                references = deltas[members]
-                group = max(1, _TILE // deltas.numel())
-                for first in range(0, len(references), group):
-                    some = slice(first, first + group)
-                    differences = references[some, None] - deltas
-                    total[some] += differences.square_().sum(2)
+                total += torch.cdist(deltas[members], deltas, compute_mode=_DIRECT).square_()
             return total.numpy(force=True)
 
     def norms(self) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ _LINE = 128
 """Numbers in 512 bytes, torch's alignment on CUDA: a kernel may sum in another order at another
 alignment, and the bytes of an update would depend on its row."""
 
-_SHARE = 4
+_SHARE = 2
 """Part of a card's memory that they may take: one in so many."""
 
 
@@ -27,7 +27,7 @@ class ResidentUpdates:
     Args:
         device: of the training.
         dimension: d.
-        most_bytes: that they may take; None for a quarter of the card's memory.
+        most_bytes: that they may take; None for half of the card's memory.
     """
 
     def __init__(self, device: torch.device, dimension: int, most_bytes: int | None = None) -> None:
