@@ -1,14 +1,14 @@
 """The way of an update into its row in this machine's memory: in place, or down from a device.
 
-A card computes an update much faster than its numbers come down. So each is copied into one of two
-pinned buffers, and from there to its row while the next is trained. The row itself is never sent
-to the card: what it holds is of the round before.
+A card computes an update much faster than one thread moves its numbers. So each comes down into one
+of a few pinned buffers, and from there a thread copies it to its row while others are trained. The
+row itself is never sent to the card: what it holds is of the round before.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,9 +22,11 @@ Rows = Sequence[NDArray[np.float32]]
 """Destination of each update, each of shape (d,)."""
 
 Written = Callable[[int], None]
-"""Called with the index of each row that is complete."""
+"""Called with the index of each row that is complete, in any thread."""
 
-_BUFFERS = 2
+_BUFFERS = 4
+"""Updates on their way, each with a thread. On an H100's host one thread copied 10 GB/s, a fifth of
+what came down."""
 
 
 class UpdateWriter(Protocol):
@@ -81,7 +83,7 @@ class InPlaceWriter:
 
 
 class DownloadWriter:
-    """Copies updates from a device through two buffers, in parallel with it.
+    """Copies updates from a device through some buffers, in parallel with it.
 
     The processor as device is for tests.
 
@@ -102,35 +104,39 @@ class DownloadWriter:
         self._is_cuda = device.type == "cuda"
         self._formed = [torch.empty(dimension, device=device) for _ in range(_BUFFERS)]
         self._buffers = [torch.empty(dimension, pin_memory=self._is_cuda) for _ in range(_BUFFERS)]
-        self._pending: deque[tuple[int, int, torch.cuda.Event | None]] = deque()
+        self._copies: list[Future[None] | None] = [None] * _BUFFERS
         self._next = 0
+        self._pool = ThreadPoolExecutor(_BUFFERS, thread_name_prefix="copying")
 
     def begin(self, rows: Rows, written: Written | None) -> None:
-        """Begin a call; one that has failed is forgotten."""
-        self._pending.clear()
+        """Begin a call; what is left of one that has failed is over before."""
+        wait(filter(None, self._copies))
+        self._copies = [None] * _BUFFERS
         self._rows, self._written = rows, written
         self._kept = None if self._resident is None else self._resident.reserve(len(rows))
 
     def write(self, place: int, form: Callable[[torch.Tensor], None]) -> None:
         """Form an update on the device and start to copy it."""
-        if len(self._pending) == _BUFFERS:
-            self._complete_first()
         buffer, self._next = self._next, (self._next + 1) % _BUFFERS
+        copy = self._copies[buffer]
+        if copy is not None:
+            copy.result()
         formed = self._formed[buffer] if self._kept is None else self._kept[place]
         form(formed)
         self._buffers[buffer].copy_(formed, non_blocking=True)
         event = torch.cuda.Event() if self._is_cuda else None
         if event is not None:
             event.record()
-        self._pending.append((place, buffer, event))
+        self._copies[buffer] = self._pool.submit(self._complete, place, buffer, event)
 
     def finish(self) -> None:
         """Wait until every update is in its row."""
-        while self._pending:
-            self._complete_first()
+        for copy in self._copies:
+            if copy is not None:
+                copy.result()
 
-    def _complete_first(self) -> None:
-        place, buffer, event = self._pending.popleft()
+    def _complete(self, place: int, buffer: int, event: torch.cuda.Event | None) -> None:
+        """Copy an update from its buffer to its row."""
         if event is not None:
             event.synchronize()
         row = self._rows[place]

@@ -39,6 +39,10 @@ def filled(number: float, update: torch.Tensor) -> None:
     update.fill_(number)
 
 
+def failing(update: torch.Tensor) -> None:
+    update.fill_(1 // 0)
+
+
 def written_by(
     writer: InPlaceWriter | DownloadWriter, rows: np.ndarray, order: list[int]
 ) -> list[int]:
@@ -61,19 +65,34 @@ def test_both_writers_fill_each_row_and_report_it_once(resident: ResidentUpdates
     for writer in (InPlaceWriter(), DownloadWriter(CPU, 6, resident)):
         for order in ([0, 1, 2, 3, 4], [3], [4, 0, 2, 1]):
             rows = np.full((5, 6), np.nan, dtype=np.float32)
-            assert written_by(writer, rows, order) == order
+            assert sorted(written_by(writer, rows, order)) == sorted(order)
             untouched = sorted({0, 1, 2, 3, 4} - set(order))
             assert np.isnan(rows[untouched]).all()
 
 
 def test_a_call_that_failed_leaves_nothing_to_the_next() -> None:
     writer, rows = DownloadWriter(CPU, 4, None), np.zeros((2, 4), dtype=np.float32)
-    writer.begin(list(rows), None)
+    reported: list[int] = []
+    writer.begin(list(rows), reported.append)
     writer.write(0, partial(filled, 9.0))
+    with pytest.raises(ZeroDivisionError):
+        writer.write(1, failing)
     other = np.zeros((2, 4), dtype=np.float32)
     assert written_by(writer, other, [1]) == [1]
-    assert not rows.any()
+    assert reported == [0]
+    assert not rows[1].any()
     assert not other[0].any()
+
+
+def test_what_a_reader_of_rows_raises_reaches_the_training() -> None:
+    def refuse(_place: int) -> None:
+        raise MemoryError
+
+    writer, rows = DownloadWriter(CPU, 4, None), np.zeros((1, 4), dtype=np.float32)
+    writer.begin(list(rows), refuse)
+    writer.write(0, partial(filled, 9.0))
+    with pytest.raises(MemoryError):
+        writer.finish()
 
 
 @pytest.mark.parametrize(
