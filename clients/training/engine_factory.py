@@ -166,7 +166,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and seven ways to say how
         model: the model.
         data: the divided data.
         training: settings of the local training.
-        device: its name in the settings; the code for CUDA has never run on a GPU.
+        device: its name in the settings.
         workers: 1 for this process; more for as many spawned processes, which live until `close`. A
             script that asks for more, or for a cap, must guard its main part by
             `if __name__ == "__main__"`.

