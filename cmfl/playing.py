@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clients.runs.open_run import OpenedRun
     from cmfl.access.target import Target
     from ledger.chain.ports import ChainWriter
+    from ledger.early_stop import EarlyStop
     from ledger.protocol.types import Digest
 
     GoOn = Callable[[OpenedRun], list[RoundMetrics]]
@@ -29,6 +30,7 @@ class PlayedRun:
         round: the last.
         rows: of the rounds that were played now.
         head: of the ledger.
+        stop: the early stop that ended it; None if it has played all its rounds.
     """
 
     name: str
@@ -36,6 +38,7 @@ class PlayedRun:
     round: int
     rows: tuple[RoundMetrics, ...]
     head: Digest
+    stop: EarlyStop | None
 
 
 def play_on_chain(
@@ -87,4 +90,5 @@ def _played(name: str, opened: OpenedRun, go_on: GoOn) -> PlayedRun:
     rows = tuple(go_on(opened))
     state = opened.ledger.state()
     address = None if opened.manifest is None else opened.manifest.address
-    return PlayedRun(name, address, state.round, rows, state.head)
+    stop = opened.stop_watch().stop
+    return PlayedRun(name, address, state.round, rows, state.head, stop)

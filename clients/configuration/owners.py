@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.configuration.loading import checked
-from clients.configuration.parsing import plain_values, require_unpredictable, set_block_beacon
+from clients.configuration.parsing import (
+    plain_values,
+    require_all_rounds,
+    require_unpredictable,
+    set_block_beacon,
+)
 from clients.configuration.schema import MaliceSection
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
@@ -52,12 +57,13 @@ def shared_configuration(
     unless given.
 
     Raises:
-        ConfigurationError: `load` refuses it, or its seeds can be predicted.
+        ConfigurationError: `load` refuses it, its seeds can be predicted, or it stops early.
     """
     values = plain_values(preset, path, settings)
     set_block_beacon(values)
     configuration = checked(values)
     require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable)
+    require_all_rounds(stops_early=configuration.early_stop.rule() is not None)
     return configuration
 
 

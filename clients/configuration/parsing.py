@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from clients.configuration.schema import Configuration
+from clients.configuration.schema import Configuration, EarlyStopSection
 from clients.datasets.own_data import FILE
 from clients.datasets.registry import DATASETS, data_set_named, verify_choice
 from clients.models.registry import verify_name
@@ -122,8 +122,25 @@ def _require_names(configuration: Configuration) -> None:
     machine = configuration.machine
     if machine.ray_address is not None and machine.engine != "ray":
         raise ConfigurationError("machine.ray_address is set, but machine.engine is not ray")
+    _require_early_stop(configuration.early_stop)
     configuration.local_training()
     configuration.parameters(dimension=1)
+
+
+def _require_early_stop(section: EarlyStopSection) -> None:
+    """Refuse settings of an early stop that have no effect, and a target above every accuracy."""
+    default = EarlyStopSection()
+    needed = {"metric": "target or early_stop.patience", "min_delta": "patience"}
+    given = {"metric": (section.target, section.patience), "min_delta": (section.patience,)}
+    for name, needs in needed.items():
+        if getattr(section, name) != getattr(default, name) and not any(
+            value is not None for value in given[name]
+        ):
+            raise ConfigurationError(f"early_stop.{name} is set, but no early_stop.{needs}")
+    if section.metric == "accuracy" and section.target is not None and section.target > 1:
+        raise ConfigurationError(
+            f"early_stop.target = {section.target:g}: an accuracy is at most 1"
+        )
 
 
 def _preset(name: str) -> str:
@@ -203,6 +220,14 @@ def set_block_beacon(values: dict[str, Any]) -> None:
     protocol = values.get("protocol")
     if isinstance(protocol, dict):  # what else it is, `checked` refuses
         protocol.setdefault("beacon", Beacon.BLOCK.value)
+
+
+def require_all_rounds(*, stops_early: bool) -> None:
+    """Refuse an early stop where nobody could end the run by it."""
+    if stops_early:
+        raise ConfigurationError(
+            "early_stop: only `cmfl run`, which plays all clients, ends a run by it; leave it out"
+        )
 
 
 def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:

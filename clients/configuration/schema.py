@@ -5,7 +5,7 @@ in registries, are checked by `parsing`, those of attacks and faults by `loading
 
 What changes the result is recorded on the chain by digest; how fast and where a run is computed
 (`machine`), and what is measured of it (`evaluation`), is not, so that the same run on more workers
-has the same configuration.
+has the same configuration. What is measured is recorded where it ends the run (`early_stop`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from clients.instruction_sets import InstructionSet
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
+from ledger.early_stop import EarlyStopRule
 from ledger.io.own_rules import KINDS, own_rule
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
@@ -300,6 +301,26 @@ class MachineSection(Section):
         return (self.ray_address or LOCAL) if self.engine == "ray" else None
 
 
+class EarlyStopSection(Section):
+    """End of a run before its last round, by what is measured; see `ledger.early_stop`.
+
+    The rule and `evaluation` are recorded on the chain where it is used.
+    """
+
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    """What counts: accuracy on the test set, or the loss there."""
+    target: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """The run ends with the first model that is as good."""
+    patience: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """It ends after so many evaluations in a row without a better model."""
+    min_delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """By how much a model must exceed the best one so far to count as better."""
+
+    def rule(self) -> EarlyStopRule | None:
+        """Return the rule; None if the run ends with its last round."""
+        return None if self == EarlyStopSection() else EarlyStopRule(**self.model_dump())
+
+
 class Configuration(Section):
     """Everything about a run."""
 
@@ -311,6 +332,7 @@ class Configuration(Section):
     training: TrainingSection = TrainingSection(local_steps=5)
     malice: MaliceSection = MaliceSection()
     evaluation: EvaluationSection = EvaluationSection()
+    early_stop: EarlyStopSection = EarlyStopSection()
     machine: MachineSection = MachineSection()
 
     def parameters(self, dimension: int) -> Parameters:
@@ -330,7 +352,9 @@ class Configuration(Section):
 
     def recorded(self) -> dict[str, Any]:
         """Return the part that the result depends on, which is recorded on the chain by digest."""
-        left_out = {"protocol", "evaluation", "machine"}
+        left_out = {"protocol", "machine"}
+        if self.early_stop.rule() is None:
+            left_out |= {"evaluation", "early_stop"}
         return self.model_dump(exclude=left_out, exclude_none=True)
 
     def to_toml(self) -> str:
@@ -338,4 +362,6 @@ class Configuration(Section):
         values = self.model_dump(exclude_none=True)
         if self.protocol.payload == FLOAT32.name:
             del values["protocol"]["payload"]  # so that texts from before it have the same bytes
+        if self.early_stop.rule() is None:
+            del values["early_stop"]
         return tomli_w.dumps(values)

@@ -132,7 +132,9 @@ def _report(
         print_json(result)
         return
     last = result["last"]
-    if last is None:
+    if "early_stop" in result:
+        print_line(result["early_stop"])
+    elif last is None:
         print_line(f"{name} had ended with round {result['round']} already")
     place = "memory ledger" if result["address"] is None else f"contract {result['address']}"
     print_line(f"{place}, head 0x{result['head'].hex()}")
@@ -227,6 +229,7 @@ def _result(played: PlayedRun) -> dict[str, Any]:
         "rounds_now": len(played.rows),
         "head": played.head,
         "last": asdict(last) if last else None,
+        **({} if played.stop is None else {"early_stop": played.stop.sentence}),
     }
 
 
