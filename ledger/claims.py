@@ -125,7 +125,14 @@ def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRoun
 
 
 def claimed_rounds(paths: RunPaths, max_bytes: int | None = None) -> Iterator[ClaimedRound]:
-    """Yield the rows of a run's metrics, one line in memory at a time.
+    """Yield the rows of a run's metrics, as `whole_rows` does."""
+    return (row for row, _ in whole_rows(paths, max_bytes))
+
+
+def whole_rows(
+    paths: RunPaths, max_bytes: int | None = None
+) -> Iterator[tuple[ClaimedRound, dict[str, Any]]]:
+    """Yield each row of a run's metrics, and all its values, one line in memory at a time.
 
     A last line without an end is being written, and is left out.
 
@@ -148,15 +155,15 @@ def claimed_rounds(paths: RunPaths, max_bytes: int | None = None) -> Iterator[Cl
                 raise EncodingError(f"{place} is over {MAX_ROW_BYTES} bytes")
             if not line.endswith(b"\n"):
                 return
-            row = _row(line, place)
+            row, values = _row(line, place)
             if row.round <= before:
                 raise EncodingError(f"{place}: round {row.round} comes after round {before}")
             before = row.round
-            yield row
+            yield row, values
 
 
-def _row(line: bytes, place: str) -> ClaimedRound:
-    """Return a line as a row.
+def _row(line: bytes, place: str) -> tuple[ClaimedRound, dict[str, Any]]:
+    """Return a line as a row, and its values.
 
     Raises:
         EncodingError: it is invalid.
@@ -182,7 +189,7 @@ def _row(line: bytes, place: str) -> ClaimedRound:
             f"{place}: malicious_accepted = {row.malicious_accepted} must be at most the number "
             f"of the accepted, which must be a list"
         )
-    return row
+    return row, values
 
 
 def _whole(values: Mapping[str, Any], name: str, place: str) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from clients.configuration.loading import checked
 from clients.configuration.parsing import (
     plain_values,
-    require_all_rounds,
+    require_no_simulation,
     require_unpredictable,
     set_block_beacon,
 )
@@ -57,13 +57,14 @@ def shared_configuration(
     unless given.
 
     Raises:
-        ConfigurationError: `load` refuses it, its seeds can be predicted, or it stops early.
+        ConfigurationError: `load` refuses it, its seeds can be predicted, or it has an early stop
+            or trackers.
     """
     values = plain_values(preset, path, settings)
     set_block_beacon(values)
     configuration = checked(values)
     require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable)
-    require_all_rounds(stops_early=configuration.early_stop.rule() is not None)
+    require_no_simulation(configuration)
     return configuration
 
 

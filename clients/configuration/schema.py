@@ -321,6 +321,34 @@ class EarlyStopSection(Section):
         return None if self == EarlyStopSection() else EarlyStopRule(**self.model_dump())
 
 
+class TrackSection(Section):
+    """Experiment trackers that a run is also logged to, none of which can make it fail.
+
+    A tracker is used if its location is given; nothing of this changes the result.
+    """
+
+    mlflow: Annotated[str, Field(min_length=1)] | None = None
+    """Folder of MLflow's database and files, or a tracking URI."""
+    tensorboard: Annotated[str, Field(min_length=1)] | None = None
+    """Folder of TensorBoard's event files."""
+    wandb: Annotated[str, Field(min_length=1)] | None = None
+    """Folder of Weights & Biases' offline runs."""
+    project: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = "cmfl"
+    """MLflow's experiment, and the project of Weights & Biases."""
+    link: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    """What the records link back to, such as a service's URL; the home's path if not given."""
+    model: bool = True
+    """Also log the model."""
+    audit: bool = True
+    """Audit the run at its end, and log the verdict."""
+
+    @property
+    def used(self) -> dict[str, str]:
+        """The locations of the trackers in use, by name."""
+        names = ("mlflow", "tensorboard", "wandb")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
 class Configuration(Section):
     """Everything about a run."""
 
@@ -334,6 +362,7 @@ class Configuration(Section):
     evaluation: EvaluationSection = EvaluationSection()
     early_stop: EarlyStopSection = EarlyStopSection()
     machine: MachineSection = MachineSection()
+    track: TrackSection = TrackSection()
 
     def parameters(self, dimension: int) -> Parameters:
         """Return the protocol's parameters; the dimension is the model's."""
@@ -352,7 +381,7 @@ class Configuration(Section):
 
     def recorded(self) -> dict[str, Any]:
         """Return the part that the result depends on, which is recorded on the chain by digest."""
-        left_out = {"protocol", "machine"}
+        left_out = {"protocol", "machine", "track"}
         if self.early_stop.rule() is None:
             left_out |= {"evaluation", "early_stop"}
         return self.model_dump(exclude=left_out, exclude_none=True)
@@ -364,4 +393,6 @@ class Configuration(Section):
             del values["protocol"]["payload"]  # so that texts from before it have the same bytes
         if self.early_stop.rule() is None:
             del values["early_stop"]
+        if self.track == TrackSection():
+            del values["track"]
         return tomli_w.dumps(values)

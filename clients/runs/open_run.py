@@ -66,6 +66,7 @@ class OpenedRun:
         measure: computes a round's row.
         simulation: all its actors.
         without_row: ended rounds that cannot be evaluated any more, since their model is missing.
+        on_row: called with each new row after it is written; None for no call.
     """
 
     configuration: Configuration
@@ -76,6 +77,7 @@ class OpenedRun:
     measure: Measure
     simulation: Simulation
     without_row: tuple[int, ...] = ()
+    on_row: Callable[[RoundMetrics], None] | None = None
 
     def go_on(self, on_round: Callable[[RoundMetrics], None]) -> list[RoundMetrics]:
         """Play all remaining rounds, or those until an early stop.
@@ -89,6 +91,8 @@ class OpenedRun:
             self.folder.append_metrics(row)
             rows.append(row)
             watch.take(row.round, row.accuracy, row.loss)
+            if self.on_row is not None:
+                self.on_row(row)
             on_round(row)
 
         self.simulation.run(self.measure, write, lambda: watch.stop is not None)

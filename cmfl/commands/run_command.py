@@ -154,6 +154,8 @@ def _report(
             bold=True,
         )
     print_line(f"results are in {Home(where.home).run(name).path}")
+    for tracker, place in result.get("tracked", {}).items():
+        print_line(f"tracked by {tracker}: {place}")
     print_next("look at them with", command_on(where, "runs", "show", name))
     if result["address"] is not None:
         print_next("audit it with", command_on(where, "audit", "--run", name))
@@ -204,7 +206,7 @@ def _carried_out(
         return _watch(opened, quiet=quiet)
 
     played = play_on_chain(
-        where, name, configuration, writer, go_on, accept_rollback=accept_rollback
+        where, name, configuration, writer, go_on, warn=complain, accept_rollback=accept_rollback
     )
     return _result(played)
 
@@ -215,7 +217,9 @@ def _in_memory(
     from cmfl.playing import play_in_memory
 
     return _result(
-        play_in_memory(where, name, configuration, lambda opened: _watch(opened, quiet=quiet))
+        play_in_memory(
+            where, name, configuration, lambda opened: _watch(opened, quiet=quiet), complain
+        )
     )
 
 
@@ -230,6 +234,7 @@ def _result(played: PlayedRun) -> dict[str, Any]:
         "head": played.head,
         "last": asdict(last) if last else None,
         **({} if played.stop is None else {"early_stop": played.stop.sentence}),
+        **({"tracked": dict(played.tracked)} if played.tracked else {}),
     }
 
 
