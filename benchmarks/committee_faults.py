@@ -229,7 +229,7 @@ class Trials:
         rows: list[RoundMetrics] = []
         with open_measure(configuration, population, context.parameters.active) as measure:
             simulation = Simulation(context, SimulatedActors(population, measure.gauge.engine))
-            simulation.run(measure, rows.append)
+            simulation.run(measure, rows.append, lambda: False)
             model = np.array(simulation.model)
         return _outcome(context, population, rows[0], model)
 

@@ -194,9 +194,14 @@ class Simulation:
             self._model = self._observer.model()
         return self._model
 
-    def run(self, measure: Measure, on_round: Callable[[RoundMetrics], None]) -> None:
-        """Play all remaining rounds, and call `on_round` with each row."""
-        while self.chain is not None:
+    def run(
+        self,
+        measure: Measure,
+        on_round: Callable[[RoundMetrics], None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Play the remaining rounds until the run is over, and call `on_round` with each row."""
+        while self.chain is not None and not is_over():
             number = self.chain.round
             self.play_round()
             on_round(measure.row(self._context.ledger, number, self.model))

@@ -481,18 +481,10 @@ def _claims_of(row: dict[str, Any]) -> dict[str, Any]:
 
 def _claimed(target: Target, name: str) -> dict[int, dict[str, Any]]:
     """Return the rows of a run's own files, by round."""
-    from ledger.claims import MAX_ROW_BYTES, claimed_rounds
-    from ledger.io.home import Home, open_file
-    from ledger.io.json import parse_json
+    from ledger.claims import whole_rows
+    from ledger.io.home import Home
 
-    paths = Home(target.home).run(name)
-    rows: dict[int, dict[str, Any]] = {}
-    numbers = [row.round for row in claimed_rounds(paths)]  # which checks each line
-    if numbers:
-        with open_file(paths.metrics) as file:
-            for number in numbers:
-                rows[number] = parse_json(file.readline(MAX_ROW_BYTES))
-    return rows
+    return {row.round: values for row, values in whole_rows(Home(target.home).run(name))}
 
 
 def _last(values: Sequence[float | None]) -> float | None:

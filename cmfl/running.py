@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -180,9 +181,14 @@ def _play(
             return opened.go_on(lambda row: _show(show, row, configuration.protocol.rounds))
 
         if configuration.machine.ledger == "memory":
-            play_in_memory(target, name, configuration, go_on)
+            play_in_memory(target, name, configuration, go_on, _warn)
         else:
-            play_on_chain(target, name, configuration, target.writer(create=create), go_on)
+            writer = target.writer(create=create)
+            play_on_chain(target, name, configuration, writer, go_on, warn=_warn)
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence.removeprefix("warning: "), stacklevel=2)
 
 
 def _show(show: Tracker, row: RoundMetrics, total: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ MAX_ROW_BYTES = 1 << 22
 MAX_ANSWERED_BYTES = 1 << 25
 """Of the rows that are read for an answer of a service."""
 
+_LARGEST = sys.float_info.max
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRound:
@@ -36,6 +39,7 @@ class ClaimedRound:
         round: t.
         head: of the ledger after the round, 0x-hex.
         accuracy: of the model on the test set, in [0, 1]; None where it was not measured.
+        loss: its mean loss there; None where it was not measured, or is not finite.
         floor: accuracy of always answering the commonest class.
         accepted: how many updates entered the model.
         malicious_accepted: how many of these attackers sent.
@@ -44,6 +48,7 @@ class ClaimedRound:
     round: int
     head: str
     accuracy: float | None
+    loss: float | None
     floor: float
     accepted: int
     malicious_accepted: int
@@ -120,7 +125,14 @@ def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRoun
 
 
 def claimed_rounds(paths: RunPaths, max_bytes: int | None = None) -> Iterator[ClaimedRound]:
-    """Yield the rows of a run's metrics, one line in memory at a time.
+    """Yield the rows of a run's metrics, as `whole_rows` does."""
+    return (row for row, _ in whole_rows(paths, max_bytes))
+
+
+def whole_rows(
+    paths: RunPaths, max_bytes: int | None = None
+) -> Iterator[tuple[ClaimedRound, dict[str, Any]]]:
+    """Yield each row of a run's metrics, and all its values, one line in memory at a time.
 
     A last line without an end is being written, and is left out.
 
@@ -143,15 +155,15 @@ def claimed_rounds(paths: RunPaths, max_bytes: int | None = None) -> Iterator[Cl
                 raise EncodingError(f"{place} is over {MAX_ROW_BYTES} bytes")
             if not line.endswith(b"\n"):
                 return
-            row = _row(line, place)
+            row, values = _row(line, place)
             if row.round <= before:
                 raise EncodingError(f"{place}: round {row.round} comes after round {before}")
             before = row.round
-            yield row
+            yield row, values
 
 
-def _row(line: bytes, place: str) -> ClaimedRound:
-    """Return a line as a row.
+def _row(line: bytes, place: str) -> tuple[ClaimedRound, dict[str, Any]]:
+    """Return a line as a row, and its values.
 
     Raises:
         EncodingError: it is invalid.
@@ -167,6 +179,7 @@ def _row(line: bytes, place: str) -> ClaimedRound:
         round=_whole(values, "round", place),
         head=str(values.get("head"))[:80],
         accuracy=None if values.get("accuracy") is None else _share(values, "accuracy", place),
+        loss=None if values.get("loss") is None else _loss(values, "loss", place),
         floor=_share(values, "floor", place),
         accepted=len(accepted) if isinstance(accepted, list) else -1,
         malicious_accepted=_whole(values, "malicious_accepted", place),
@@ -176,7 +189,7 @@ def _row(line: bytes, place: str) -> ClaimedRound:
             f"{place}: malicious_accepted = {row.malicious_accepted} must be at most the number "
             f"of the accepted, which must be a list"
         )
-    return row
+    return row, values
 
 
 def _whole(values: Mapping[str, Any], name: str, place: str) -> int:
@@ -187,10 +200,20 @@ def _whole(values: Mapping[str, Any], name: str, place: str) -> int:
 
 
 def _share(values: Mapping[str, Any], name: str, place: str) -> float:
-    value = values.get(name)
+    return _number(values, name, place, (0, 1), "a number in [0, 1]")
+
+
+def _loss(values: Mapping[str, Any], name: str, place: str) -> float:
+    return _number(values, name, place, (0, _LARGEST), "a finite number, at least 0")
+
+
+def _number(
+    values: Mapping[str, Any], name: str, place: str, within: tuple[float, float], rule: str
+) -> float:
+    value, (least, most) = values.get(name), within
     # A truth value is a whole number to Python, and NaN is in no range.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise EncodingError(f"{place}: {name} = {value!s:.80} must be a number in [0, 1]")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise EncodingError(f"{place}: {name} = {value!s:.80} must be {rule}")
     return float(value)
 
 

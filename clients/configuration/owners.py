@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.configuration.loading import checked
-from clients.configuration.parsing import plain_values, require_unpredictable, set_block_beacon
+from clients.configuration.parsing import (
+    plain_values,
+    require_no_simulation,
+    require_unpredictable,
+    set_block_beacon,
+)
 from clients.configuration.schema import MaliceSection
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
@@ -52,12 +57,14 @@ def shared_configuration(
     unless given.
 
     Raises:
-        ConfigurationError: `load` refuses it, or its seeds can be predicted.
+        ConfigurationError: `load` refuses it, its seeds can be predicted, or it has an early stop
+            or trackers.
     """
     values = plain_values(preset, path, settings)
     set_block_beacon(values)
     configuration = checked(values)
     require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable)
+    require_no_simulation(configuration)
     return configuration
 
 

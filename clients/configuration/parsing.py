@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from clients.configuration.schema import Configuration
+from clients.configuration.schema import Configuration, EarlyStopSection, TrackSection
 from clients.datasets.own_data import FILE
 from clients.datasets.registry import DATASETS, data_set_named, verify_choice
 from clients.models.registry import verify_name
@@ -122,8 +123,59 @@ def _require_names(configuration: Configuration) -> None:
     machine = configuration.machine
     if machine.ray_address is not None and machine.engine != "ray":
         raise ConfigurationError("machine.ray_address is set, but machine.engine is not ray")
+    _require_early_stop(configuration.early_stop)
+    require_tracker(configuration.track)
     configuration.local_training()
     configuration.parameters(dimension=1)
+
+
+def _require_early_stop(section: EarlyStopSection) -> None:
+    """Refuse settings of an early stop that have no effect, and a target above every accuracy."""
+    default = EarlyStopSection()
+    needed = {"metric": "target or early_stop.patience", "min_delta": "patience"}
+    given = {"metric": (section.target, section.patience), "min_delta": (section.patience,)}
+    for name, needs in needed.items():
+        if getattr(section, name) != getattr(default, name) and not any(
+            value is not None for value in given[name]
+        ):
+            raise ConfigurationError(f"early_stop.{name} is set, but no early_stop.{needs}")
+    if section.metric == "accuracy" and section.target is not None and section.target > 1:
+        raise ConfigurationError(
+            f"early_stop.target = {section.target:g}: an accuracy is at most 1"
+        )
+
+
+def tracked_by(values: dict[str, Any], settings: tuple[str, ...]) -> TrackSection:
+    """Return the trackers of a run's file, with settings of the command line over them.
+
+    Raises:
+        ConfigurationError: names the first setting that is wrong, and the rule.
+    """
+    with_settings(values, settings)
+    try:
+        section = TrackSection.model_validate(values["track"])
+    except ValidationError as error:
+        raise ConfigurationError(f"track.{first_error(error)}") from error
+    require_tracker(section)
+    return section
+
+
+def require_tracker(section: TrackSection) -> None:
+    """Refuse settings of trackers without one, and a password, which a run's file would keep."""
+    default = TrackSection()
+    if section != default and not section.used:
+        fields = TrackSection.model_fields
+        names = ", ".join(x for x in fields if getattr(section, x) != getattr(default, x))
+        raise ConfigurationError(
+            f"track: {names} is set, but none of track.mlflow, track.tensorboard and track.wandb"
+        )
+    for name in ("mlflow", "link"):
+        value = getattr(section, name)
+        if value is not None and "@" in urlsplit(value).netloc:
+            raise ConfigurationError(
+                f"track.{name}: a URL with a user or a password would be written down; MLflow "
+                f"takes them from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+            )
 
 
 def _preset(name: str) -> str:
@@ -203,6 +255,28 @@ def set_block_beacon(values: dict[str, Any]) -> None:
     protocol = values.get("protocol")
     if isinstance(protocol, dict):  # what else it is, `checked` refuses
         protocol.setdefault("beacon", Beacon.BLOCK.value)
+
+
+def require_no_simulation(configuration: Configuration) -> None:
+    """Refuse settings that only a run of all clients in one process has.
+
+    Raises:
+        ConfigurationError: the run is tracked, or may stop early.
+    """
+    require_all_rounds(stops_early=configuration.early_stop.rule() is not None)
+    if configuration.track.used:
+        raise ConfigurationError(
+            "track: only `cmfl run` logs its rounds while it runs; leave it out, and log a run of "
+            "several owners with `cmfl track`"
+        )
+
+
+def require_all_rounds(*, stops_early: bool) -> None:
+    """Refuse an early stop where nobody could end the run by it."""
+    if stops_early:
+        raise ConfigurationError(
+            "early_stop: only `cmfl run`, which plays all clients, ends a run by it; leave it out"
+        )
 
 
 def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:

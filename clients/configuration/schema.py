@@ -5,7 +5,7 @@ in registries, are checked by `parsing`, those of attacks and faults by `loading
 
 What changes the result is recorded on the chain by digest; how fast and where a run is computed
 (`machine`), and what is measured of it (`evaluation`), is not, so that the same run on more workers
-has the same configuration.
+has the same configuration. What is measured is recorded where it ends the run (`early_stop`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from clients.instruction_sets import InstructionSet
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
+from ledger.early_stop import EarlyStopRule
 from ledger.io.own_rules import KINDS, own_rule
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
@@ -300,6 +301,54 @@ class MachineSection(Section):
         return (self.ray_address or LOCAL) if self.engine == "ray" else None
 
 
+class EarlyStopSection(Section):
+    """End of a run before its last round, by what is measured; see `ledger.early_stop`.
+
+    The rule and `evaluation` are recorded on the chain where it is used.
+    """
+
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    """What counts: accuracy on the test set, or the loss there."""
+    target: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """The run ends with the first model that is as good."""
+    patience: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """It ends after so many evaluations in a row without a better model."""
+    min_delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """By how much a model must exceed the best one so far to count as better."""
+
+    def rule(self) -> EarlyStopRule | None:
+        """Return the rule; None if the run ends with its last round."""
+        return None if self == EarlyStopSection() else EarlyStopRule(**self.model_dump())
+
+
+class TrackSection(Section):
+    """Experiment trackers that a run is also logged to, none of which can make it fail.
+
+    A tracker is used if its location is given; nothing of this changes the result.
+    """
+
+    mlflow: Annotated[str, Field(min_length=1)] | None = None
+    """Folder of MLflow's database and files, or a tracking URI."""
+    tensorboard: Annotated[str, Field(min_length=1)] | None = None
+    """Folder of TensorBoard's event files."""
+    wandb: Annotated[str, Field(min_length=1)] | None = None
+    """Folder of Weights & Biases' offline runs."""
+    project: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = "cmfl"
+    """MLflow's experiment, and the project of Weights & Biases."""
+    link: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    """What the records link back to, such as a service's URL; the home's path if not given."""
+    model: bool = True
+    """Also log the model."""
+    audit: bool = True
+    """Audit the run at its end, and log the verdict."""
+
+    @property
+    def used(self) -> dict[str, str]:
+        """The locations of the trackers in use, by name."""
+        names = ("mlflow", "tensorboard", "wandb")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
 class Configuration(Section):
     """Everything about a run."""
 
@@ -311,7 +360,9 @@ class Configuration(Section):
     training: TrainingSection = TrainingSection(local_steps=5)
     malice: MaliceSection = MaliceSection()
     evaluation: EvaluationSection = EvaluationSection()
+    early_stop: EarlyStopSection = EarlyStopSection()
     machine: MachineSection = MachineSection()
+    track: TrackSection = TrackSection()
 
     def parameters(self, dimension: int) -> Parameters:
         """Return the protocol's parameters; the dimension is the model's."""
@@ -330,7 +381,9 @@ class Configuration(Section):
 
     def recorded(self) -> dict[str, Any]:
         """Return the part that the result depends on, which is recorded on the chain by digest."""
-        left_out = {"protocol", "evaluation", "machine"}
+        left_out = {"protocol", "machine", "track"}
+        if self.early_stop.rule() is None:
+            left_out |= {"evaluation", "early_stop"}
         return self.model_dump(exclude=left_out, exclude_none=True)
 
     def to_toml(self) -> str:
@@ -338,4 +391,8 @@ class Configuration(Section):
         values = self.model_dump(exclude_none=True)
         if self.protocol.payload == FLOAT32.name:
             del values["protocol"]["payload"]  # so that texts from before it have the same bytes
+        if self.early_stop.rule() is None:
+            del values["early_stop"]
+        if self.track == TrackSection():
+            del values["track"]
         return tomli_w.dumps(values)

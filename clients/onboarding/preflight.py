@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from clients.configuration.parsing import require_unpredictable
+from clients.configuration.parsing import require_all_rounds, require_unpredictable
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.onboarding.readiness import (
@@ -31,6 +31,7 @@ from ledger.chain.contract.deployment import (
 from ledger.chain.finality import FinalityCheckpoints
 from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.rpc_reader import RpcSettings
+from ledger.early_stop import SECTION
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
@@ -212,6 +213,7 @@ class PreflightChecks:
         self._domain = deployed_domain(_needed(self._ledger))
         parameters = self._document.parameters
         require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
+        require_all_rounds(stops_early=SECTION in self._document.experiment)
         registry = deployment.registry.hex()
         sentence = (
             f"{deployment.clients} clients, {deployment.rounds} rounds, registry 0x{registry}"

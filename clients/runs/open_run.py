@@ -26,6 +26,8 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
+from ledger.claims import claimed_rounds
+from ledger.early_stop import stop_after
 from ledger.io.home import DISK, Home
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
     from ledger.chain.round_ledger import RoundLedger
+    from ledger.early_stop import StopWatch
     from ledger.io.home import Disk
     from ledger.storage.blobs import BlobStore
 
@@ -63,6 +66,7 @@ class OpenedRun:
         measure: computes a round's row.
         simulation: all its actors.
         without_row: ended rounds that cannot be evaluated any more, since their model is missing.
+        on_row: called with each new row after it is written; None for no call.
     """
 
     configuration: Configuration
@@ -73,19 +77,31 @@ class OpenedRun:
     measure: Measure
     simulation: Simulation
     without_row: tuple[int, ...] = ()
+    on_row: Callable[[RoundMetrics], None] | None = None
 
     def go_on(self, on_round: Callable[[RoundMetrics], None]) -> list[RoundMetrics]:
-        """Play all remaining rounds; each row is written before `on_round` gets it."""
+        """Play all remaining rounds, or those until an early stop.
+
+        Each row is written before `on_round` gets it.
+        """
         rows: list[RoundMetrics] = []
+        watch = self.stop_watch()
 
         def write(row: RoundMetrics) -> None:
             self.folder.append_metrics(row)
             rows.append(row)
+            watch.take(row.round, row.accuracy, row.loss)
+            if self.on_row is not None:
+                self.on_row(row)
             on_round(row)
 
-        self.simulation.run(self.measure, write)
+        self.simulation.run(self.measure, write, lambda: watch.stop is not None)
         self._write_model()
         return rows
+
+    def stop_watch(self) -> StopWatch:
+        """Return the run's early-stop rule, applied to all rows so far."""
+        return stop_after(self.configuration.early_stop.rule(), claimed_rounds(self.folder.paths))
 
     def _write_model(self) -> None:
         written = self.folder.read_model()

@@ -192,6 +192,14 @@ def _settings_of(document: RunDocument) -> tuple[Parameters, dict[str, Any]]:
 
 
 def _sets(configuration: Configuration, population: Population) -> dict[str, Samples]:
-    """Return the sets of samples that are measured, none of them poisoned."""
+    """Return the sets of samples that are measured, none of them poisoned.
+
+    Raises:
+        ConfigurationError: they cannot be measured, or an early stop waits for an accuracy that
+            the task has not.
+    """
+    rule, task = configuration.early_stop.rule(), population.clean.form.task
+    if rule is not None and rule.metric == "accuracy" and task == "regress":
+        raise ConfigurationError('early_stop.metric = "accuracy": a regression has a loss alone')
     clean, attack = population.clean, population.data_attack
     return measured_sets(clean, configuration.evaluation, configuration.seed, attack)

@@ -159,7 +159,7 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
     Args:
         home: of the runs.
         name: of the run.
-        settings: `machine.key=value` of each; all others are fixed.
+        settings: `machine.key=value` or `track.key=value` of each; all others are fixed.
 
     Raises:
         ConfigurationError: there is no such run, its configuration is missing, or a setting would
@@ -174,7 +174,7 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
     if not path.is_file():
         raise ConfigurationError(f"{path} is no file, but a folder, a pipe or a device")
     for setting in settings:
-        if not setting.startswith("machine."):
+        if not setting.startswith(("machine.", "track.")):
             raise ConfigurationError(f"--set {setting}: a resumed run keeps its configuration")
     configuration = load(path=path, settings=settings)
     if configuration.machine.ledger == "memory":

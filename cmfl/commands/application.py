@@ -43,6 +43,7 @@ from cmfl.commands import (
     runs,
     serve,
     settings,
+    track,
     verbosity,
     verify,
     watch,
@@ -108,6 +109,7 @@ app.command("run", rich_help_panel=_SIMULATE)(run_command.run)
 app.add_typer(runs.app, name="runs", rich_help_panel=_SIMULATE)
 app.add_typer(experiment.app, name="experiment", rich_help_panel=_SIMULATE)
 app.command("settings", rich_help_panel=_SIMULATE)(settings.settings)
+app.command("track", rich_help_panel=_SIMULATE)(track.track)
 app.add_typer(data.app, name="data", rich_help_panel=_SIMULATE)
 app.add_typer(model.app, name="model", rich_help_panel=_SIMULATE)
 app.command("audit", rich_help_panel=_AUDIT)(audit.audit)

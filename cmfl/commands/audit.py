@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from cmfl.commands.source_options import EvidenceOptions
 
 if TYPE_CHECKING:
     from cmfl.access.target import Target
+    from cmfl.stopping import StopCheck
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
 
@@ -85,11 +86,15 @@ def audit(
     earlier = None if since is None else read_earlier(since, "--since")
     result = _audited(where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ())))
     repeated = None if training is None else _repeated(where, training)
+    stop = _stop_of(where)
     if json:
-        print_json(result.as_dict() | ({} if repeated is None else {"training": repeated}))
+        apart = {"training": repeated, "early_stop": None if stop is None else asdict(stop)}
+        print_json(result.as_dict() | {key: each for key, each in apart.items() if each})
     else:
         if repeated is not None:
             print_line(_training_line(repeated))
+        if stop is not None:
+            print_line(f"early stop, apart from the ten steps: {stop.sentence}")
         for line in readable(result):
             print_line(line)
     code = {
@@ -136,6 +141,17 @@ def _audited(where: Target, request: _AuditRequest) -> AuditReport:
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
             rules=request.rules,
         )
+
+
+def _stop_of(where: Target) -> StopCheck | None:
+    """Return what is known of an early stop; what cannot be read is the audit's to name."""
+    from cmfl.stopping import check_stop
+    from ledger.protocol.errors import CmflError
+
+    try:
+        return check_stop(where)
+    except (CmflError, OSError):
+        return None
 
 
 def _repeated(where: Target, sample: int) -> dict[str, Any]:

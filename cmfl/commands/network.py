@@ -120,16 +120,17 @@ def _settings(
     """Return the settings of the network.
 
     Raises:
-        ConfigurationError: the folder is not empty, there are fewer clients than workers, or the
-            run's seeds can be predicted.
+        ConfigurationError: the folder is not empty, there are fewer clients than workers, the run's
+            seeds can be predicted, or it has an early stop or trackers.
     """
-    from clients.configuration.parsing import require_unpredictable
+    from clients.configuration.parsing import require_no_simulation, require_unpredictable
     from clients.instruction_sets import require_cap
     from clients.testnet.network_settings import NetworkSettings
 
     if configuration.machine.isa is not None:
         require_cap(configuration.machine.isa)
     require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable_seeds)
+    require_no_simulation(configuration)
     clients = configuration.protocol.clients
     if workers > clients:
         raise ConfigurationError(f"--workers {workers}: there are {clients} clients to host")

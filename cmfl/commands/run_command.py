@@ -132,7 +132,9 @@ def _report(
         print_json(result)
         return
     last = result["last"]
-    if last is None:
+    if "early_stop" in result:
+        print_line(result["early_stop"])
+    elif last is None:
         print_line(f"{name} had ended with round {result['round']} already")
     place = "memory ledger" if result["address"] is None else f"contract {result['address']}"
     print_line(f"{place}, head 0x{result['head'].hex()}")
@@ -152,6 +154,8 @@ def _report(
             bold=True,
         )
     print_line(f"results are in {Home(where.home).run(name).path}")
+    for tracker, place in result.get("tracked", {}).items():
+        print_line(f"tracked by {tracker}: {place}")
     print_next("look at them with", command_on(where, "runs", "show", name))
     if result["address"] is not None:
         print_next("audit it with", command_on(where, "audit", "--run", name))
@@ -202,7 +206,7 @@ def _carried_out(
         return _watch(opened, quiet=quiet)
 
     played = play_on_chain(
-        where, name, configuration, writer, go_on, accept_rollback=accept_rollback
+        where, name, configuration, writer, go_on, warn=complain, accept_rollback=accept_rollback
     )
     return _result(played)
 
@@ -213,7 +217,9 @@ def _in_memory(
     from cmfl.playing import play_in_memory
 
     return _result(
-        play_in_memory(where, name, configuration, lambda opened: _watch(opened, quiet=quiet))
+        play_in_memory(
+            where, name, configuration, lambda opened: _watch(opened, quiet=quiet), complain
+        )
     )
 
 
@@ -227,6 +233,8 @@ def _result(played: PlayedRun) -> dict[str, Any]:
         "rounds_now": len(played.rows),
         "head": played.head,
         "last": asdict(last) if last else None,
+        **({} if played.stop is None else {"early_stop": played.stop.sentence}),
+        **({"tracked": dict(played.tracked)} if played.tracked else {}),
     }
 
 

@@ -118,6 +118,7 @@ def show(
     warning and exit code 1. The claims of a service are not compared.
     """
     from cmfl.commands.claimed_head import head_message
+    from ledger.early_stop import claimed_stop
 
     remote = RemoteService.of(api, api_token_file)
     target = Target(home, name, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
@@ -134,10 +135,13 @@ def show(
             verdict = ""
         else:
             verdict = _verdict(runs, row)
+    stop = None if remote is not None else claimed_stop(Home(home).run(name))
     if not json:
         for key, value in row.items():
             print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
         print_line(verdict)
+        if stop is not None:
+            print_line(stop.sentence)
         if remote is not None:
             print_line(NOT_SERVED)
         elif not comparison.contradicts:

@@ -28,6 +28,10 @@ EXTRAS = {
     "limits": "api",
     "sqlalchemy": "api",
     "psycopg": "postgresql",
+    "mlflow": "mlflow",
+    "alembic": "mlflow",
+    "tensorboardX": "tensorboard",
+    "wandb": "wandb",
     "fsspec": "remote",
     "s3fs": "remote",
 }

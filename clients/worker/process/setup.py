@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.configuration.parsing import require_unpredictable
+from clients.configuration.parsing import require_all_rounds, require_unpredictable
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
@@ -42,6 +42,7 @@ from ledger.chain.contract.deployment import (
 )
 from ledger.chain.finality import FinalityCheckpoints, final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError
+from ledger.early_stop import SECTION
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.registration import data_salt
@@ -238,12 +239,13 @@ def open_worker(
         The worker. Training is interrupted when the context ends; sending continues in its thread.
 
     Raises:
-        ConfigurationError: keys, data or model are not the run's, or its seeds can be predicted.
+        ConfigurationError: keys, data or model are not the run's, its seeds can be predicted, or
+            it stops early.
         JournalError: the journal cannot be opened.
         BlobError: a location is invalid.
     """
     document = run.document
-    require_unpredictable(document.parameters.beacon, is_allowed=manner.allow_predictable_seeds)
+    _require_shared(document, manner)
     hosted = signers_by_client(document, signers)
     configuration = configuration_from_document(document, places.data, places.settings)
     salts = {client: data_salt(signer) for client, signer in hosted.items()}
@@ -295,6 +297,12 @@ def open_worker(
     finally:
         training.interrupt()
         journal.close()
+
+
+def _require_shared(document: RunDocument, manner: WorkerOptions) -> None:
+    """Refuse a run that is not made for several owners."""
+    require_unpredictable(document.parameters.beacon, is_allowed=manner.allow_predictable_seeds)
+    require_all_rounds(stops_early=SECTION in document.experiment)
 
 
 def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:

@@ -107,13 +107,14 @@ def require_unplayed(paths: RunPaths) -> None:
 
 
 def settings_digest(paths: RunPaths) -> str:
-    """Return the digest of a run's settings, 0x-hex, without those of the machine.
+    """Return the digest of a run's settings, 0x-hex, without those of machine and trackers.
 
     Raises:
         ChainError: the file cannot be read, or is not TOML.
     """
     settings = _settings(paths)
     settings.pop("machine", None)
+    settings.pop("track", None)
     try:
         _without_path(settings)
         text = json.dumps(settings, sort_keys=True, default=str)

@@ -1,0 +1,96 @@
+"""The trackers of one run: whatever one of them does, the run and the others go on."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ledger.io.extras import install_command, missing_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from clients.configuration.schema import TrackSection
+    from cmfl.tracking.tracker import TrackedRow, TrackedRun, Tracker
+
+TRACKERS = {
+    "mlflow": ("cmfl.tracking.mlflow_tracker", "MlflowTracker"),
+    "tensorboard": ("cmfl.tracking.tensorboard_tracker", "TensorboardTracker"),
+    "wandb": ("cmfl.tracking.wandb_tracker", "WandbTracker"),
+}
+"""Module and class of each tracker, by the setting that turns it on."""
+
+_LONGEST = 200
+
+
+class TrackingSession:
+    """The trackers in use; one that fails is dropped, with one warning.
+
+    Attributes:
+        warnings: what went wrong so far.
+        places: where each record is that was ended, by tracker.
+    """
+
+    def __init__(self, section: TrackSection, warn: Callable[[str], None]) -> None:
+        """Load the trackers that are in use: a package that is missing is said at once.
+
+        Args:
+            section: the run's settings.
+            warn: called with each warning, one sentence.
+        """
+        self.warnings: list[str] = []
+        self.places: dict[str, str] = {}
+        self._warn = warn
+        self._trackers: dict[str, Tracker] = {}
+        for name, place in section.used.items():
+            with self._guarded(name):
+                module, tracker = TRACKERS[name]
+                self._trackers[name] = getattr(import_module(module), tracker)(
+                    place, section.project
+                )
+
+    def open(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:
+        """Open the record of the run in each tracker."""
+        self._each(lambda tracker: tracker.open(run, rows))
+
+    def log(self, row: TrackedRow) -> None:
+        """Add a round to each record."""
+        self._each(lambda tracker: tracker.log(row))
+
+    def close(self, tags: Mapping[str, str], model: Path | None) -> None:
+        """End each record."""
+        for name, tracker in [*self._trackers.items()]:
+            with self._guarded(name):
+                self.places[name] = tracker.close(tags, model)
+
+    def abort(self) -> None:
+        """End each record of a run that was cut off."""
+        self._each(lambda tracker: tracker.abort())
+
+    def _each(self, action: Callable[[Tracker], Any]) -> None:
+        for name, tracker in [*self._trackers.items()]:
+            with self._guarded(name):
+                action(tracker)
+
+    @contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        """Drop a tracker that fails, with a warning; its own warnings are nobody's concern."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except Exception as error:  # noqa: BLE001 - a run outlives whatever a tracker raises
+            self._trackers.pop(name, None)
+            self.warnings.append(f"track.{name}: {_in_words(error)}; it gets nothing more")
+            self._warn(f"warning: {self.warnings[-1]}")
+
+
+def _in_words(error: Exception) -> str:
+    extra = missing_extra(error)
+    if extra is not None:
+        return f"this needs the extra [{extra}]: {install_command(extra)}"
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}"[:_LONGEST]

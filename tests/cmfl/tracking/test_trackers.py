@@ -1,0 +1,405 @@
+"""Runs in MLflow, TensorBoard and W&B, read back with each one's own reader; nothing is sent."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import sys
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import wandb
+
+import cmfl
+from clients.configuration.loading import load
+from clients.configuration.owners import shared_configuration
+from clients.configuration.schema import TrackSection
+from clients.runs.open_run import open_run
+from clients.runs.run_folder import recorded_configuration
+from cmfl.tracking.live import logged
+from cmfl.tracking.session import TrackingSession
+from cmfl.tracking.tracker import TrackedRow, TrackedRun, tracked_row
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.io.home import Home
+from ledger.protocol.errors import ConfigurationError
+from ledger.storage.blobs import FolderBlobs
+from tests.clients.experiments.minis import plan_of
+from tests.cmfl.commands.conftest import cmfl as command
+from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+from tests.cmfl.tracking.offline_run import OfflineRun, read_offline_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clients.runs.metrics import RoundMetrics
+
+ROUNDS = 3
+RUN = TrackedRun("run", "0123456789abcdef", {"seed": "0"}, {"cmfl.run": "run"})
+
+
+def rows_of(*heads: str) -> list[TrackedRow]:
+    """Return rows of rounds 1, 2 and so on."""
+    return [
+        TrackedRow(number, head, {"decided": 1.0, "accuracy": number / 8})
+        for number, head in enumerate(heads, 1)
+    ]
+
+
+def folders(place: Path) -> dict[str, str]:
+    """Return a folder for each tracker."""
+    return {name: str(place / name) for name in ("mlflow", "tensorboard", "wandb")}
+
+
+def metrics_file(home: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Home(home).run("run").metrics.read_text().splitlines()]
+
+
+def mlflow_runs(place: Path) -> list[Any]:
+    """Return the runs of a folder, by MLflow's own client."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(f"sqlite:///{place}/mlflow.db")
+        experiments = [each.experiment_id for each in client.search_experiments()]
+        return [(client, each) for each in client.search_runs(experiments)]
+
+
+def mlflow_steps(place: Path, metric: str) -> list[tuple[int, float]]:
+    ((client, run),) = mlflow_runs(place)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        history = client.get_metric_history(run.info.run_id, metric)
+    return sorted((each.step, each.value) for each in history)
+
+
+def tensorboard_events(place: Path) -> Any:
+    """Return the events of the only run of a folder, by TensorBoard's own reader."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        (folder,) = place.iterdir()
+        return EventAccumulator(str(folder)).Reload()
+
+
+def tensorboard_steps(place: Path, metric: str) -> list[tuple[int, float]]:
+    return [(each.step, each.value) for each in tensorboard_events(place).Scalars(metric)]
+
+
+def tensorboard_text(place: Path, name: str) -> str:
+    (tensor,) = tensorboard_events(place).Tensors(f"{name}/text_summary")
+    return str(tensor.tensor_proto.string_val[0].decode())
+
+
+def offline_run(place: Path) -> OfflineRun:
+    (file,) = place.rglob("*.wandb")
+    return read_offline_run(file)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_left() -> Iterator[None]:
+    yield
+    wandb.teardown()
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run's home, and of what three trackers got of it."""
+    place = tmp_path_factory.mktemp("tracked")
+    settings = [f"track.{name}={folder}" for name, folder in folders(place).items()]
+    settings += ["track.project=mine", f"protocol.rounds={ROUNDS}", "evaluation.every=2"]
+    played = succeeds(
+        "run", "--preset", "smoke", "--home", place / "home", *settings_of(*settings), "--json"
+    ).json
+    assert list(played["tracked"]) == ["mlflow", "tensorboard", "wandb"]
+    return place
+
+
+def expected_tags(place: Path) -> dict[str, str]:
+    manifest = json.loads(Home(place / "home").run("run").manifest.read_text())
+    return {
+        "cmfl.run": "run",
+        "cmfl.link": str(place / "home"),
+        "cmfl.contract": manifest["address"],
+        "cmfl.chain_id": str(manifest["chain_id"]),
+        "cmfl.run_document": manifest["config"],
+        "cmfl.head": metrics_file(place / "home")[-1]["head"],
+        "cmfl.audit": f"passed, {ROUNDS} rounds",
+    }
+
+
+def measured(place: Path, metric: str) -> list[tuple[int, float]]:
+    rows = metrics_file(place / "home")
+    return [(row["round"], row[metric]) for row in rows if row[metric] is not None]
+
+
+def test_mlflow_has_parameters_rounds_tags_and_model(tracked: Path) -> None:
+    ((_, run),) = mlflow_runs(tracked / "mlflow")
+    assert (run.info.run_name[:4], run.info.status) == ("run-", "FINISHED")
+    assert run.data.params["protocol.rounds"] == str(ROUNDS)
+    assert run.data.params["data.name"] == "digits"
+    assert not [name for name in run.data.params if name.startswith("track.")]
+    assert expected_tags(tracked).items() <= run.data.tags.items()
+    for metric in ("accuracy", "loss"):
+        assert mlflow_steps(tracked / "mlflow", metric) == measured(tracked, metric)
+    accepted = [(row["round"], len(row["accepted"])) for row in metrics_file(tracked / "home")]
+    assert mlflow_steps(tracked / "mlflow", "accepted") == accepted
+    (model,) = (tracked / "mlflow" / "artifacts").rglob("model.safetensors")
+    assert model.read_bytes() == Home(tracked / "home").run("run").model.read_bytes()
+
+
+def test_tensorboard_has_parameters_rounds_tags_and_model(tracked: Path) -> None:
+    place = tracked / "tensorboard"
+    steps, expected = tensorboard_steps(place, "accuracy"), measured(tracked, "accuracy")
+    assert [step for step, _ in steps] == [number for number, _ in expected]
+    assert [value for _, value in steps] == pytest.approx([value for _, value in expected])
+    assert f"| protocol.rounds | {ROUNDS} |" in tensorboard_text(place, "settings")
+    text = tensorboard_text(place, "run") + tensorboard_text(place, "end")
+    for name, value in expected_tags(tracked).items():
+        assert f"| {name} | {value} |" in text
+    (model,) = place.rglob("model.safetensors")
+    assert model.read_bytes() == Home(tracked / "home").run("run").model.read_bytes()
+
+
+def test_wandb_has_parameters_rounds_tags_and_model(tracked: Path) -> None:
+    run = offline_run(tracked / "wandb")
+    assert (run.project, len(run.run_id)) == ("mine", 16)
+    assert run.config["protocol.rounds"] == str(ROUNDS)
+    rows = [(row["_step"], row["accuracy"]) for row in run.history if "accuracy" in row]
+    assert rows == measured(tracked, "accuracy")
+    assert [row["_step"] for row in run.history] == [1, 2, 3]
+    assert expected_tags(tracked).items() <= (run.config | run.summary).items()
+    assert run.artifacts == [f"model-run-{run.run_id[:8]}"]
+
+
+def test_a_recorded_run_is_logged_later_and_nothing_twice(tracked: Path, tmp_path: Path) -> None:
+    settings = settings_of(*(f"track.{each}={place}" for each, place in folders(tmp_path).items()))
+    link = ("--set", "track.link=https://service.example/run")
+    for _ in range(2):
+        said = succeeds("track", "--home", tracked / "home", *settings, *link).out
+        assert said.count("3 rounds of run are tracked by ") == 3
+    for metric in ("accuracy", "loss"):
+        assert mlflow_steps(tmp_path / "mlflow", metric) == measured(tracked, metric)
+    assert [step for step, _ in tensorboard_steps(tmp_path / "tensorboard", "decided")] == [1, 2, 3]
+    run = offline_run(tmp_path / "wandb")
+    assert [row["_step"] for row in run.history] == [1, 2, 3]
+    assert run.config["cmfl.link"] == "https://service.example/run"
+    assert run.summary["cmfl.audit"] == f"passed, {ROUNDS} rounds"
+
+
+def test_a_run_of_others_has_what_the_chain_knows(tracked: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(tracked / "home", tmp_path / "home"))
+    Home(home).run("run").metrics.unlink()
+    place = ("--set", f"track.tensorboard={tmp_path / 'tb'}", "--set", "track.mlflow=")
+    succeeds("track", "--home", home, *place, "--set", "track.wandb=", "--set", "track.audit=false")
+    rows = metrics_file(tracked / "home")
+    assert tensorboard_steps(tmp_path / "tb", "accepted") == [
+        (row["round"], len(row["accepted"])) for row in rows
+    ]
+    assert tensorboard_events(tmp_path / "tb").Tags()["scalars"] == ["decided", "accepted", "views"]
+    assert "| cmfl.audit | not audited |" in tensorboard_text(tmp_path / "tb", "end")
+
+
+class CutError(BaseException):
+    """What ends a session after a round."""
+
+
+@contextmanager
+def session_of(place: Path, cut: int | None) -> Iterator[list[str]]:
+    """Play a tracked run on, to its end or until a round, and yield the warnings."""
+    tracks = [f"track.{each}={folder}" for each, folder in folders(place).items()]
+    configuration = load("smoke", settings=(*tracks, f"protocol.rounds={ROUNDS}"))
+    said: list[str] = []
+
+    def watch(row: RoundMetrics) -> None:
+        if row.round == cut:
+            raise CutError
+
+    home = place / "home"
+    home.mkdir(exist_ok=True)
+    with (
+        suppress(CutError),
+        EmbeddedChain.open_or_create(home / "chain.sqlite") as chain,
+        open_run(home, "run", configuration, chain, FolderBlobs(home / "blobs")) as opened,
+        logged(opened, home, TrackingSession(configuration.track, said.append)) as run,
+    ):
+        run.go_on(watch)
+    yield said
+
+
+def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path) -> None:
+    with session_of(tmp_path, cut=2) as said:
+        assert said == []
+        ((_, killed),) = mlflow_runs(tmp_path / "mlflow")
+        assert killed.info.status == "KILLED"
+    with session_of(tmp_path, cut=None) as said:
+        assert said == []
+    ((_, run),) = mlflow_runs(tmp_path / "mlflow")
+    assert (run.info.run_id, run.info.status) == (killed.info.run_id, "FINISHED")
+    rows = measured(tmp_path, "accuracy")
+    assert [number for number, _ in rows] == [1, 2, 3]
+    assert mlflow_steps(tmp_path / "mlflow", "accuracy") == rows
+    steps = tensorboard_steps(tmp_path / "tensorboard", "accuracy")
+    assert [step for step, _ in steps] == [1, 2, 3]
+    history = offline_run(tmp_path / "wandb").history
+    assert [(row["_step"], row["accuracy"]) for row in history] == rows
+
+
+def test_rounds_that_were_taken_back_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
+    section = TrackSection(mlflow=str(tmp_path / "mlflow"))
+    for heads in (("0x01", "0x02"), ("0x01", "0x03", "0x04")):
+        said: list[str] = []
+        session = TrackingSession(section, said.append)
+        session.open(RUN, rows_of(*heads))
+        session.close({}, None)
+        assert said == []
+    assert [step for step, _ in mlflow_steps(tmp_path / "mlflow", "decided")] == [1, 2, 3]
+    ((_, run),) = mlflow_runs(tmp_path / "mlflow")
+    assert run.data.tags["cmfl.head"] == "0x04"
+
+
+def test_a_failing_tracker_fails_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is down, a folder that is a file, and a package that is not there."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    (tmp_path / "file").write_text("")
+    settings = (
+        "track.mlflow=http://127.0.0.1:9",
+        f"track.tensorboard={tmp_path / 'file'}",
+        f"track.wandb={tmp_path / 'wandb'}",
+        "protocol.rounds=2",
+        "machine.ledger=memory",
+    )
+    home = tmp_path / "home"
+    played = command("run", "--preset", "smoke", "--home", home, *settings_of(*settings), "--json")
+    assert played.code == 0
+    lines = played.err.splitlines()
+    assert [line.partition(": ")[2].split(":")[1].strip() for line in lines] == [
+        "track.wandb", "track.mlflow", "track.tensorboard",
+    ]  # fmt: skip
+    assert "this needs the extra [wandb]: pip install 'cmfl-ledger[wandb]'" in lines[0]
+    assert "tracked" not in played.json
+    assert [row["round"] for row in metrics_file(home)] == [1, 2]
+
+
+def test_a_full_disk_ends_a_record_and_nothing_else(tmp_path: Path) -> None:
+    said: list[str] = []
+    session = TrackingSession(TrackSection(tensorboard=str(tmp_path)), said.append)
+    session.open(RUN, rows_of("0x01"))
+    (file,) = tmp_path.rglob("events.out.tfevents.*")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, limits[1]))
+    try:
+        session.log(rows_of("0x01", "0x02")[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    session.log(rows_of("0x01", "0x02", "0x03")[2])
+    session.close({}, None)
+    assert len(said) == 1
+    assert said[0].startswith("warning: track.tensorboard: OSError: ")
+    assert session.places == {}
+
+
+def test_python_warns_of_a_failing_tracker(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match=r"track\.tensorboard: NotADirectoryError"):
+        run = cmfl.run(
+            "smoke",
+            rounds=1,
+            ledger="memory",
+            progress=False,
+            settings={"track.tensorboard": str(tmp_path / "file")},
+        )
+    assert len(run.rounds) == 1
+
+
+def test_a_row_becomes_numbers() -> None:
+    row = tracked_row(
+        {
+            "round": 4,
+            "head": "0x01",
+            "decided": True,
+            "accuracy": 0.5,
+            "loss": None,
+            "client_accuracy": [0.25, None, 0.75],
+            "accepted": [3, 1],
+            "views": [0, 2],
+        }
+    )
+    assert (row.round, row.head) == (4, "0x01")
+    assert row.metrics == {
+        "decided": 1.0,
+        "accuracy": 0.5,
+        "client_accuracy_mean": 0.5,
+        "client_accuracy_min": 0.25,
+        "accepted": 2.0,
+        "views": 3.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (("track.project=mine",), "track: project is set, but none of track.mlflow"),
+        (("track.mlflow=http://me:secret@host",), "track.mlflow: a URL with a user or a password"),
+        (("track.link=https://me@host/", "track.wandb=w"), "track.link: a URL with a user"),
+        (("track.project=a b", "track.wandb=w"), "track.project"),
+        (("track.comet=w",), "track.comet: there is no such setting"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    tmp_path: Path, tracked: Path, settings: tuple[str, ...], named: str
+) -> None:
+    chosen = settings_of(*settings)
+    said = refusal("run", "--preset", "smoke", "--home", tmp_path / "home", *chosen)
+    assert said.startswith(named)
+    assert "secret" not in said
+    off = settings_of("track.mlflow=", "track.tensorboard=", "track.wandb=", "track.project=")
+    assert refusal("track", "--home", tracked / "home", *off, *chosen).startswith(named)
+
+
+def test_track_needs_a_tracker_and_takes_no_other_setting(tracked: Path) -> None:
+    off = settings_of("track.mlflow=", "track.tensorboard=", "track.wandb=", "track.project=")
+    said = refusal("track", "--home", tracked / "home", *off)
+    assert said.startswith("no tracker is named")
+    other = refusal("track", "--home", tracked / "home", "--set", "protocol.rounds=3")
+    assert other.startswith("--set protocol.rounds=3: only track.KEY=VALUE")
+
+
+def test_trackers_change_no_document_and_no_digest(tracked: Path) -> None:
+    plain = load("smoke", settings=(f"protocol.rounds={ROUNDS}", "evaluation.every=2"))
+    path = Home(tracked / "home").run("run").configuration
+    recorded = load(path=path)
+    assert recorded.track.used == folders(tracked)
+    assert recorded.recorded() == plain.on_path(recorded.training.path).recorded()
+    assert "track" not in plain.to_toml()
+    listed = succeeds("runs", "show", "run", "--home", tracked / "home", "--json").json
+    manifest = json.loads(Home(tracked / "home").run("run").manifest.read_text())
+    assert listed["configuration"] == manifest["configuration"]
+
+
+def test_a_resumed_run_may_have_other_trackers(tracked: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(tracked / "home", tmp_path / "home"))
+    place = f"track.tensorboard={tmp_path / 'tb'}"
+    other = recorded_configuration(home, "run", (place, "track.mlflow=", "track.wandb="))
+    assert other.track.used == {"tensorboard": str(tmp_path / "tb")}
+    with (
+        EmbeddedChain.open_or_create(home / "chain.sqlite") as chain,
+        open_run(home, "run", other, chain, FolderBlobs(home / "blobs")) as opened,
+        logged(opened, home, TrackingSession(other.track, pytest.fail)) as run,
+    ):
+        assert run.go_on(lambda _: None) == []
+    assert len(tensorboard_steps(tmp_path / "tb", "decided")) == ROUNDS
+
+
+def test_runs_of_several_owners_are_not_tracked_live(tmp_path: Path) -> None:
+    settings = (f"track.wandb={tmp_path}",)
+    with pytest.raises(ConfigurationError, match="track: only `cmfl run`"):
+        shared_configuration("smoke", settings=settings)
+    with pytest.raises(ConfigurationError, match="track: only `cmfl run`"):
+        plan_of(("settings = [", f'settings = ["{settings[0]}", '))

@@ -1,0 +1,1 @@
+"""Containers, services and workflow, as far as they can be checked without any of them."""

@@ -1,0 +1,215 @@
+"""Services of a compose file as processes of this machine: its commands, volumes and order.
+
+Volumes become folders, and each service sees them where its container would, under a folder of its
+own. Ports become free ones. A command's `cmfl` is forked, which costs less than a start.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from clients.testnet.chain_node import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.processes import Forked, Forks
+
+FOLDER = Path(__file__).parents[2] / "docs" / "containers"
+STATE, SCRIPTS = "/var/lib/cmfl", "/opt/cmfl"
+"""Where containers have volumes and scripts."""
+PATIENCE_SECONDS = 120.0
+_POLL_SECONDS = 0.05
+_PORT = re.compile(r"\b(8545|8600|8000|910[123])\b")
+
+# Asks the test for a cmfl, and becomes what that has printed and its exit code.
+_SHIM = f"""#!/bin/sh
+call=$(mktemp -d "$CALLS/XXXXXX")
+for word; do printf '%s\\n' "$word"; done > "$call/words"
+env > "$call/environment"
+: > "$call/ready"
+while [ ! -e "$call/code" ]; do sleep {_POLL_SECONDS}; done
+cat "$call/out"
+cat "$call/err" >&2
+exit "$(cat "$call/code")"
+"""
+
+
+def compose() -> dict[str, Any]:
+    """Return the compose file."""
+    document: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
+    return document
+
+
+@dataclass
+class Composed:
+    """Services that run, or have run.
+
+    Attributes:
+        folder: of volumes and services.
+        ports: by the port of the file.
+        forks: begins their commands.
+        processes: of services that go on, by name.
+    """
+
+    folder: Path
+    ports: dict[str, int]
+    forks: Forks
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _calls: dict[Path, Forked] = field(default_factory=dict)
+
+    def volume(self, name: str) -> Path:
+        """Return the folder of a volume."""
+        return self.folder / "volumes" / name
+
+    def url(self, port: int) -> str:
+        """Return the URL of a port of the file."""
+        return f"http://127.0.0.1:{self.ports[str(port)]}"
+
+    def start(self, name: str, service: dict[str, Any]) -> None:
+        """Start a service; one that others wait for to complete has then done so."""
+        state = self.folder / "services" / name
+        (state / "scripts").mkdir(parents=True)
+        for volume in service["volumes"]:
+            source, place, *_ = volume.split(":")
+            self.volume(source).mkdir(parents=True, exist_ok=True)
+            (state / Path(place).name).symlink_to(self.volume(source))
+        for script in FOLDER.iterdir():
+            if script.suffix in {".sh", ".toml"}:
+                text = self._here(script.read_text("utf-8"), state)
+                (state / "scripts" / script.name).write_text(text)
+        words = [self._here(word.replace("$$", "$"), state) for word in service["command"]]
+        variables = {key: self._here(x, state) for key, x in service.get("environment", {}).items()}
+        binaries, log = self.folder / "bin", (state / "log").open("wb")
+        environment = os.environ | variables | {"CALLS": str(self.folder / "calls")}
+        environment["PATH"] = f"{binaries}:{Path(sys.executable).parent}:{environment['PATH']}"
+        self.processes[name] = subprocess.Popen(
+            words, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        log.close()
+
+    def log(self, name: str) -> str:
+        """Return what a service has printed."""
+        printed = (self.folder / "services" / name / "log").read_text("utf-8")
+        errors = [call._process.log for call in self._calls.values()]
+        return printed + "".join(p.read_text() for p in errors if p.exists())[-4000:]
+
+    def wait_for(self, name: str, service: dict[str, Any], condition: str) -> None:
+        """Wait until a service is healthy, or has completed."""
+        process, deadline = self.processes[name], time.monotonic() + PATIENCE_SECONDS
+        if condition == "service_completed_successfully":
+            assert process.wait(PATIENCE_SECONDS) == 0, self.log(name)
+            return
+        assert condition == "service_healthy"
+        kind, *words = service["healthcheck"]["test"]
+        assert kind == "CMD"
+        state = self.folder / "services" / name
+        check = [sys.executable, *(self._here(word, state) for word in words[1:])]
+        while subprocess.run(check, check=False, capture_output=True).returncode != 0:
+            assert process.poll() is None, self.log(name)
+            assert time.monotonic() < deadline, self.log(name)
+            time.sleep(_POLL_SECONDS)
+
+    def answer_calls(self) -> None:
+        """Fork a cmfl for each that a service has called, and say how the others have ended."""
+        for ready in (self.folder / "calls").glob("*/ready"):
+            call = ready.parent
+            ready.unlink()
+            lines = (call / "environment").read_text("utf-8").splitlines()
+            variables = dict(line.split("=", 1) for line in lines if line.startswith("CMFL_"))
+            words = (call / "words").read_text("utf-8").splitlines()
+            self._calls[call] = self.forks.start(*words, **variables)
+        for call, process in [*self._calls.items()]:
+            if (code := process.poll()) is not None and not (call / "code").exists():
+                out, err = process.communicate()
+                (call / "out").write_text(out)
+                (call / "err").write_text(err)
+                (call / "part").write_text(str(code % 256))
+                (call / "part").rename(call / "code")
+
+    def stop(self) -> None:
+        """End everything that still runs."""
+        for process in self._calls.values():
+            process.terminate()
+        for process in self._calls.values():
+            process.wait()
+        for service in self.processes.values():
+            service.kill()
+            service.wait()
+
+    def _here(self, text: str, state: Path) -> str:
+        text = text.replace(STATE, str(state)).replace(SCRIPTS, str(state / "scripts"))
+        return _PORT.sub(lambda port: str(self.ports[port[0]]), text)
+
+
+@contextmanager
+def composed(folder: Path, forks: Forks) -> Iterator[Composed]:
+    """Start all services of the compose file, each when those before it are as it needs them."""
+    for name in ("bin", "calls"):
+        (folder / name).mkdir()
+    (folder / "bin" / "cmfl").write_text(_SHIM)
+    (folder / "bin" / "cmfl").chmod(0o755)
+    services = compose()["services"]
+    ports = _PORT.findall((FOLDER / "compose.yaml").read_text("utf-8"))
+    running = Composed(folder, {port: free_port() for port in dict.fromkeys(ports)}, forks)
+    ended = threading.Event()
+
+    def answer() -> None:
+        while not ended.wait(_POLL_SECONDS):
+            running.answer_calls()
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    try:
+        for name in in_order(services):
+            for other, how in services[name].get("depends_on", {}).items():
+                running.wait_for(other, services[other], how["condition"])
+            running.start(name, services[name])
+        yield running
+    finally:
+        ended.set()
+        answering.join()
+        running.stop()
+
+
+def in_order(services: dict[str, Any]) -> list[str]:
+    """Return the names of the services, each after those that it depends on."""
+    order: list[str] = []
+    while len(order) < len(services):
+        ready = [
+            name
+            for name, service in services.items()
+            if name not in order and set(service.get("depends_on", {})) <= set(order)
+        ]
+        assert ready, "services depend on one another in a circle"
+        order += ready
+    return order
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield every `cmfl` command of compose file and scripts, with the file or service."""
+    for name, service in compose()["services"].items():
+        text = shlex.join(service["command"]) if service["command"][0] == "cmfl" else ""
+        yield from _commands_of(name, text or service["command"][-1])
+    for script in FOLDER.glob("*.sh"):
+        yield from _commands_of(script.name, script.read_text("utf-8"))
+
+
+def _commands_of(name: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    joined = text.replace("\\\n", " ")
+    for line in itertools.chain.from_iterable(map(str.splitlines, re.split("[;|]|\\$\\(", joined))):
+        if (start := re.search(r"(?<![\w/.-])cmfl (?=[a-z])", line)) is not None:
+            yield name, line[start.end() :].replace('"', "").split()

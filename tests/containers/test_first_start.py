@@ -1,0 +1,78 @@
+"""The commands of the compose file, started in its order, are a federation that decides rounds."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.cmfl.commands.conftest import succeeds
+from tests.containers.composed import composed
+from tests.containers.test_files import shown_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.containers.composed import Composed
+    from tests.processes import Forks
+
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.slow]
+
+DECIDED = 2
+PATIENCE_SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Iterator[Composed]:
+    """Return the running services once two rounds are decided."""
+    with composed(tmp_path_factory.mktemp("composed"), forks) as running:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(decided(running)) < DECIDED:
+            for name, process in running.processes.items():
+                assert process.poll() in {None, 0}, running.log(name)
+            assert time.monotonic() < deadline, running.log("north")
+            time.sleep(0.2)
+        yield running
+
+
+def decided(running: Composed) -> list[dict[str, object]]:
+    """Return the decided rounds, as the service has them."""
+    with httpx.Client(base_url=running.url(8000), timeout=20) as client:
+        (deployment,) = client.get("/v1/status").json()["deployments"]
+        rounds = client.get(f"{deployment['links']['self']}/rounds").json()["rounds"]
+    return [each for each in rounds if each["status"] == "decided"]
+
+
+def test_three_workers_decide_rounds_that_the_service_shows(federation: Composed) -> None:
+    assert federation.processes.keys() >= {"north", "south", "east", "chain", "store", "service"}
+    with httpx.Client(base_url=federation.url(8000), timeout=20) as client:
+        (deployment,) = client.get("/v1/status").json()["deployments"]
+        assert deployment["run"] == "federation"
+        page = client.get("/", follow_redirects=True)
+        assert "text/html" in page.headers["content-type"]
+
+
+def test_the_home_passes_an_audit(federation: Composed) -> None:
+    audited = succeeds("audit", "--home", federation.volume("home"), "--jobs", 1, "--json").json
+    assert audited["outcome"] == "passed"
+    assert audited["rounds"] >= DECIDED
+
+
+def test_keys_were_made_in_their_owners_volumes_alone(federation: Composed) -> None:
+    for owner in ("north", "south", "east"):
+        for name in ("one.json", "two.json", "password"):
+            assert (federation.volume(owner) / name).stat().st_mode & 0o077 == 0
+    for shared in ("home", "shared"):
+        folder = federation.volume(shared)
+        assert not [*folder.rglob("*password*")]
+        assert not [path for path in folder.rglob("*.json") if "crypto" in path.read_text("utf-8")]
+
+
+def test_the_dashboard_shows_every_metric_of_a_worker(federation: Composed) -> None:
+    text = httpx.get(f"{federation.url(9101)}/metrics", timeout=20).text
+    families = text_string_to_metric_families(text)
+    series = {sample.name for family in families for sample in family.samples}
+    assert series == {name for name in shown_metrics() if name.startswith("cmfl_worker_")}
