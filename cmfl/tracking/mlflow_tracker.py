@@ -55,7 +55,7 @@ class MlflowTracker:
         self._run_id = ""
 
     def open(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:
-        """Go on with the run of this key, or start one; see `Tracker`."""
+        """Go on with the run of this key, or start one; see `ExperimentTracker`."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
         self._client = self._client_class(tracking_uri=self._uri)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration.schema import TrackSection
-    from cmfl.tracking.tracker import TrackedRow, TrackedRun, Tracker
+    from cmfl.tracking.tracker import ExperimentTracker, TrackedRow, TrackedRun
 
 TRACKERS = {
     "mlflow": ("cmfl.tracking.mlflow_tracker", "MlflowTracker"),
@@ -44,7 +44,7 @@ class TrackingSession:
         self.warnings: list[str] = []
         self.places: dict[str, str] = {}
         self._warn = warn
-        self._trackers: dict[str, Tracker] = {}
+        self._trackers: dict[str, ExperimentTracker] = {}
         for name, place in section.used.items():
             with self._guarded(name):
                 module, tracker = TRACKERS[name]
@@ -70,7 +70,7 @@ class TrackingSession:
         """End each record of a run that was cut off."""
         self._each(lambda tracker: tracker.abort())
 
-    def _each(self, action: Callable[[Tracker], Any]) -> None:
+    def _each(self, action: Callable[[ExperimentTracker], Any]) -> None:
         for name, tracker in [*self._trackers.items()]:
             with self._guarded(name):
                 action(tracker)

@@ -36,7 +36,7 @@ class TensorboardTracker:
         self._folder = self._place
 
     def open(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:
-        """Write the run's event file anew; see `Tracker`."""
+        """Write the run's event file anew; see `ExperimentTracker`."""
         self._folder = self._place / run.title
         self._folder.mkdir(parents=True, exist_ok=True)
         for earlier in self._folder.glob(f"{_EVENTS}.*"):

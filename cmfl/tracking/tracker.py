@@ -47,7 +47,7 @@ class TrackedRow:
     metrics: Mapping[str, float]
 
 
-class Tracker(Protocol):
+class ExperimentTracker(Protocol):
     """One tracker; whatever it raises ends its part in the run, and nothing else."""
 
     def open(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:

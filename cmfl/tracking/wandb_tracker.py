@@ -32,7 +32,7 @@ class WandbTracker:
         self._run: Any = None
 
     def open(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:
-        """Write the run's files anew; see `Tracker`."""
+        """Write the run's files anew; see `ExperimentTracker`."""
         self._place.mkdir(parents=True, exist_ok=True)
         for earlier in (self._place / "wandb").glob(f"offline-run-*-{run.key}"):
             shutil.rmtree(earlier)
