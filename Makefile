@@ -131,7 +131,7 @@ $(VENV)/.clients: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.clients
-	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,transformers,api,postgresql,remote,dev]"
+	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,transformers,api,postgresql,remote,provenance,dev]"
 	touch $@
 
 clean:

@@ -66,7 +66,7 @@ def export(
     Its bytes have the digest on the chain; cmfl audit checks that digest. The format peft writes
     the adapters of the model hf, for its base of the run's own configuration.
     """
-    from clients.models.model_file import encode_model, facts_of
+    from clients.models.model_file import encode_run_model, run_facts
     from ledger.io.home import DISK
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
@@ -89,19 +89,16 @@ def export(
     document = decode_run(published.get(configuration, MAX_DOCUMENT_BYTES))
     dimension = document.parameters.dimension
     vector = vector_from_bytes(published.get(model, 4 * dimension), dimension)
-    described = document.experiment.get("model")
     if where.address is None:
         _require_inputs_here(where.run_paths(), document)
-    recorded = described if isinstance(described, dict) else {}
-    facts = facts_of(recorded, document.model_source, document.frozen_state)
-    facts |= {"round": str(number), "head": f"0x{head.hex()}"}
+    facts = run_facts(document, number, head)
     if form == PEFT:
         from clients.configuration.loading import load
         from clients.runs.stored_model import write_adapter
 
         write_adapter(vector, load(path=where.run_paths().configuration), document, out)
     else:
-        DISK.write_whole(out, encode_model(vector, document.layout, facts))
+        DISK.write_whole(out, encode_run_model(vector, document, number, head))
     size = {"parameters": dimension, "tensors": len(document.layout), "sha256": model}
     _print({"file": str(out), "says": facts, **size}, as_json=json)
 
@@ -224,9 +221,12 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
 
     if round_number is None:
         state = ledger.state()
-        ends = [recorded.event for recorded in ledger.outcomes(1)]
-        ended = [end.round for end in ends if isinstance(end, RoundDecided | RoundAbandoned)]
-        return max(ended, default=0), state.model, state.head
+        for recorded in ledger.outcomes(1):
+            newest = recorded.event
+            assert isinstance(newest, RoundDecided | RoundAbandoned)
+            # Not the state's head: a ban since then changes it, and no model.
+            return newest.round, state.model, newest.head
+        return 0, state.model, state.head
     events = [recorded.event for recorded in ledger.round_events(round_number)]
     decided = next((event for event in events if isinstance(event, RoundDecided)), None)
     if decided is None:

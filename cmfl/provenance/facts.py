@@ -1,0 +1,324 @@
+"""Everything that a provenance document states, derived from chain, blobs and mailbox.
+
+A document is a function of these facts and nothing else: no clock, no machine, no claim of the
+run's own files. So it is verified by making it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cmfl.access.target import opened_ledger
+from cmfl.training_coverage import coverage_of
+from ledger.audit.report import AuditStep, StepOutcome
+from ledger.protocol.encoding import sha256, to_hex
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from cmfl.access.target import Target
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.history.responses.training import TrainingCoverage
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+    from ledger.protocol.types import Digest
+
+_BOUND = {
+    "model_source": "code of the model",
+    "frozen_state": "frozen tensors of the model",
+    "data_root": "training samples of the clients",
+}
+"""Digests of the run document that are no sha256 of one file; docs/protocol.md defines them."""
+
+PASSED = dict.fromkeys(AuditStep, StepOutcome.PASSED)
+"""The audit of a run about which a document is written."""
+
+_RECORDED = "sha256:"
+"""Prefix of the digest of a file or folder among a model's options."""
+
+
+class RoundNotEndedError(ConfigurationError):
+    """The chain has no final end of a round."""
+
+    def __init__(self, number: int, newest: int) -> None:
+        super().__init__(
+            f"round {number} has not ended in a final block: the newest that has is {newest}"
+        )
+
+
+class RepeatedUpdate(NamedTuple):
+    """An auditor's verdict on an update."""
+
+    round: int
+    client: int
+    auditor: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run as of the end of one round.
+
+    Attributes:
+        chain_id: of the chain.
+        genesis: hash of its block 0.
+        contract: address, EIP-55.
+        code: sha256 of the contract's code.
+        configuration: digest of the run document.
+        document_bytes: of the run document.
+        document: the run document.
+        round: the last one that counts here, t.
+        newest: the newest round that has ended in a final block, at least t.
+        decided: number of rounds up to t that were decided; the others were abandoned.
+        head: of the ledger at the end of round t.
+        model: digest of the model's blob then.
+        model_file: the bytes of `cmfl model export` for it.
+        started: when round 1 began, Unix seconds of its block.
+        ended: when round t ended.
+        audit: outcome of each step of the audit of the whole run as it is now.
+        updates: number of updates up to round t that training can be repeated of.
+        repeated: verdicts of auditors on them, ascending.
+    """
+
+    chain_id: int
+    genesis: bytes
+    contract: str
+    code: Digest
+    configuration: Digest
+    document_bytes: bytes
+    document: RunDocument
+    round: int
+    newest: int
+    decided: int
+    head: Digest
+    model: Digest
+    model_file: bytes
+    started: int
+    ended: int
+    audit: Mapping[AuditStep, StepOutcome]
+    updates: int
+    repeated: tuple[RepeatedUpdate, ...]
+
+    @property
+    def account(self) -> str:
+        """The contract as an account identifier of CAIP-10, which is a URI."""
+        return f"eip155:{self.chain_id}:{self.contract}"
+
+    def run_block(self) -> dict[str, Any]:
+        """Return what every document states of the run, as plain data for JSON.
+
+        Numbers that may be beyond 2^53 are text.
+        """
+        return {
+            "protocol": PROTOCOL_VERSION,
+            "chain": str(self.chain_id),
+            "genesis": to_hex(self.genesis),
+            "contract": self.contract,
+            "code": to_hex(self.code),
+            "configuration": to_hex(self.configuration),
+            "round": self.round,
+            "decided": self.decided,
+            "abandoned": self.round - self.decided,
+            "head": to_hex(self.head),
+            "model": to_hex(self.model),
+            "audit": {
+                "outcome": "passed" if self.audit == PASSED else "failed",
+                "steps": {step.name.lower(): str(outcome) for step, outcome in self.audit.items()},
+            },
+            "training": self._training(),
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that the run document records, as plain data for JSON."""
+        from ledger.protocol.canonical import decode
+
+        recorded = decode(self.document_bytes)
+        return {name: plain(recorded[name]) for name in ("parameters", "experiment")}
+
+    def bound_inputs(self) -> Iterator[tuple[str, str, str]]:
+        """Yield name, algorithm and hex digits of each digest that the model follows from."""
+        yield "run document", "sha256", self.configuration.hex()
+        yield "initial model", "sha256", self.document.initial_model.hex()
+        yield "contract code", "sha256", self.code.hex()
+        for field, name in _BOUND.items():
+            digest: Digest = getattr(self.document, field)
+            if digest != NO_DIGEST:
+                yield name, f"cmfl:{field}", digest.hex()
+        for option, digits in self.option_digests().items():
+            yield f"model.options.{option}", "cmfl:path", digits
+
+    def option_digests(self) -> dict[str, str]:
+        """Return the hex digits of files and folders that options of the model name."""
+        options = self.described("model").get("options")
+        named = options.items() if isinstance(options, dict) else ()
+        return {
+            str(name): value.removeprefix(_RECORDED)
+            for name, value in named
+            if isinstance(value, str) and value.startswith(_RECORDED)
+        }
+
+    def described(self, part: str) -> dict[str, Any]:
+        """Return what the run document says of the model or the data; empty if it says nothing."""
+        value = self.document.experiment.get(part)
+        return value if isinstance(value, dict) else {}
+
+    def _training(self) -> dict[str, Any]:
+        """Return the coverage of the training by the listed verdicts."""
+        verdicts: dict[tuple[int, int], set[str]] = {}
+        for each in self.repeated:
+            verdicts.setdefault((each.round, each.client), set()).add(each.verdict)
+        by_verdict = [
+            next(iter(given)) if len(given) == 1 else "disputed" for given in verdicts.values()
+        ]
+        counts = {name: by_verdict.count(name) for name in ("same", "other", "disputed")}
+        return {
+            "updates": self.updates,
+            **counts,
+            "none": self.updates - len(verdicts),
+            "attestations": [each._asdict() for each in self.repeated],
+        }
+
+
+def read_facts(
+    target: Target,
+    round_number: int | None = None,
+    *,
+    head: str | None = None,
+    audit: Mapping[AuditStep, StepOutcome] = PASSED,
+    auditors: Collection[str] = (),
+    mailbox: str | None = None,
+) -> RunFacts:
+    """Return the facts of a run as of the end of a round.
+
+    Args:
+        target: chain, contract and blobs.
+        round_number: t; None for the newest that has ended in a final block.
+        head: at the end of t, 0x-hex, which counts more than a number that differs.
+        audit: outcome of each step of the target's audit.
+        auditors: addresses whose verdicts count alone; none for everybody's.
+        mailbox: location of the attestations; None for that of the blobs.
+
+    Raises:
+        ConfigurationError: safetensors is not installed.
+        RoundNotEndedError: the round has not ended, or none has.
+        ChainError: the chain cannot be read.
+        BlobError: run document or model are missing or damaged.
+    """
+    from clients.datasets.files.extra import imported
+
+    # The file of the model is derived without torch.
+    imported("safetensors.numpy", "provenance", "documents about a model")
+    from clients.models.model_file import encode_run_model
+    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+    from ledger.protocol.documents.run import decode_run
+    from ledger.protocol.encoding import vector_from_bytes
+
+    with opened_ledger(target) as ledger:
+        recorded = _recorded(ledger, round_number, head)
+    blobs = target.published()
+    document_bytes = blobs.get(recorded["configuration"], MAX_DOCUMENT_BYTES)
+    document = decode_run(document_bytes)
+    dimension = document.parameters.dimension
+    number, ended_with = recorded["round"], recorded["head"]
+    vector = vector_from_bytes(blobs.get(recorded["model"], 4 * dimension), dimension)
+    coverage = coverage_of(target, (1, number), auditors, mailbox)
+    return RunFacts(
+        **recorded,
+        document_bytes=document_bytes,
+        document=document,
+        model_file=encode_run_model(vector, document, number, ended_with),
+        audit=audit,
+        updates=len(coverage["updates"]),
+        repeated=_repeated(coverage),
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a run document as JSON has it, bytes as 0x-hex."""
+    match value:
+        case bytes():
+            return to_hex(value)
+        case dict():
+            return {str(name): plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+def utc(seconds: int) -> str:
+    """Return a time of the chain as RFC 3339."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _recorded(ledger: CommitteeLedger, number: int | None, head: str | None) -> dict[str, Any]:
+    """Return the facts that the chain alone has, by name; see `read_facts`."""
+    fixed, chain = ledger.deployment(), ledger.chain
+    ends = ledger.outcomes(fixed.rounds, descending=False, to_block=chain.finalized())
+    number = len(ends) if number is None else number
+    if head is not None:
+        number = _round_of_head(ends, head) or number
+    if not 1 <= number <= len(ends):
+        raise RoundNotEndedError(number, len(ends))
+    opening = ledger.opening(1)
+    assert opening is not None, "a round has ended"
+    head_then, model, decided = _state_after(ends[:number], fixed.model)
+    return {
+        "chain_id": chain.chain_id,
+        "genesis": chain.genesis_hash,
+        "contract": ledger.address,
+        "code": sha256(chain.code(ledger.address)),
+        "configuration": fixed.config,
+        "round": number,
+        "newest": len(ends),
+        "decided": decided,
+        "head": head_then,
+        "model": model,
+        "started": chain.block(opening.opened_block).timestamp,
+        "ended": chain.block(ends[number - 1].block_number).timestamp,
+    }
+
+
+def _round_of_head(ends: Iterable[RecordedEvent], head: str) -> int | None:
+    """Return the round whose end has a head; None if none has."""
+    heads = [to_hex(_ending(recorded).head) for recorded in ends]
+    return heads.index(head) + 1 if head in heads else None
+
+
+def _ending(recorded: RecordedEvent) -> RoundDecided | RoundAbandoned:
+    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+
+    event = recorded.event
+    assert isinstance(event, RoundDecided | RoundAbandoned)
+    return event
+
+
+def _state_after(ends: Iterable[RecordedEvent], first: Digest) -> tuple[Digest, Digest, int]:
+    """Return head, model and number of decided rounds after these ends.
+
+    Args:
+        ends: of rounds, from the first on.
+        first: digest of the model before them.
+    """
+    from ledger.protocol.ledger_state import RoundDecided
+
+    head, model, decided = first, first, 0
+    for event in map(_ending, ends):
+        head = event.head
+        if isinstance(event, RoundDecided):
+            model, decided = event.model, decided + 1
+    return head, model, decided
+
+
+def _repeated(coverage: TrainingCoverage) -> tuple[RepeatedUpdate, ...]:
+    given = {
+        RepeatedUpdate(update["round"], update["client"], each["auditor"], each["verdict"])
+        for update in coverage["updates"]
+        for each in update["attestations"]
+    }
+    return tuple(sorted(given))

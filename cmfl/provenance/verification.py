@@ -1,0 +1,209 @@
+"""Verification of a provenance document: every field derived again from chain and blobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from cmfl.provenance.crate import crate_files
+from cmfl.provenance.document import DocumentKind, crate_differences
+from cmfl.provenance.facts import PASSED, RoundNotEndedError, read_facts
+from cmfl.provenance.json_form import Difference, differences
+from ledger.audit.report import AuditOutcome
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.errors import BlobError, ChainError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cmfl.access.target import Target
+    from cmfl.provenance.document import ProvenanceDocument
+    from cmfl.provenance.facts import RunFacts
+    from ledger.audit.report import AuditReport
+
+_MOST_NAMED = 50
+
+
+class ProvenanceState(StrEnum):
+    """What a verification has found out about a document."""
+
+    CURRENT = "current"
+    """Every field is the run's, as of its newest round that is final."""
+    STALE = "stale"
+    """Every field is the run's, as of a round after which it went on."""
+    FOREIGN = "foreign"
+    """It is about another contract or chain."""
+    FALSE = "false"
+    """A field is not what the run leads to, or the audit of the run fails."""
+    UNCONFIRMED = "unconfirmed"
+    """No field is false, but something could not be derived."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentVerification:
+    """The result of a verification.
+
+    Attributes:
+        kind: of the document.
+        state: what was found out.
+        differences: fields that are not the run's.
+        notes: what else is to be known, in sentences.
+        round: that the document is about; None where it names none.
+    """
+
+    kind: DocumentKind
+    state: ProvenanceState
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+    round: int | None
+
+    @property
+    def outcome(self) -> AuditOutcome:
+        """Passed if every field is the run's, else failed, or incomplete if that is unknown."""
+        match self.state:
+            case ProvenanceState.CURRENT | ProvenanceState.STALE:
+                return AuditOutcome.PASSED
+            case ProvenanceState.FOREIGN | ProvenanceState.FALSE:
+                return AuditOutcome.FAILED
+            case ProvenanceState.UNCONFIRMED:
+                return AuditOutcome.INCOMPLETE
+
+    @property
+    def sentence(self) -> str:
+        """The result in a sentence."""
+        after = "" if self.round is None else f" after round {self.round}"
+        text = {
+            ProvenanceState.CURRENT: f"every field is what the run leads to{after}",
+            ProvenanceState.STALE: f"every field is what the run led to{after}, and it has gone on",
+            ProvenanceState.FOREIGN: "it is about another contract or chain",
+            ProvenanceState.FALSE: "it is not what the run leads to",
+            ProvenanceState.UNCONFIRMED: "not every field could be derived",
+        }
+        return f"{str(self.outcome).upper()}, {self.state}: {self.kind}: {text[self.state]}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "outcome": str(self.outcome),
+            "state": str(self.state),
+            "kind": str(self.kind),
+            "round": self.round,
+            "differences": [each.as_dict() for each in self.differences],
+            "notes": list(self.notes),
+            "sentence": self.sentence,
+        }
+
+
+def verify_document(
+    document: ProvenanceDocument,
+    target: Target,
+    audit: Callable[[], AuditReport],
+    mailbox: str | None = None,
+) -> DocumentVerification:
+    """Return whether every field of a document is what a run leads to.
+
+    Args:
+        document: that somebody sent.
+        target: the run that it is held against: chain, contract and blobs.
+        audit: makes the audit of that target.
+        mailbox: location of the attestations; None for that of the blobs.
+
+    Raises:
+        ChainError: the chain cannot be read.
+        BlobError: the mailbox cannot be read.
+    """
+
+    def result(
+        state: ProvenanceState, found: list[Difference], *notes: str
+    ) -> DocumentVerification:
+        named = tuple(found[:_MOST_NAMED])
+        return DocumentVerification(document.kind, state, named, notes, document.round)
+
+    foreign = list(_identity_differences(document, target))
+    if foreign:
+        return result(ProvenanceState.FOREIGN, foreign)
+    report = audit()
+    failures = [
+        step.contradiction.sentence for step in report.steps if step.contradiction is not None
+    ]
+    try:
+        facts = _facts(document, target, report, mailbox)
+    except RoundNotEndedError as error:
+        # A node may lag behind; a chain file may not.
+        is_file = target.rpc_url is None
+        state = ProvenanceState.FALSE if is_file or failures else ProvenanceState.UNCONFIRMED
+        return result(state, [], str(error), *failures)
+    except (ChainError, BlobError) as error:
+        if report.outcome is AuditOutcome.PASSED and isinstance(error, ChainError):
+            raise
+        state = ProvenanceState.FALSE if failures else ProvenanceState.UNCONFIRMED
+        return result(state, [], str(error), *failures)
+    notes = [*failures, *_attestation_notes(document, facts)]
+    listed = replace(facts, repeated=document.repeated())
+    found = sorted(_differences(document, listed), key=lambda each: each.field)
+    missing = set(listed.repeated) - set(facts.repeated)
+    if failures or found:
+        return result(ProvenanceState.FALSE, found, *notes)
+    if missing or report.outcome is not AuditOutcome.PASSED:
+        lacks = [each.sentence for step in report.steps for each in step.missing[:1]]
+        return result(ProvenanceState.UNCONFIRMED, [], *notes, *lacks)
+    if facts.round < facts.newest:
+        gone_on = f"the newest round that has ended is {facts.newest}"
+        return result(ProvenanceState.STALE, [], gone_on, *notes)
+    return result(ProvenanceState.CURRENT, [], *notes)
+
+
+def _identity_differences(document: ProvenanceDocument, target: Target) -> Iterator[Difference]:
+    """Yield the claims about chain and contract that are not those of the target."""
+    with target.reader() as chain:
+        ledger = target.ledger(chain)
+        identity = {
+            "chain": str(chain.chain_id),
+            "genesis": to_hex(chain.genesis_hash),
+            "contract": ledger.address,
+        }
+    for name, value in identity.items():
+        claimed = document.claim(name)
+        # A field that is missing is named with all others.
+        yield from differences(value if claimed is None else claimed, value, name)
+
+
+def _facts(
+    document: ProvenanceDocument, target: Target, report: AuditReport, mailbox: str | None
+) -> RunFacts:
+    """Return the facts as of the round whose head the document names, or of the round itself."""
+    # What could not be checked is no field of a document: none is written then.
+    is_failed = report.outcome is AuditOutcome.FAILED
+    outcomes = {step.number: step.outcome for step in report.steps} if is_failed else PASSED
+    head = document.claim("head")
+    return read_facts(
+        target,
+        document.round,
+        head=head if isinstance(head, str) else None,
+        audit=outcomes,
+        mailbox=mailbox,
+    )
+
+
+def _differences(document: ProvenanceDocument, facts: RunFacts) -> Iterator[Difference]:
+    yield from differences(document.value, document.kind.derive(facts))
+    if document.folder is not None:
+        for name, reason in crate_differences(document.folder, crate_files(facts)):
+            yield Difference(name, reason, "the run's file")
+
+
+def _attestation_notes(document: ProvenanceDocument, facts: RunFacts) -> Iterator[str]:
+    listed, there = set(document.repeated()), set(facts.repeated)
+    if missing := sorted(listed - there):
+        first = missing[0]
+        yield (
+            f"training: {len(missing)} attestations that it lists are not in the mailbox, the "
+            f"first by {first.auditor:.42} of client {first.client} in round {first.round}"
+        )
+    if others := there - listed:
+        verdicts = [each.verdict for each in others]
+        yield (
+            f"training: the mailbox has {len(others)} attestations that it does not list: "
+            f"{verdicts.count('same')} same, {verdicts.count('other')} other"
+        )
