@@ -35,20 +35,30 @@ def attestation(
             "--predicate", help="run: this project's, with audit and training; slsa: SLSA's."
         ),
     ] = "run",
+    sign: Annotated[
+        Path | None,
+        typer.Option("--sign", help="Private key (PEM): write the statement in a DSSE envelope."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Write an in-toto statement about the model, for cmfl verify attestation and other tools.
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
+    from cmfl.provenance.document import PAYLOAD_TYPE
     from cmfl.provenance.json_form import json_bytes
+    from cmfl.provenance.signing import require_private_key, signed_envelope
     from cmfl.provenance.statement import Predicate, statement
 
     names = [str(each) for each in Predicate]
     if predicate not in names:
         raise ConfigurationError(f"--predicate {predicate}: must be {' or '.join(names)}")
+    if sign is not None:
+        require_private_key(sign)
     facts = audited_facts(source)
     data = json_bytes(statement(facts, Predicate(predicate)))
+    if sign is not None:
+        data = json_bytes(signed_envelope(data, PAYLOAD_TYPE, sign))
     _write(out, data)
     _report(out, facts, "in-toto statement", as_json=json)
 
@@ -77,19 +87,14 @@ def crate(
 
     The run is audited before; nothing is written about one whose audit does not pass.
     """
-    from cmfl.provenance.crate import METADATA_FILE, crate_files
+    from cmfl.commands.new_folder import require_new, whole_folder
+    from cmfl.provenance.crate import crate_files
 
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ConfigurationError(f"--out {out}: must be a new or an empty folder")
+    require_new(out)
     facts = audited_facts(source)
-    files = crate_files(facts)
-    try:
-        out.mkdir(exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
-    # The metadata come last: a folder without them is no crate.
-    for name in sorted(files, key=lambda each: each == METADATA_FILE):
-        _write(out / name, files[name])
+    with whole_folder(out) as folder:
+        for name, data in crate_files(facts).items():
+            _write(folder / name, data)
     _report(out, facts, "RO-Crate", as_json=json)
 
 

@@ -157,11 +157,19 @@ def bundle(
 def attestation(
     source: AttestedOptions,
     file: Annotated[
-        Path, typer.Argument(help="An in-toto statement, an ML-BOM, or the folder of an RO-Crate.")
+        Path,
+        typer.Argument(
+            help="An in-toto statement, an ML-BOM, or the folder of an RO-Crate or a signed model."
+        ),
     ],
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Public key (PEM) that must have signed it.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Check every field of a document of cmfl export attestation, crate or mlbom.
+    """Check every field of what cmfl export attestation, crate or mlbom has written.
+
+    Also a folder of cmfl model export --sign.
 
     The run is audited, and the document derived again from its chain and blobs: a field that
     differs is named. Exit code 0: every field is the run's, also if the run has gone on since. 1: a
@@ -177,7 +185,7 @@ def attestation(
     document = read_document(file)
     request = AuditRequest(rules=tuple(source.rules or ()))
     result = verify_document(
-        document, where, lambda: audited_with_progress(where, request), source.mailbox
+        document, where, lambda: audited_with_progress(where, request), source.mailbox, key
     )
     if not json:
         print_line(result.sentence, bold=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cmfl.provenance.crate import METADATA_FILE, crate_files
 from cmfl.provenance.facts import RepeatedUpdate
 from cmfl.provenance.mlbom import ATTESTATIONS, BOM_FORMAT, PREFIX, mlbom
+from cmfl.provenance.signing import SIGNATURE_FILE
 from cmfl.provenance.statement import STATEMENT, Predicate, statement
 from ledger.audit.proofs.json_documents import parse_document
 from ledger.io.home import read_file
@@ -42,6 +43,7 @@ class DocumentKind(StrEnum):
     SLSA = "SLSA provenance"
     MLBOM = "ML-BOM"
     CRATE = "RO-Crate"
+    MODEL = "signed model"
 
     def derive(self, facts: RunFacts) -> Any:
         """Return the document of this kind that a run leads to."""
@@ -54,6 +56,8 @@ class DocumentKind(StrEnum):
                 return mlbom(facts)
             case DocumentKind.CRATE:
                 return _parsed(crate_files(facts)[METADATA_FILE])
+            case DocumentKind.MODEL:
+                return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class ProvenanceDocument:
     Attributes:
         kind: of the document.
         value: its JSON.
-        folder: of a crate, with its other files; None of the other kinds.
+        folder: of a crate or a model, with all its files; None of the other kinds.
         envelope: the DSSE envelope around it; None without one.
     """
 
@@ -81,6 +85,13 @@ class ProvenanceDocument:
                 return _at(self.value, "predicate", "buildDefinition", "internalParameters", name)
             case DocumentKind.MLBOM | DocumentKind.CRATE:
                 return self._properties().get(f"{PREFIX}{name}")
+            case DocumentKind.MODEL:
+                return None
+
+    @property
+    def is_signed(self) -> bool:
+        """True if it comes with a signature, of whomever."""
+        return self.envelope is not None or self.kind is DocumentKind.MODEL
 
     @property
     def round(self) -> int | None:
@@ -120,6 +131,7 @@ class ProvenanceDocument:
 
     def _properties(self) -> dict[str, Any]:
         """Return the properties of a bill of materials or a crate by name."""
+        rows: Any = None
         if self.kind is DocumentKind.MLBOM:
             rows = _at(self.value, "metadata", "component", "properties")
         else:
@@ -132,7 +144,7 @@ class ProvenanceDocument:
 
 
 def read_document(path: Path) -> ProvenanceDocument:
-    """Return the document in a file, or the crate in a folder.
+    """Return the document in a file, or the crate or signed model in a folder.
 
     Raises:
         ConfigurationError: it cannot be read.
@@ -140,6 +152,8 @@ def read_document(path: Path) -> ProvenanceDocument:
             a key twice, or a number that is none.
     """
     folder = path if path.is_dir() else None
+    if folder is not None and (folder / SIGNATURE_FILE).exists():
+        return ProvenanceDocument(DocumentKind.MODEL, {}, folder)
     if path.name == METADATA_FILE:
         folder = path.parent
     file = path if folder is None else folder / METADATA_FILE

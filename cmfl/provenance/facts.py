@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clients.models.folder_digest import RECORDED_FILE
 from cmfl.access.target import opened_ledger
 from cmfl.training_coverage import coverage_of
 from ledger.audit.report import AuditStep, StepOutcome
@@ -18,14 +19,13 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cmfl.access.target import Target
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.responses.training import TrainingCoverage
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
     from ledger.protocol.types import Digest
 
 _BOUND = {
@@ -37,9 +37,6 @@ _BOUND = {
 
 PASSED = dict.fromkeys(AuditStep, StepOutcome.PASSED)
 """The audit of a run about which a document is written."""
-
-_RECORDED = "sha256:"
-"""Prefix of the digest of a file or folder among a model's options."""
 
 
 class RoundNotEndedError(ConfigurationError):
@@ -157,9 +154,9 @@ class RunFacts:
         options = self.described("model").get("options")
         named = options.items() if isinstance(options, dict) else ()
         return {
-            str(name): value.removeprefix(_RECORDED)
+            str(name): value.removeprefix(RECORDED_FILE)
             for name, value in named
-            if isinstance(value, str) and value.startswith(_RECORDED)
+            if isinstance(value, str) and value.startswith(RECORDED_FILE)
         }
 
     def described(self, part: str) -> dict[str, Any]:
@@ -188,7 +185,7 @@ def read_facts(
     target: Target,
     round_number: int | None = None,
     *,
-    head: str | None = None,
+    anchor: str | None = None,
     audit: Mapping[AuditStep, StepOutcome] = PASSED,
     auditors: Collection[str] = (),
     mailbox: str | None = None,
@@ -198,7 +195,7 @@ def read_facts(
     Args:
         target: chain, contract and blobs.
         round_number: t; None for the newest that has ended in a final block.
-        head: at the end of t, 0x-hex, which counts more than a number that differs.
+        anchor: head or model at the end of t, 0x-hex, which counts more than a number.
         audit: outcome of each step of the target's audit.
         auditors: addresses whose verdicts count alone; none for everybody's.
         mailbox: location of the attestations; None for that of the blobs.
@@ -219,7 +216,7 @@ def read_facts(
     from ledger.protocol.encoding import vector_from_bytes
 
     with opened_ledger(target) as ledger:
-        recorded = _recorded(ledger, round_number, head)
+        recorded = _recorded(ledger, round_number, anchor)
     blobs = target.published()
     document_bytes = blobs.get(recorded["configuration"], MAX_DOCUMENT_BYTES)
     document = decode_run(document_bytes)
@@ -256,18 +253,19 @@ def utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _recorded(ledger: CommitteeLedger, number: int | None, head: str | None) -> dict[str, Any]:
+def _recorded(ledger: CommitteeLedger, number: int | None, anchor: str | None) -> dict[str, Any]:
     """Return the facts that the chain alone has, by name; see `read_facts`."""
     fixed, chain = ledger.deployment(), ledger.chain
     ends = ledger.outcomes(fixed.rounds, descending=False, to_block=chain.finalized())
     number = len(ends) if number is None else number
-    if head is not None:
-        number = _round_of_head(ends, head) or number
+    states = list(_states_after(ends, fixed.model))
+    if anchor is not None:
+        number = _round_of(states, anchor) or number
     if not 1 <= number <= len(ends):
         raise RoundNotEndedError(number, len(ends))
     opening = ledger.opening(1)
     assert opening is not None, "a round has ended"
-    head_then, model, decided = _state_after(ends[:number], fixed.model)
+    head, model, decided = states[number - 1]
     return {
         "chain_id": chain.chain_id,
         "genesis": chain.genesis_hash,
@@ -277,42 +275,39 @@ def _recorded(ledger: CommitteeLedger, number: int | None, head: str | None) -> 
         "round": number,
         "newest": len(ends),
         "decided": decided,
-        "head": head_then,
+        "head": head,
         "model": model,
         "started": chain.block(opening.opened_block).timestamp,
         "ended": chain.block(ends[number - 1].block_number).timestamp,
     }
 
 
-def _round_of_head(ends: Iterable[RecordedEvent], head: str) -> int | None:
-    """Return the round whose end has a head; None if none has."""
-    heads = [to_hex(_ending(recorded).head) for recorded in ends]
-    return heads.index(head) + 1 if head in heads else None
+def _round_of(states: Sequence[tuple[Digest, Digest, int]], anchor: str) -> int | None:
+    """Return the newest round after which a head or a model held; None if none is."""
+    for number in range(len(states), 0, -1):
+        if anchor in map(to_hex, states[number - 1][:2]):
+            return number
+    return None
 
 
-def _ending(recorded: RecordedEvent) -> RoundDecided | RoundAbandoned:
-    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-
-    event = recorded.event
-    assert isinstance(event, RoundDecided | RoundAbandoned)
-    return event
-
-
-def _state_after(ends: Iterable[RecordedEvent], first: Digest) -> tuple[Digest, Digest, int]:
-    """Return head, model and number of decided rounds after these ends.
+def _states_after(
+    ends: Iterable[RecordedEvent], first: Digest
+) -> Iterator[tuple[Digest, Digest, int]]:
+    """Yield head, model and number of decided rounds after each round.
 
     Args:
         ends: of rounds, from the first on.
         first: digest of the model before them.
     """
-    from ledger.protocol.ledger_state import RoundDecided
+    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
-    head, model, decided = first, first, 0
-    for event in map(_ending, ends):
-        head = event.head
+    model, decided = first, 0
+    for recorded in ends:
+        event = recorded.event
+        assert isinstance(event, RoundDecided | RoundAbandoned)
         if isinstance(event, RoundDecided):
             model, decided = event.model, decided + 1
-    return head, model, decided
+        yield event.head, model, decided
 
 
 def _repeated(coverage: TrainingCoverage) -> tuple[RepeatedUpdate, ...]:

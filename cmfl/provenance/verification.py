@@ -10,12 +10,20 @@ from cmfl.provenance.crate import crate_files
 from cmfl.provenance.document import DocumentKind, crate_differences
 from cmfl.provenance.facts import PASSED, RoundNotEndedError, read_facts
 from cmfl.provenance.json_form import Difference, differences
+from cmfl.provenance.signed_model import anchor_of, folder_differences
+from cmfl.provenance.signing import (
+    SignatureMismatchError,
+    require_public_key,
+    require_signed_envelope,
+    require_signed_folder,
+)
 from ledger.audit.report import AuditOutcome
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, ChainError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from cmfl.access.target import Target
     from cmfl.provenance.document import ProvenanceDocument
@@ -100,6 +108,7 @@ def verify_document(
     target: Target,
     audit: Callable[[], AuditReport],
     mailbox: str | None = None,
+    public_key: Path | None = None,
 ) -> DocumentVerification:
     """Return whether every field of a document is what a run leads to.
 
@@ -108,21 +117,15 @@ def verify_document(
         target: the run that it is held against: chain, contract and blobs.
         audit: makes the audit of that target.
         mailbox: location of the attestations; None for that of the blobs.
+        public_key: PEM file of the key that must have signed it; None to check no signature.
 
     Raises:
         ChainError: the chain cannot be read.
-        BlobError: the mailbox cannot be read.
+        ConfigurationError: the file has no public key.
     """
-
-    def result(
-        state: ProvenanceState, found: list[Difference], *notes: str
-    ) -> DocumentVerification:
-        named = tuple(found[:_MOST_NAMED])
-        return DocumentVerification(document.kind, state, named, notes, document.round)
-
-    foreign = list(_identity_differences(document, target))
-    if foreign:
-        return result(ProvenanceState.FOREIGN, foreign)
+    if foreign := list(_identity_differences(document, target)):
+        return _result(document, ProvenanceState.FOREIGN, foreign)
+    violation = signature_violation(document, public_key)
     report = audit()
     failures = [
         step.contradiction.sentence for step in report.steps if step.contradiction is not None
@@ -131,27 +134,67 @@ def verify_document(
         facts = _facts(document, target, report, mailbox)
     except RoundNotEndedError as error:
         # A node may lag behind; a chain file may not.
-        is_file = target.rpc_url is None
-        state = ProvenanceState.FALSE if is_file or failures else ProvenanceState.UNCONFIRMED
-        return result(state, [], str(error), *failures)
-    except (ChainError, BlobError) as error:
-        if report.outcome is AuditOutcome.PASSED and isinstance(error, ChainError):
+        is_false = target.rpc_url is None or bool(failures)
+        return _underivable(document, is_false=is_false, notes=[str(error), *failures])
+    except ChainError as error:
+        if report.outcome is AuditOutcome.PASSED:
             raise
-        state = ProvenanceState.FALSE if failures else ProvenanceState.UNCONFIRMED
-        return result(state, [], str(error), *failures)
+        return _underivable(document, is_false=bool(failures), notes=[str(error), *failures])
+    except BlobError as error:
+        return _underivable(document, is_false=bool(failures), notes=[str(error), *failures])
+    found = list(_differences(document, replace(facts, repeated=document.repeated())))
+    if violation is not None:
+        found.append(Difference("signature", violation, "of the key that was named"))
     notes = [*failures, *_attestation_notes(document, facts)]
-    listed = replace(facts, repeated=document.repeated())
-    found = sorted(_differences(document, listed), key=lambda each: each.field)
-    missing = set(listed.repeated) - set(facts.repeated)
     if failures or found:
-        return result(ProvenanceState.FALSE, found, *notes)
-    if missing or report.outcome is not AuditOutcome.PASSED:
-        lacks = [each.sentence for step in report.steps for each in step.missing[:1]]
-        return result(ProvenanceState.UNCONFIRMED, [], *notes, *lacks)
+        return _result(document, ProvenanceState.FALSE, found, notes, facts.round)
+    lacks = [each.sentence for step in report.steps for each in step.missing[:1]]
+    if document.is_signed and public_key is None:
+        lacks.append("it is signed, and the signature was not checked: --key names the public key")
+    is_whole = not lacks and report.outcome is AuditOutcome.PASSED
+    if not is_whole or set(document.repeated()) - set(facts.repeated):
+        return _result(document, ProvenanceState.UNCONFIRMED, [], [*notes, *lacks], facts.round)
     if facts.round < facts.newest:
-        gone_on = f"the newest round that has ended is {facts.newest}"
-        return result(ProvenanceState.STALE, [], gone_on, *notes)
-    return result(ProvenanceState.CURRENT, [], *notes)
+        notes.insert(0, f"the newest round that has ended is {facts.newest}")
+        return _result(document, ProvenanceState.STALE, [], notes, facts.round)
+    return _result(document, ProvenanceState.CURRENT, [], notes, facts.round)
+
+
+def _result(
+    document: ProvenanceDocument,
+    state: ProvenanceState,
+    found: list[Difference],
+    notes: list[str] | None = None,
+    number: int | None = None,
+) -> DocumentVerification:
+    named = tuple(sorted(found, key=lambda each: each.field)[:_MOST_NAMED])
+    about = document.round if number is None else number
+    return DocumentVerification(document.kind, state, named, tuple(notes or ()), about)
+
+
+def _underivable(
+    document: ProvenanceDocument, *, is_false: bool, notes: list[str]
+) -> DocumentVerification:
+    state = ProvenanceState.FALSE if is_false else ProvenanceState.UNCONFIRMED
+    return _result(document, state, [], notes)
+
+
+def signature_violation(document: ProvenanceDocument, public_key: Path | None) -> str | None:
+    """Return why a document is not signed by a key; None if it is, or no key is named."""
+    if public_key is None:
+        return None
+    require_public_key(public_key)
+    try:
+        if document.kind is DocumentKind.MODEL:
+            assert document.folder is not None
+            require_signed_folder(document.folder, public_key)
+        elif document.envelope is not None:
+            require_signed_envelope(document.envelope, public_key)
+        else:
+            return "missing"
+    except SignatureMismatchError as error:
+        return str(error)
+    return None
 
 
 def _identity_differences(document: ProvenanceDocument, target: Target) -> Iterator[Difference]:
@@ -176,11 +219,14 @@ def _facts(
     # What could not be checked is no field of a document: none is written then.
     is_failed = report.outcome is AuditOutcome.FAILED
     outcomes = {step.number: step.outcome for step in report.steps} if is_failed else PASSED
-    head = document.claim("head")
+    anchor = document.claim("head")
+    if document.kind is DocumentKind.MODEL:
+        assert document.folder is not None
+        anchor = anchor_of(document.folder, read_facts(target, mailbox=mailbox).document.layout)
     return read_facts(
         target,
         document.round,
-        head=head if isinstance(head, str) else None,
+        anchor=anchor if isinstance(anchor, str) else None,
         audit=outcomes,
         mailbox=mailbox,
     )
@@ -189,8 +235,13 @@ def _facts(
 def _differences(document: ProvenanceDocument, facts: RunFacts) -> Iterator[Difference]:
     yield from differences(document.value, document.kind.derive(facts))
     if document.folder is not None:
-        for name, reason in crate_differences(document.folder, crate_files(facts)):
-            yield Difference(name, reason, "the run's file")
+        is_model = document.kind is DocumentKind.MODEL
+        for name, reason in (
+            folder_differences(document.folder, facts)
+            if is_model
+            else crate_differences(document.folder, crate_files(facts))
+        ):
+            yield Difference(name, reason, "the run's")
 
 
 def _attestation_notes(document: ProvenanceDocument, facts: RunFacts) -> Iterator[str]:
