@@ -105,7 +105,7 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
         Exit: the audit fails, or is incomplete.
     """
     from cmfl.commands.audit import AuditRequest, audited_with_progress
-    from cmfl.provenance.facts import read_facts
+    from cmfl.provenance.reading import read_facts
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from cmfl.provenance.crate import crate_files
 from cmfl.provenance.document import DocumentKind, crate_differences
-from cmfl.provenance.facts import PASSED, RoundNotEndedError, read_facts
+from cmfl.provenance.facts import PASSED
 from cmfl.provenance.json_form import Difference, differences
+from cmfl.provenance.reading import RoundNotEndedError, read_facts
 from cmfl.provenance.signed_model import anchor_of, folder_differences
 from cmfl.provenance.signing import (
     SignatureMismatchError,

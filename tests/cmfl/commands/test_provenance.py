@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from cmfl.access.target import Target
 from cmfl.auditing import audit_target
 from cmfl.provenance.crate import METADATA_FILE
-from cmfl.provenance.document import read_document
-from cmfl.provenance.facts import read_facts
-from cmfl.provenance.json_form import differences
+from cmfl.provenance.document import DocumentKind, read_document
+from cmfl.provenance.json_form import differences, json_bytes
+from cmfl.provenance.reading import read_facts
 from cmfl.provenance.verification import verify_document
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
@@ -169,7 +169,13 @@ def test_ro_crates_reader_accepts_a_crate(documents: dict[str, Path]) -> None:
     crate = ROCrate(documents["RO-Crate"])
     [action] = [each for each in crate.contextual_entities if each.type == "CreateAction"]
     assert crate.mainEntity.id == "model.safetensors"
+    # What the profile for federated learning demands, for which there is no validator.
     assert crate.mainEntity in action["result"]
+    assert crate.mainEntity in crate.data_entities
+    assert action["instrument"].type == "SoftwareApplication"
+    assert action["instrument"]["version"]
+    assert any(each.type == "Dataset" for each in action["object"])
+    assert [crate.get("attestation.json")] == [crate.mainEntity["subjectOf"]]
     assert [each["version"] for each in crate.root_dataset["conformsTo"]] == ["0.5", "0.1"]
 
 
@@ -457,3 +463,18 @@ def test_facts_need_no_file_of_the_run(home: Path, copy: Path) -> None:
     shutil.rmtree(copy / "runs")
     facts = read_facts(Target(home))
     assert read_facts(Target(copy, address=facts.contract)) == facts
+
+
+@EACH
+def test_strange_settings_and_times_are_written_as_json(kind: str, home: Path) -> None:
+    from ledger.protocol.documents.run import encode_run
+
+    facts = read_facts(Target(home))
+    strange = {"model": {"name": 3, "options": []}, "data": [float("nan"), float("inf"), 2**64 - 1]}
+    document = replace(facts.document, experiment=strange | {"deep": {"bytes": b"\0"}})
+    changed = replace(
+        facts, document=document, document_bytes=encode_run(document), ended=2**64 - 1
+    )
+    value = DocumentKind(kind).derive(changed)
+    assert list(differences(json.loads(json_bytes(value)), value)) == []
+    assert b"9999-12-31T23:59:59" in json_bytes(value) or kind == "statement"
