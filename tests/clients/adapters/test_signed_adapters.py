@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+import transformers
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -18,7 +19,7 @@ from model_signing.verifying import Config
 from safetensors.numpy import load_file, save_file
 
 from cmfl.provenance.signing import sign_folder
-from tests.clients.adapters.bases import write_base
+from tests.clients.adapters.bases import opened_in_peft, write_base
 from tests.clients.adapters.test_runs import folder
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
@@ -91,6 +92,15 @@ def test_the_base_is_under_the_signature(
         if file.parts[0] == "base":
             assert "base" in fields
         shutil.rmtree(model)
+
+
+def test_a_signed_folder_opens_in_transformers_and_peft(signed: Path) -> None:
+    if not (signed / "adapter_config.json").exists():
+        return
+    base = transformers.AutoModelForCausalLM.from_pretrained(signed / "base")
+    opened = opened_in_peft(base, signed)
+    names = [name for name, _ in opened.named_parameters() if "lora_" in name]
+    assert len(names) == len(load_file(signed / "adapter_model.safetensors"))
 
 
 def test_another_base_or_adapter_is_false_whoever_signs_it(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,8 @@ from cmfl.provenance.reading import read_facts
 from cmfl.provenance.verification import verify_document
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.documents.envelope import Attestation, Envelope
 from ledger.protocol.errors import EncodingError
@@ -285,6 +289,51 @@ def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, cop
     assert (code, result["state"]) == (3, "unconfirmed")
 
 
+def test_an_audit_that_fails_later_makes_older_documents_false(copy: Path, tmp_path: Path) -> None:
+    first, *_, last = (row["round"] for row in decided_rounds(copy))
+    out = tmp_path / "older"
+    succeeds("export", "mlbom", "--home", copy, "--round", first, "--out", out)
+    blob = record_of(copy, last)
+    blob.write_bytes(bytes(blob.stat().st_size))
+    assert verified(out, copy)[1]["state"] == "false"
+
+
+def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
+    documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    value = json.loads(documents["statement"].read_text())
+    value["predicate"] |= {"round": 9, "head": f"0x{'11' * 32}"}
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    code, result = verified(file, home)
+    assert (code, result["state"]) == (1, "false")
+    assert "round 9 has not ended" in result["notes"][0]
+    with EmbeddedReader.open(Home(home).chain) as chain, RpcServer(chain) as server:
+        node = ["--rpc-url", server.url, "--chain-id", chain.chain_id, "--blobs", home / "blobs"]
+        node += ["--address", value["predicate"]["contract"]]
+        code, result = verified(file, home, *node)
+        assert (code, result["state"]) == (3, "unconfirmed")
+        assert verified(documents["statement"], home, *node)[1]["state"] == "current"
+
+
+def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    def bare(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        program = (
+            f"import sys\nsys.modules[{module!r}] = None\nfrom cmfl.commands.main import run\n"
+            f"sys.argv = {['cmfl', *map(str, arguments)]!r}\nrun()"
+        )
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    out = tmp_path / "crate"
+    assert bare("torch", "export", "crate", "--home", home, "--out", out).returncode == 0
+    assert bare("torch", "verify", "attestation", out, "--home", home).returncode == 0
+    asked = ("verify", "attestation", documents["ML-BOM"], "--home", home)
+    refused = bare("safetensors", *asked)
+    assert refused.returncode == 2
+    assert "cmfl-ledger[provenance]" in refused.stderr
+
+
 def test_nothing_is_written_about_a_run_that_fails(copy: Path, tmp_path: Path) -> None:
     blob = record_of(copy)
     blob.write_bytes(bytes(blob.stat().st_size))
@@ -298,9 +347,9 @@ def test_nothing_is_written_about_a_run_that_fails(copy: Path, tmp_path: Path) -
     assert cmfl("export", "mlbom", "--home", copy, "--out", tmp_path / "mlbom").code == 3
 
 
-def record_of(home: Path) -> Path:
+def record_of(home: Path, round_number: int | None = None) -> Path:
     """Return the blob of a round's record, which no document is made of."""
-    number = decided_rounds(home)[0]["round"]
+    number = decided_rounds(home)[0]["round"] if round_number is None else round_number
     shown = succeeds("rounds", "show", number, "--home", home, "--json").json
     digest = str(shown["record"]["digest"])[2:]
     return home / "blobs" / digest[:2] / digest
@@ -342,16 +391,17 @@ DEEP = b'{"@graph":' + b"[" * 100_000
         b"null",
         b"\xff",
         b"{}",
-        DEEP,
+        pytest.param(DEEP, id="too deep"),
         b'{"bomFormat":"CycloneDX","version":NaN}',
         b'{"bomFormat":"CycloneDX","bomFormat":"CycloneDX"}',
-        b'{"bomFormat":"CycloneDX","version":' + b"9" * 5_000 + b"}",
+        pytest.param(b'{"bomFormat":"CycloneDX","a":' + b"9" * 5_000 + b"}", id="digits"),
         b'{"@graph":[]}',
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":{}}',
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://slsa.dev/provenance/v9"}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":"?"}',
         b'{"payloadType":"text/plain","payload":"e30="}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":[]}',
+        pytest.param(b" " * (16 << 20) + b"{}", id="too large"),
     ],
 )
 def test_what_is_no_document_is_refused(data: bytes, home: Path, tmp_path: Path) -> None:
