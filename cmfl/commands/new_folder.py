@@ -28,16 +28,17 @@ def require_new(out: Path) -> None:
 
 @contextmanager
 def whole_folder(out: Path) -> Iterator[Path]:
-    """Open a new folder beside another place, to which it is moved once all is written.
+    """Open a new folder of the same name, which is moved to its place once all is written.
 
     Raises:
         ConfigurationError: it cannot be written.
     """
-    writing = out.absolute().parent / f".{out.absolute().name}.{secrets.token_hex(4)}"
+    place = out.absolute()
+    writing = place.parent / f".{place.name}.{secrets.token_hex(4)}"
     try:
-        writing.mkdir()
-        yield writing
-        writing.rename(out)
+        (writing / place.name).mkdir(parents=True)
+        yield writing / place.name
+        (writing / place.name).rename(place)
     except OSError as error:
         raise ConfigurationError(f"--out {out}: {error.strerror or error}") from error
     finally:

@@ -29,6 +29,7 @@ from cmfl.commands.options import (
     RunName,
 )
 from cmfl.commands.sender import Sender, only_keystore_if_any
+from ledger.protocol.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,22 @@ class AttestedOptions(EvidenceOptions):
         ),
     ] = None
     rules: Rules = None
+
+    def target(self) -> Target:
+        """Return where to read, a service of blobs included.
+
+        Raises:
+            ConfigurationError: a service has no chain beside it, or would have to be trusted for
+                the verdicts of auditors.
+        """
+        target = EvidenceOptions.target(self)
+        target.require_chain_of_its_own()
+        if target.remote is not None and self.mailbox is None:
+            raise ConfigurationError(
+                "--api gives auditors' verdicts without their signatures: name the mailbox with "
+                "--mailbox"
+            )
+        return target
 
 
 @dataclass(frozen=True, slots=True)

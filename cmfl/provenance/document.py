@@ -31,6 +31,7 @@ MAX_BYTES = 16 << 20
 MAX_NAMES = 1_000
 """Names in a folder that are looked at."""
 
+_ENVELOPE = {"payload", "payloadType", "signatures"}
 _LISTED = {"round": int, "client": int, "auditor": str, "verdict": str}
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -209,6 +210,8 @@ def _kind(value: Any) -> DocumentKind | None:
 def _payload(file: Path, envelope: dict[str, Any]) -> Any:
     """Return the JSON within a DSSE envelope."""
     payload = envelope.get("payload")
+    if envelope.keys() != _ENVELOPE:
+        raise EncodingError(f"{file}: an envelope has {', '.join(sorted(_ENVELOPE))}, and no more")
     if envelope["payloadType"] != PAYLOAD_TYPE or not isinstance(payload, str):
         raise EncodingError(f"{file}: the envelope has no payload of type {PAYLOAD_TYPE}")
     try:

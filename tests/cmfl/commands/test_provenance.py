@@ -399,7 +399,8 @@ DEEP = b'{"@graph":' + b"[" * 100_000
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":{}}',
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://slsa.dev/provenance/v9"}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":"?"}',
-        b'{"payloadType":"text/plain","payload":"e30="}',
+        b'{"payloadType":"text/plain","payload":"e30=","signatures":[]}',
+        b'{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[],"a":1}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":[]}',
         pytest.param(b" " * (16 << 20) + b"{}", id="too large"),
     ],
@@ -507,6 +508,11 @@ def test_wrong_options_are_refused_before_an_audit(
         "export", "mlbom", "--home", home, "--out", out, "--round", 6
     )
     assert "No such file" in refusal("verify", "attestation", out, "--home", home)
+    api = ("--api", "http://127.0.0.1:1")
+    assert "gives blobs, and no chain" in refusal("export", "mlbom", "--out", out, *api)
+    node = ("--rpc-url", "http://127.0.0.1:1", "--chain-id", 1, "--address", f"0x{'11' * 20}")
+    sentence = refusal("verify", "attestation", full, *api, *node)
+    assert "without their signatures: name the mailbox" in sentence
 
 
 def test_facts_need_no_file_of_the_run(home: Path, copy: Path) -> None:

@@ -212,6 +212,19 @@ def test_a_folder_with_files_takes_no_signed_model(home: Path, keys: Path, tmp_p
     assert "must be a new or an empty folder" in refusal(*asked)
 
 
+def test_nothing_is_added_to_a_signature(model: Path, keys: Path, home: Path) -> None:
+    bundle = json.loads((model / "model.sig").read_text())
+    statement = json.loads(b64decode(bundle["dsseEnvelope"]["payload"]))
+    assert [each["name"] for each in statement["subject"]] == ["model"]
+    for part in (bundle, bundle["verificationMaterial"], bundle["dsseEnvelope"]):
+        part["note"] = "unsigned"
+        (model / "model.sig").write_text(json.dumps(bundle))
+        assert verified(model, home, keys / "own.pub")[0] == 1
+        del part["note"]
+    (model / "model.sig").write_text(json.dumps(bundle, indent=1))
+    assert verified(model, home, keys / "own.pub")[0] == 0
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"a":' * 5_000, b"\xff", b'{"a":NaN}'])
 def test_what_is_no_signature_is_refused(data: bytes, model: Path, keys: Path, home: Path) -> None:
     (model / "model.sig").write_bytes(data)
