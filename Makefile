@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the two cores that this is reckoned for: many tests wait for processes of their own.
 TEST_PROCESSES ?= 3
 
-.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers gpu serve matrix floors wheel beside clean
+.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers gpu serve matrix floors wheel beside crate clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -121,6 +121,20 @@ wheel:
 beside:
 	$(PYTHON) -m tests.packaging.beside
 
+# The RO-Crate of a small run by roc-validator, in an environment of its own. Where w3id.org is not reached,
+# CRATE_CONTEXT is a copy of RO-Crate's JSON-LD context: lib/context.json in npm's package ro-crate.
+crate: $(VENV)/.clients .bench/rocrate/.installed
+	rm -rf build/crate build/crate-home
+	mkdir -p build
+	$(BIN)/cmfl run --preset smoke --home build/crate-home
+	$(BIN)/cmfl export crate --home build/crate-home --out build/crate
+	.bench/rocrate/bin/python tests/packaging/validate_crate.py build/crate $(CRATE_CONTEXT)
+
+.bench/rocrate/.installed: tests/packaging/requirements-rocrate.txt
+	$(PYTHON) -m venv .bench/rocrate
+	.bench/rocrate/bin/python -m pip install --disable-pip-version-check --quiet --requirement $<
+	touch $@
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -131,7 +145,7 @@ $(VENV)/.clients: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.clients
-	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,transformers,api,postgresql,remote,mlflow,tensorboard,wandb,dev]"
+	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,transformers,api,postgresql,remote,mlflow,tensorboard,wandb,provenance,dev]"
 	touch $@
 
 clean:

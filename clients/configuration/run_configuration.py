@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.configuration.parsing import parse, with_settings
 from clients.datasets.registry import DATASETS, PATH_OPTIONS
-from clients.models.model_binding import RECORDED_FILE
+from clients.models.folder_digest import RECORDED_FILE
 from clients.models.registry import MODELS, file_options
 from ledger.io.own_rules import GROUPS, KINDS, own_rules_of, use_rule
 from ledger.io.user_code import is_reference, named_code

@@ -23,7 +23,7 @@ from clients.datasets.files.extra import imported
 from clients.datasets.settings_table import FilePath, Positive, SettingsTable, parse_settings
 from clients.models.adapted_model import Adapters, Base, adapted
 from clients.models.base_folder import require_plain_base
-from clients.models.model_binding import folder_digest
+from clients.models.folder_digest import folder_digest
 from clients.models.model_options import LARGEST_WIDTH, require_tokens
 from clients.models.parameter_rules import require_tensors
 from ledger.io.user_code import as_configuration_error

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from clients.models.folder_digest import RECORDED_FILE, digest_at
 from ledger.protocol.bound_inputs import NamedArray, frozen_state
-from ledger.protocol.encoding import u32
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,10 +17,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ledger.protocol.types import Digest
-
-MAX_FOLDER_FILES = 10_000
-RECORDED_FILE = "sha256:"
-"""Prefix of an option file's digest in a run document."""
 
 
 def frozen_state_of(module: nn.Module) -> Digest:
@@ -55,30 +49,7 @@ def option_files(options: Mapping[str, object]) -> dict[str, str]:
     """
     named = {name: Path(value) for name, value in options.items() if isinstance(value, str)}
     there = {name: path for name, path in named.items() if _exists(path)}
-    return {name: f"{RECORDED_FILE}{_digest_at(name, path)}" for name, path in there.items()}
-
-
-def folder_digest(name: str, folder: Path) -> str:
-    """Return the recorded digest of the folder that an option names.
-
-    It is read again only if the name, size or time of a file has changed.
-
-    Raises:
-        ConfigurationError: it cannot be read, or has too many files.
-    """
-    try:
-        states = [(path, path.stat()) for path in sorted(folder.rglob("*"))[: MAX_FOLDER_FILES * 2]]
-    except OSError as error:
-        raise ConfigurationError(
-            f"model.options.{name} = {str(folder)!r}: cannot be read: {error.strerror}"
-        ) from error
-    seen = tuple((str(path), state.st_size, state.st_mtime_ns) for path, state in states)
-    return _folder_as_seen(name, folder, seen)
-
-
-@lru_cache(maxsize=1)
-def _folder_as_seen(name: str, folder: Path, _: object) -> str:
-    return f"{RECORDED_FILE}{_digest_at(name, folder)}"
+    return {name: f"{RECORDED_FILE}{digest_at(name, path)}" for name, path in there.items()}
 
 
 def require_same(subject: str, bound: str, here: str) -> None:
@@ -92,40 +63,3 @@ def _exists(path: Path) -> bool:
         return path.is_file() or (len(path.parts) > 1 and path.is_dir())
     except (OSError, ValueError):  # too long for a path, or with a null byte
         return False
-
-
-def _digest_at(name: str, path: Path) -> str:
-    try:
-        if path.is_file():
-            return _file_digest(path).hex()
-        return _folder_digest(name, path).hex()
-    except OSError as error:
-        failed = error.filename or path
-        raise ConfigurationError(
-            f"model.options.{name} = {str(path)!r}: {failed} cannot be read: {error.strerror}"
-        ) from error
-
-
-def _folder_digest(name: str, folder: Path) -> bytes:
-    """Return the sha256 over path and digest of each file of a folder, ascending by path.
-
-    Raises:
-        ConfigurationError: there are too many.
-    """
-    hashed = hashlib.sha256()
-    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
-    files = [path for path in paths if (folder / path).is_file()]
-    if len(files) > MAX_FOLDER_FILES:
-        raise ConfigurationError(
-            f"model.options.{name} = {str(folder)!r}: {len(files)} files, and at most "
-            f"{MAX_FOLDER_FILES}"
-        )
-    for path in files:
-        text = path.encode("utf-8", "surrogateescape")
-        hashed.update(u32(len(text)) + text + _file_digest(folder / path))
-    return hashed.digest()
-
-
-def _file_digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

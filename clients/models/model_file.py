@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.rules.distance import Layout
 
 MAX_HEADER_BYTES = 1 << 20
@@ -108,6 +109,28 @@ def encode_model(
     if int.from_bytes(data[:_LENGTH_BYTES], "little") > MAX_HEADER_BYTES:
         raise EncodingError("names, shapes and facts of a model file are over 1 MiB")
     return data
+
+
+def encode_run_model(
+    vector: NDArray[np.float32], document: RunDocument, round_number: int, head: Digest
+) -> bytes:
+    """Return the bytes of the file of a run's model, the same for everybody.
+
+    Args:
+        vector: parameters, shape (d,).
+        document: of the run.
+        round_number: after which the ledger names the model.
+        head: of the ledger then.
+    """
+    return encode_model(vector, document.layout, run_facts(document, round_number, head))
+
+
+def run_facts(document: RunDocument, round_number: int, head: Digest) -> dict[str, str]:
+    """Return the metadata of a run's model after a round."""
+    described = document.experiment.get("model")
+    recorded = described if isinstance(described, dict) else {}
+    facts = facts_of(recorded, document.model_source, document.frozen_state)
+    return facts | {"round": str(round_number), "head": f"0x{head.hex()}"}
 
 
 def decode_model(data: bytes) -> StoredModel:

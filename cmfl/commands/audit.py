@@ -84,7 +84,9 @@ def audit(
     where = source.target()
     where.require_chain_of_its_own()
     earlier = None if since is None else read_earlier(since, "--since")
-    result = _audited(where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ())))
+    result = audited_with_progress(
+        where, AuditRequest(head, strict, earlier, jobs, tuple(rules or ()))
+    )
     repeated = None if training is None else _repeated(where, training)
     stop = _stop_of(where)
     if json:
@@ -107,7 +109,7 @@ def audit(
 
 
 @dataclass(frozen=True, slots=True)
-class _AuditRequest:
+class AuditRequest:
     """Options of an audit.
 
     Attributes:
@@ -118,14 +120,15 @@ class _AuditRequest:
         rules: files of own rules.
     """
 
-    head: str | None
-    strict: bool
-    earlier: EarlierAudit | None
-    jobs: int | None
-    rules: tuple[str, ...]
+    head: str | None = None
+    strict: bool = False
+    earlier: EarlierAudit | None = None
+    jobs: int | None = None
+    rules: tuple[str, ...] = ()
 
 
-def _audited(where: Target, request: _AuditRequest) -> AuditReport:
+def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
+    """Return the audit of a target; its progress is shown meanwhile."""
     from cmfl.auditing import audit_target
     from ledger.distances.fast import usable_cores
 

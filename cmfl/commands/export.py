@@ -1,4 +1,4 @@
-"""`cmfl export`: proofs and rounds as files that others can check without this home."""
+"""`cmfl export`: proofs, rounds and provenance as files that others can check."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from cmfl.access.downloads import download_bundle, download_proof
 from cmfl.access.target import opened_ledger
+from cmfl.commands import export_provenance
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import EvidenceOptions
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
-app = typer.Typer(help="Write a proof or a round into one file.", no_args_is_help=True)
+app = typer.Typer(
+    help="Write a proof, a round, or the model's provenance for others.", no_args_is_help=True
+)
 
 Out = Annotated[Path, typer.Option("--out", help="The file; it comes whole, or not at all.")]
 
@@ -102,3 +105,8 @@ def _made(target: Target, round_number: int, who: ClientId) -> tuple[bytes, Clie
     with opened_ledger(target) as ledger:
         made = make_proof(ledger, target.published(), round_number, who, whole=True)
     return proof_bytes(made), made
+
+
+app.command("attestation")(export_provenance.attestation)
+app.command("crate")(export_provenance.crate)
+app.command("mlbom")(export_provenance.mlbom)

@@ -15,7 +15,7 @@ from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, Rp
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.io.home import RunPaths
@@ -59,27 +59,32 @@ def export(
         bool,
         typer.Option("--make-folder", help="Make the folder of --out without asking."),
     ] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign",
+            help="Private key (PEM): --out is a new folder with the model, the base of the model "
+            "hf, and model.sig over all of it.",
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Write the model that the ledger names, its tensors by name and shape.
 
     Its bytes have the digest on the chain; cmfl audit checks that digest. The format peft writes
-    the adapters of the model hf, for its base of the run's own configuration.
+    the adapters of the model hf, for its base of the run's own configuration. A signed folder is
+    checked by cmfl verify attestation, and by model_signing verify key of OpenSSF.
     """
-    from clients.models.model_file import encode_model, facts_of
+    from clients.models.model_file import encode_run_model, run_facts
     from ledger.io.home import DISK
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
     from ledger.protocol.encoding import vector_from_bytes
 
-    if form not in FORMATS:
-        raise ConfigurationError(f"--format {form}: must be {' or '.join(FORMATS)}")
+    _require_form(form, address)
     _require_folder(out, is_made=make_folder)
-    if form == PEFT and address is not None:
-        raise ConfigurationError(
-            "--format peft needs the base, which the run's own configuration names: leave out "
-            "--address"
-        )
+    if sign is not None:
+        _require_signable(out, sign)
     where = Target(home, run, address, rpc_url, chain_id, blobs)
     with where.reader() as chain:
         ledger = where.complete_ledger(chain)
@@ -89,19 +94,24 @@ def export(
     document = decode_run(published.get(configuration, MAX_DOCUMENT_BYTES))
     dimension = document.parameters.dimension
     vector = vector_from_bytes(published.get(model, 4 * dimension), dimension)
-    described = document.experiment.get("model")
     if where.address is None:
         _require_inputs_here(where.run_paths(), document)
-    recorded = described if isinstance(described, dict) else {}
-    facts = facts_of(recorded, document.model_source, document.frozen_state)
-    facts |= {"round": str(number), "head": f"0x{head.hex()}"}
-    if form == PEFT:
-        from clients.configuration.loading import load
-        from clients.runs.stored_model import write_adapter
+    facts = run_facts(document, number, head)
 
-        write_adapter(vector, load(path=where.run_paths().configuration), document, out)
+    def write(path: Path) -> None:
+        if form == PEFT:
+            from clients.configuration.loading import load
+            from clients.runs.stored_model import write_adapter
+
+            write_adapter(vector, load(path=where.run_paths().configuration), document, path)
+            return
+        file = path / "model.safetensors" if sign is not None else path
+        DISK.write_whole(file, encode_run_model(vector, document, number, head))
+
+    if sign is None:
+        write(out)
     else:
-        DISK.write_whole(out, encode_model(vector, document.layout, facts))
+        _write_signed(out, sign, where, document, write)
     size = {"parameters": dimension, "tensors": len(document.layout), "sha256": model}
     _print({"file": str(out), "says": facts, **size}, as_json=json)
 
@@ -111,7 +121,7 @@ def digest(
     folder: Annotated[Path, typer.Argument(help="The folder of a base of the model hf.")],
 ) -> None:
     """Print the digest of a base's folder, which model.options.sha256 may state."""
-    from clients.models.model_binding import folder_digest
+    from clients.models.folder_digest import folder_digest
 
     if not folder.is_dir():
         raise ConfigurationError(f"{folder}: is no folder")
@@ -158,6 +168,57 @@ def evaluate(
     if quality.perplexity is None:
         del measured["perplexity"]
     _print({"file": str(file), "says": stored.facts, **measured}, as_json=json)
+
+
+def _require_form(form: str, address: str | None) -> None:
+    """Refuse a format that does not exist, or whose base nothing names.
+
+    Raises:
+        ConfigurationError: names the formats, or the option.
+    """
+    if form not in FORMATS:
+        raise ConfigurationError(f"--format {form}: must be {' or '.join(FORMATS)}")
+    if form == PEFT and address is not None:
+        raise ConfigurationError(
+            "--format peft needs the base, which the run's own configuration names: leave out "
+            "--address"
+        )
+
+
+def _require_signable(out: Path, key: Path) -> None:
+    """Refuse a key that cannot sign, and a folder that has other files than will be signed."""
+    from cmfl.commands.new_folder import require_new
+    from cmfl.provenance.signing import require_private_key
+
+    require_private_key(key)
+    require_new(out)
+
+
+def _write_signed(
+    out: Path, key: Path, where: Target, document: RunDocument, write: Callable[[Path], None]
+) -> None:
+    """Write a signed folder with a model, and with the base of one that is adapters.
+
+    Raises:
+        ConfigurationError: the base is not here, or another one than the run's.
+    """
+    from clients.configuration.loading import load
+    from cmfl.commands.new_folder import whole_folder
+    from cmfl.provenance.signed_model import bound_base, copy_base
+    from cmfl.provenance.signing import sign_folder
+
+    bound = bound_base(document)
+    if bound is not None and where.address is not None:
+        raise ConfigurationError(
+            "--sign of the model hf takes its base, which the run's own configuration names: leave "
+            "out --address"
+        )
+    with whole_folder(out) as folder:
+        write(folder)
+        if bound is not None:
+            options = load(path=where.run_paths().configuration).model.options
+            copy_base(Path(str(options["path"])), folder, bound)
+        sign_folder(folder, key)
 
 
 def _require_folder(out: Path, *, is_made: bool) -> None:
@@ -224,9 +285,12 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
 
     if round_number is None:
         state = ledger.state()
-        ends = [recorded.event for recorded in ledger.outcomes(1)]
-        ended = [end.round for end in ends if isinstance(end, RoundDecided | RoundAbandoned)]
-        return max(ended, default=0), state.model, state.head
+        for recorded in ledger.outcomes(1):
+            newest = recorded.event
+            assert isinstance(newest, RoundDecided | RoundAbandoned)
+            # Not the state's head: a ban since then changes it, and no model.
+            return newest.round, state.model, newest.head
+        return 0, state.model, state.head
     events = [recorded.event for recorded in ledger.round_events(round_number)]
     decided = next((event for event in events if isinstance(event, RoundDecided)), None)
     if decided is None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from cmfl.access.remote import API_SECONDS, RemoteService
 from cmfl.access.target import Target
@@ -22,9 +25,11 @@ from cmfl.commands.options import (
     MaxTip,
     PasswordFile,
     RpcUrl,
+    Rules,
     RunName,
 )
 from cmfl.commands.sender import Sender, only_keystore_if_any
+from ledger.protocol.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +128,52 @@ class EvidenceOptions(HistoryOptions):
         return Target(
             self.home, self.run, self.address, self.rpc_url, self.chain_id, self.blobs, remote
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AttestedOptions(EvidenceOptions):
+    """A contract whose audit and training count, from chain, blobs and mailbox."""
+
+    mailbox: Annotated[
+        str | None,
+        typer.Option(
+            "--mailbox", help="URL or folder with auditors' verdicts; else that of the blobs."
+        ),
+    ] = None
+    rules: Rules = None
+
+    def target(self) -> Target:
+        """Return where to read, a service of blobs included.
+
+        Raises:
+            ConfigurationError: a service has no chain beside it, or would have to be trusted for
+                the verdicts of auditors.
+        """
+        target = EvidenceOptions.target(self)
+        target.require_chain_of_its_own()
+        if target.remote is not None and self.mailbox is None:
+            raise ConfigurationError(
+                "--api gives auditors' verdicts without their signatures: name the mailbox with "
+                "--mailbox"
+            )
+        return target
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenanceOptions(AttestedOptions):
+    """A run as of the end of a round, and the auditors whose verdicts are listed."""
+
+    round_number: Annotated[
+        int | None,
+        typer.Option(
+            "--round", min=1, max=2**32 - 1, help="The model after this round; else the last."
+        ),
+    ] = None
+    auditor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--auditor",
+            metavar="ADDRESS",
+            help="List the verdicts of this address alone; may be repeated; else everybody's.",
+        ),
+    ] = None

@@ -1,4 +1,4 @@
-"""`cmfl verify`: proofs, rounds, bundles and training, checked on this side."""
+"""`cmfl verify`: proofs, rounds, bundles, training and provenance, checked on this side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head, Rules
-from cmfl.commands.source_options import ContractOptions, EvidenceOptions
+from cmfl.commands.source_options import AttestedOptions, ContractOptions, EvidenceOptions
 from cmfl.commands.verbosity import Verbosity
 from cmfl.commands.verify_training import verify_training
 from ledger.protocol.errors import ConfigurationError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cmfl.access.target import Target
+    from cmfl.provenance.verification import DocumentVerification
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.comparisons import Caveat, VerificationStep
     from ledger.audit.proofs.proof import ClientProof
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 app = typer.Typer(
-    help="Check a client's part, a round, a bundle or the training.", no_args_is_help=True
+    help="Check a client's part, a round, a bundle, the training or provenance.",
+    no_args_is_help=True,
 )
 
 RoundNumber = Annotated[
@@ -150,6 +152,49 @@ def bundle(
     _show_round(result, json=json)
 
 
+@app.command("attestation")
+@expand_groups
+def attestation(
+    source: AttestedOptions,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="An in-toto statement, an ML-BOM, or the folder of an RO-Crate or a signed model."
+        ),
+    ],
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Public key (PEM) that must have signed it.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check every field of what cmfl export attestation, crate or mlbom has written.
+
+    Also a folder of cmfl model export --sign.
+
+    The run is audited, and the document derived again from its chain and blobs: a field that
+    differs is named. Exit code 0: every field is the run's, also if the run has gone on since. 1: a
+    field is false, the audit fails, or the document is about another contract or chain. 3:
+    something could not be derived.
+    """
+    from cmfl.commands.audit import AuditRequest, audited_with_progress
+    from cmfl.provenance.document import read_document
+    from cmfl.provenance.verification import verify_document
+
+    where = source.target()
+    document = read_document(file)
+    request = AuditRequest(rules=tuple(source.rules or ()))
+    result = verify_document(
+        document, where, lambda: audited_with_progress(where, request), source.mailbox, key
+    )
+    if not json:
+        print_line(result.sentence, bold=True)
+        for difference in result.differences:
+            print_line(f"  {difference.sentence}")
+        for note in result.notes:
+            print_line(f"  note: {note}")
+    _end(result, json=json)
+
+
 app.command("training")(verify_training)
 
 
@@ -182,7 +227,9 @@ def _show_caveats(caveats: tuple[Caveat, ...]) -> None:
         print_line(f"  note: {caveat.sentence}")
 
 
-def _end(result: ProofVerification | RoundVerification, *, json: bool) -> NoReturn:
+def _end(
+    result: ProofVerification | RoundVerification | DocumentVerification, *, json: bool
+) -> NoReturn:
     """Print all as JSON if that is asked for, and end with the verdict's exit code."""
     from ledger.audit.report import AuditOutcome
 

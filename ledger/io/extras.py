@@ -34,6 +34,9 @@ EXTRAS = {
     "wandb": "wandb",
     "fsspec": "remote",
     "s3fs": "remote",
+    "cryptography": "provenance",
+    "model_signing": "provenance",
+    "securesystemslib": "provenance",
 }
 """The extra that installs an optional module; `pyproject.toml` lists the same packages."""
 

@@ -1,9 +1,9 @@
 """Every code block of README and docs does what it shows, and every command named is there.
 
 `sh` and `python` blocks of a page are executed in order, in a folder with a finished run in
-`first`, a `password`, and a federation's settings in `fed.toml`. The commands of `console` blocks
-(`test_console_blocks` executes those that can be) and those quoted in the text must exist, with
-their options, make targets and modules.
+`first`, a `password`, a key to sign with, and a federation's settings in `fed.toml`. The commands
+of `console` blocks (`test_console_blocks` executes those that can be) and those quoted in the text
+must exist, with their options, make targets and modules.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from api.settings import Settings
 from cmfl.commands.application import app
@@ -38,7 +45,9 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NOT_RUN = {"text", "toml", "nginx", "mermaid", "json"}
-FOREIGN = {"anvil", "geth", "besu", "ray", "python3", "source", "twine", "git"}
+FOREIGN = {"anvil", "geth", "besu", "ray", "python3", "source", "twine", "git", "openssl"} | {
+    "model_signing"
+}
 _BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
 _VARIABLE = re.compile(r"^[A-Z_]+=\S* ")
@@ -170,6 +179,15 @@ def values(finished: Path) -> Iterator[dict[str, str]]:
         }
 
 
+def write_signing_key(folder: Path) -> None:
+    """Write a key of signatures, as openssl does."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "key.pem").write_bytes(private)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (folder / "key.pub").write_bytes(public)
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if executed(page)], ids=lambda p: str(p.relative_to(ROOT))
 )
@@ -185,6 +203,7 @@ def test_the_blocks_of_a_page_can_be_executed(
     ):
         shutil.copytree(finished, tmp_path / "first")
     (tmp_path / "password").write_text("correct horse battery staple")
+    write_signing_key(tmp_path)
     (tmp_path / "entries").mkdir()
     smoke = (ROOT / "clients" / "presets" / "smoke.toml").read_text("utf-8")
     federation = smoke.replace("[protocol]\n", '[protocol]\nbeacon = "block"\n')

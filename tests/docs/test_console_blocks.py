@@ -48,6 +48,8 @@ NOT_EXECUTED = {
     "anvil ": "a foreign node; tests/chain plays on it",
     "geth ": "a foreign node that is not installed",
     "besu ": "a foreign node that is not installed",
+    "openssl ": "makes a key; tests/docs/test_code_blocks.py makes one",
+    "model_signing ": "a foreign program; tests/cmfl/commands/test_signed_models.py runs it",
     "ray ": "a cluster of several machines; tests/clients/training plays on one",
     "cmfl run --set machine.engine=ray": "a cluster of several machines",
     "cmfl run --set machine.isa=": "a processor with AVX2; tests/clients/replay plays another cap",

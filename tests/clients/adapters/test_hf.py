@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from clients.datasets.federated_data import NO_TOKEN, DataForm
 from clients.local_sgd import LocalTraining
 from clients.models.adapted_model import AdaptedModel
+from clients.models.folder_digest import folder_digest
 from clients.models.hf import hf
 from clients.models.model import load_vector, model_of, trainable
-from clients.models.model_binding import folder_digest
 from clients.models.model_check import check_model
 from clients.models.registry import bound_paths, model_named
 from clients.training.evaluation import evaluate

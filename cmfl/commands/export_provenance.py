@@ -1,0 +1,142 @@
+"""`cmfl export attestation`, `crate` and `mlbom`: a run's model in the forms of other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.source_options import ProvenanceOptions
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cmfl.provenance.facts import RunFacts
+
+Mailbox = Annotated[
+    str | None,
+    typer.Option(
+        "--mailbox", help="URL or folder with auditors' verdicts; else that of the blobs."
+    ),
+]
+Out = Annotated[Path, typer.Option("--out", help="The file; it comes whole, or not at all.")]
+
+
+@expand_groups
+def attestation(
+    source: ProvenanceOptions,
+    out: Out,
+    predicate: Annotated[
+        str,
+        typer.Option(
+            "--predicate", help="run: this project's, with audit and training; slsa: SLSA's."
+        ),
+    ] = "run",
+    sign: Annotated[
+        Path | None,
+        typer.Option("--sign", help="Private key (PEM): write the statement in a DSSE envelope."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Write an in-toto statement about the model, for cmfl verify attestation and other tools.
+
+    The run is audited before; nothing is written about one whose audit does not pass.
+    """
+    from cmfl.provenance.document import PAYLOAD_TYPE
+    from cmfl.provenance.json_form import json_bytes
+    from cmfl.provenance.signing import require_private_key, signed_envelope
+    from cmfl.provenance.statement import Predicate, statement
+
+    names = [str(each) for each in Predicate]
+    if predicate not in names:
+        raise ConfigurationError(f"--predicate {predicate}: must be {' or '.join(names)}")
+    if sign is not None:
+        require_private_key(sign)
+    facts = audited_facts(source)
+    data = json_bytes(statement(facts, Predicate(predicate)))
+    if sign is not None:
+        data = json_bytes(signed_envelope(data, PAYLOAD_TYPE, sign))
+    _write(out, data)
+    _report(out, facts, "in-toto statement", as_json=json)
+
+
+@expand_groups
+def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
+    """Write the model and what it follows from as a CycloneDX bill of materials (ML-BOM).
+
+    The run is audited before; nothing is written about one whose audit does not pass.
+    """
+    from cmfl.provenance.json_form import json_bytes
+    from cmfl.provenance.mlbom import mlbom as made
+
+    facts = audited_facts(source)
+    _write(out, json_bytes(made(facts)))
+    _report(out, facts, "CycloneDX ML-BOM", as_json=json)
+
+
+@expand_groups
+def crate(
+    source: ProvenanceOptions,
+    out: Annotated[Path, typer.Option("--out", help="The folder to make, or an empty one.")],
+    json: AsJson = False,
+) -> None:
+    """Write model, run document, settings and statement as an RO-Crate, a folder.
+
+    The run is audited before; nothing is written about one whose audit does not pass.
+    """
+    from cmfl.commands.new_folder import require_new, whole_folder
+    from cmfl.provenance.crate import crate_files
+
+    require_new(out)
+    facts = audited_facts(source)
+    with whole_folder(out) as folder:
+        for name, data in crate_files(facts).items():
+            _write(folder / name, data)
+    _report(out, facts, "RO-Crate", as_json=json)
+
+
+def audited_facts(source: ProvenanceOptions) -> RunFacts:
+    """Audit a run, and return its facts; nothing is written about one that does not pass.
+
+    Raises:
+        Exit: the audit fails, or is incomplete.
+    """
+    from cmfl.commands.audit import AuditRequest, audited_with_progress
+    from cmfl.provenance.reading import read_facts
+    from ledger.audit.report import AuditOutcome
+    from ledger.audit.report_text import readable
+
+    where = source.target()
+    report = audited_with_progress(where, AuditRequest(rules=tuple(source.rules or ())))
+    if report.outcome is not AuditOutcome.PASSED:
+        for line in readable(report):
+            print_line(line)
+        print_line("nothing was written: a document is about a run whose audit passes")
+        code = FAILED if report.outcome is AuditOutcome.FAILED else INCOMPLETE
+        raise typer.Exit(code)
+    number, auditors = source.round_number, source.auditor or ()
+    return read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
+
+
+def _write(path: Path, data: bytes) -> None:
+    from ledger.io.home import DISK
+
+    try:
+        DISK.write_whole(path, data)
+    except OSError as error:
+        raise ConfigurationError(f"--out {path}: {error.strerror}") from error
+
+
+def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
+    from ledger.protocol.encoding import to_hex
+
+    if as_json:
+        head = {"round": facts.round, "head": to_hex(facts.head)}
+        print_json({"file": str(out), "form": form, **head})
+    else:
+        print_line(
+            f"{out}: {form} of the model after round {facts.round}, head {to_hex(facts.head)}"
+        )

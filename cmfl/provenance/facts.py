@@ -1,0 +1,186 @@
+"""Everything that a provenance document states, derived from chain, blobs and mailbox.
+
+A document is a function of these facts and nothing else: no clock, no machine, no claim of the
+run's own files. So it is verified by making it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clients.models.folder_digest import RECORDED_FILE
+from ledger.audit.report import AuditStep, StepOutcome
+from ledger.history.serialise.values import time_of
+from ledger.protocol.encoding import to_hex
+from ledger.protocol.types import NO_DIGEST, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.types import Digest
+
+_BOUND = {
+    "model_source": "code of the model",
+    "frozen_state": "frozen tensors of the model",
+    "data_root": "training samples of the clients",
+}
+"""Digests of the run document that are no sha256 of one file; docs/protocol.md defines them."""
+
+PASSED = dict.fromkeys(AuditStep, StepOutcome.PASSED)
+"""The audit of a run about which a document is written."""
+
+
+class RepeatedUpdate(NamedTuple):
+    """An auditor's verdict on an update."""
+
+    round: int
+    client: int
+    auditor: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run as of the end of one round.
+
+    Attributes:
+        chain_id: of the chain.
+        genesis: hash of its block 0.
+        contract: address, EIP-55.
+        code: sha256 of the contract's code.
+        configuration: digest of the run document.
+        document_bytes: of the run document.
+        document: the run document.
+        round: the last one that counts here, t.
+        newest: the newest round that has ended in a final block, at least t.
+        decided: number of rounds up to t that were decided; the others were abandoned.
+        head: of the ledger at the end of round t.
+        model: digest of the model's blob then.
+        model_file: the bytes of `cmfl model export` for it.
+        started: when round 1 began, Unix seconds of its block.
+        ended: when round t ended.
+        audit: outcome of each step of the audit of the whole run as it is now.
+        updates: number of updates up to round t that training can be repeated of.
+        repeated: verdicts of auditors on them, ascending.
+    """
+
+    chain_id: int
+    genesis: bytes
+    contract: str
+    code: Digest
+    configuration: Digest
+    document_bytes: bytes
+    document: RunDocument
+    round: int
+    newest: int
+    decided: int
+    head: Digest
+    model: Digest
+    model_file: bytes
+    started: int
+    ended: int
+    audit: Mapping[AuditStep, StepOutcome]
+    updates: int
+    repeated: tuple[RepeatedUpdate, ...]
+
+    @property
+    def account(self) -> str:
+        """The contract as an account identifier of CAIP-10, which is a URI."""
+        return f"eip155:{self.chain_id}:{self.contract}"
+
+    def run_block(self) -> dict[str, Any]:
+        """Return what every document states of the run, as plain data for JSON.
+
+        Numbers that may be beyond 2^53 are text.
+        """
+        return {
+            "protocol": PROTOCOL_VERSION,
+            "chain": str(self.chain_id),
+            "genesis": to_hex(self.genesis),
+            "contract": self.contract,
+            "code": to_hex(self.code),
+            "configuration": to_hex(self.configuration),
+            "round": self.round,
+            "decided": self.decided,
+            "abandoned": self.round - self.decided,
+            "head": to_hex(self.head),
+            "model": to_hex(self.model),
+            "audit": {
+                "outcome": "passed" if self.audit == PASSED else "failed",
+                "steps": {step.name.lower(): str(outcome) for step, outcome in self.audit.items()},
+            },
+            "training": self._training(),
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that the run document records, as plain data for JSON."""
+        from ledger.protocol.canonical import decode
+
+        recorded = decode(self.document_bytes)
+        return {name: plain(recorded[name]) for name in ("parameters", "experiment")}
+
+    def bound_inputs(self) -> Iterator[tuple[str, str, str]]:
+        """Yield name, algorithm and hex digits of each digest that the model follows from."""
+        yield "run document", "sha256", self.configuration.hex()
+        yield "initial model", "sha256", self.document.initial_model.hex()
+        yield "contract code", "sha256", self.code.hex()
+        for field, name in _BOUND.items():
+            digest: Digest = getattr(self.document, field)
+            if digest != NO_DIGEST:
+                yield name, f"cmfl:{field}", digest.hex()
+        for option, digits in self.option_digests().items():
+            yield f"model.options.{option}", "cmfl:path", digits
+
+    def option_digests(self) -> dict[str, str]:
+        """Return the hex digits of files and folders that options of the model name."""
+        options = self.described("model").get("options")
+        named = options.items() if isinstance(options, dict) else ()
+        return {
+            str(name): value.removeprefix(RECORDED_FILE)
+            for name, value in named
+            if isinstance(value, str) and value.startswith(RECORDED_FILE)
+        }
+
+    def described(self, part: str) -> dict[str, Any]:
+        """Return what the run document says of the model or the data; empty if it says nothing."""
+        value = self.document.experiment.get(part)
+        return value if isinstance(value, dict) else {}
+
+    def _training(self) -> dict[str, Any]:
+        """Return the coverage of the training by the listed verdicts."""
+        verdicts: dict[tuple[int, int], set[str]] = {}
+        for each in self.repeated:
+            verdicts.setdefault((each.round, each.client), set()).add(each.verdict)
+        by_verdict = [
+            next(iter(given)) if len(given) == 1 else "disputed" for given in verdicts.values()
+        ]
+        counts = {name: by_verdict.count(name) for name in ("same", "other", "disputed")}
+        return {
+            "updates": self.updates,
+            **counts,
+            "none": self.updates - len(verdicts),
+            "attestations": [each._asdict() for each in self.repeated],
+        }
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a run document as JSON has it: bytes as 0x-hex, NaN as text."""
+    match value:
+        case float() if not isfinite(value):
+            return str(value)
+        case bytes():
+            return to_hex(value)
+        case dict():
+            return {str(name): plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+def utc(seconds: int) -> str:
+    """Return a time of the chain as RFC 3339, whose last one is at the end of the year 9999."""
+    return time_of(seconds)["at"] or "9999-12-31T23:59:59Z"

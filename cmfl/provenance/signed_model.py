@@ -1,0 +1,189 @@
+"""A signed folder with the model of a run: its files, and how they follow from the run."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.models.folder_digest import RECORDED_FILE, digest_at, files_in
+from cmfl.provenance.json_form import json_bytes
+from cmfl.provenance.signing import SIGNATURE_FILE
+from cmfl.provenance.statement import MODEL_FILE
+from ledger.audit.proofs.json_documents import parse_document
+from ledger.io.home import read_file
+from ledger.protocol.encoding import sha256, to_hex
+from ledger.protocol.errors import ConfigurationError, EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from cmfl.provenance.facts import RunFacts
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.rules.distance import Layout
+    from ledger.protocol.types import Digest
+
+BASE_FOLDER = "base"
+ADAPTER_FILE = "adapter_model.safetensors"
+ADAPTER_SETTINGS = "adapter_config.json"
+BASE_OPTION = "path"
+"""Option of the model hf that names its base."""
+
+_MAX_SETTINGS_BYTES = 1 << 20
+_OF_ADAPTERS = {ADAPTER_FILE, ADAPTER_SETTINGS}
+
+
+def copy_base(base: Path, folder: Path, bound: str) -> None:
+    """Copy the files of a base, and nothing else that is beside them, into a model's folder.
+
+    Args:
+        base: the folder that the run's own configuration names; links in it are followed.
+        folder: of the model.
+        bound: hex digits of the digest that the run document has.
+
+    Raises:
+        ConfigurationError: it is another base.
+    """
+    copied = folder / BASE_FOLDER
+    for name in files_in(BASE_OPTION, base):
+        (copied / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(base / name, copied / name)
+    here = digest_at(BASE_OPTION, copied)
+    if here != bound:
+        raise ConfigurationError(f"{base}: the base's digest is {here}, and the run's is {bound}")
+    settings = folder / ADAPTER_SETTINGS
+    if settings.exists():
+        _name_base(settings)
+        # peft's model card is a form to fill in, and names the base by its path here.
+        (folder / "README.md").unlink(missing_ok=True)
+
+
+def anchor_of(folder: Path, layout: Layout) -> str | None:
+    """Return the head that a model's file names, or the digest of its numbers; None for neither.
+
+    Args:
+        folder: of a signed model, of which nothing is verified.
+        layout: of the run's model.
+    """
+    from clients.models.model_file import read_model_file
+
+    if not (folder / MODEL_FILE).exists():
+        digest = model_digest(folder, layout)
+        return None if digest is None else to_hex(digest)
+    try:
+        return read_model_file(folder / MODEL_FILE).facts.get("head")
+    except (EncodingError, OSError):
+        return None
+
+
+def model_digest(folder: Path, layout: Layout) -> Digest | None:
+    """Return the digest of adapters as the ledger has it; None if they are of no such model.
+
+    Args:
+        folder: with the adapters, as peft writes them.
+        layout: of the run's model.
+    """
+    tensors = _tensors_of(folder / ADAPTER_FILE)
+    names = [_name_in_peft(name) for name, _ in layout]
+    shapes = [shape for _, shape in layout]
+    if tensors.keys() != set(names):
+        return None
+    parts = [tensors[name] for name in names]
+    if any(part.dtype != np.float32 for part in parts) or [p.shape for p in parts] != shapes:
+        return None
+    return sha256(b"".join(part.tobytes() for part in parts))
+
+
+def folder_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, str]]:
+    """Yield the files of a signed folder that are not the run's, each with a reason."""
+    has_adapters = (folder / ADAPTER_FILE).exists()
+    expected = {SIGNATURE_FILE} | (_OF_ADAPTERS if has_adapters else {MODEL_FILE})
+    bound = bound_base(facts.document)
+    if bound is not None:
+        expected.add(BASE_FOLDER)
+        yield from _base_differences(folder / BASE_FOLDER, bound)
+    for path in sorted(folder.iterdir()):
+        if path.name not in expected:
+            yield path.name, "is no file of an exported model"
+    if has_adapters:
+        yield from _adapter_differences(folder, facts)
+    elif _bytes_of(folder / MODEL_FILE, len(facts.model_file)) != facts.model_file:
+        yield MODEL_FILE, "has other bytes, or is missing"
+
+
+def bound_base(document: RunDocument) -> str | None:
+    """Return the hex digits of the base of a run's model; None if it is no adapters on one."""
+    model = document.experiment.get("model")
+    if not isinstance(model, dict) or model.get("name") != "hf":
+        return None
+    options = model.get("options")
+    recorded = options.get(BASE_OPTION) if isinstance(options, dict) else None
+    return recorded.removeprefix(RECORDED_FILE) if isinstance(recorded, str) else None
+
+
+def _adapter_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, str]]:
+    if model_digest(folder, facts.document.layout) != facts.model:
+        yield ADAPTER_FILE, "has other numbers than the run's model"
+    try:
+        settings = _settings_of(folder / ADAPTER_SETTINGS)
+    except (OSError, EncodingError) as error:
+        yield ADAPTER_SETTINGS, f"cannot be read: {error!s:.200}"
+        return
+    options = facts.described("model").get("options", {})
+    stated = {"r": options.get("rank"), "lora_alpha": options.get("alpha")}
+    stated |= {"base_model_name_or_path": BASE_FOLDER, "peft_type": "LORA"}
+    for name, value in stated.items():
+        if value is not None and settings.get(name) != value:
+            yield f"{ADAPTER_SETTINGS}:{name}", f"is not {value}"
+
+
+def _base_differences(base: Path, bound: str) -> Iterator[tuple[str, str]]:
+    try:
+        here = digest_at(BASE_OPTION, base) if base.is_dir() else "of nothing"
+    except ConfigurationError as error:
+        here = str(error)
+    if here != bound:
+        yield BASE_FOLDER, f"has the digest {here}"
+
+
+def _tensors_of(file: Path) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a safetensors file; none of one that cannot be read."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    from clients.models.model_file import MAX_MODEL_BYTES
+
+    try:
+        return dict(load(read_file(file, MAX_MODEL_BYTES)))
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def _name_in_peft(name: str) -> str:
+    """Return the name that peft gives a trained tensor in its files."""
+    plain = name.removeprefix("model.").replace(".modules_to_save.default", "")
+    return plain.replace(".default", "")
+
+
+def _name_base(file: Path) -> None:
+    """Name the base of adapters by its place in the folder, not by that on this machine."""
+    settings = _settings_of(file) | {"base_model_name_or_path": BASE_FOLDER}
+    file.write_bytes(json_bytes(settings))
+
+
+def _settings_of(file: Path) -> dict[str, Any]:
+    settings = parse_document(read_file(file, _MAX_SETTINGS_BYTES), _MAX_SETTINGS_BYTES)
+    if not isinstance(settings, dict):
+        raise EncodingError(f"{file}: is no map")
+    return settings
+
+
+def _bytes_of(file: Path, size: int) -> bytes:
+    try:
+        return read_file(file, size)
+    except OSError:
+        return b""

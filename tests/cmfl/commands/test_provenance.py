@@ -1,0 +1,536 @@
+"""`cmfl export attestation`, `crate` and `mlbom`, `cmfl verify attestation`: tools and attacks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cmfl.access.target import Target
+from cmfl.auditing import audit_target
+from cmfl.provenance.crate import METADATA_FILE
+from cmfl.provenance.document import DocumentKind, read_document
+from cmfl.provenance.json_form import differences, json_bytes
+from cmfl.provenance.reading import read_facts
+from cmfl.provenance.verification import verify_document
+from ledger.chain.addresses import checksum
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.io.home import Home
+from ledger.protocol.documents.envelope import Attestation, Envelope
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.signing import KeySigner, sign
+from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
+from ledger.protocol.types import ClientId, Digest
+from ledger.storage.opening import mailbox_at
+from tests.cmfl.commands.conftest import (
+    ROUNDS,
+    SHARED,
+    cmfl,
+    decided_rounds,
+    refusal,
+    settings_of,
+    succeeds,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport
+
+pytestmark = SHARED
+
+EXPORTS = {
+    "statement": ("attestation",),
+    "SLSA provenance": ("attestation", "--predicate", "slsa"),
+    "ML-BOM": ("mlbom",),
+    "RO-Crate": ("crate",),
+}
+AUDITOR, LIAR = KeySigner(bytes([7] * 32)), KeySigner(bytes([9] * 32))
+ENVIRONMENT = TrainingEnvironment("2.13.0", "plain", "x86_64", "avx2", "cpu", 1)
+
+EACH = pytest.mark.parametrize("kind", EXPORTS)
+
+
+@pytest.fixture(scope="module")
+def documents(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return a document of each kind about the shared home."""
+    folder = tmp_path_factory.mktemp("documents")
+    paths = {kind: folder / kind.replace(" ", "-") for kind in EXPORTS}
+    for kind, words in EXPORTS.items():
+        succeeds("export", *words, "--home", home, "--out", paths[kind])
+    return paths
+
+
+@pytest.fixture
+def document(documents: dict[str, Path], kind: str, tmp_path: Path) -> Path:
+    """Return a copy of a document, to change."""
+    copy = tmp_path / "document"
+    if documents[kind].is_dir():
+        shutil.copytree(documents[kind], copy)
+    else:
+        shutil.copy(documents[kind], copy)
+    return copy
+
+
+def json_file(document: Path) -> Path:
+    return document / METADATA_FILE if document.is_dir() else document
+
+
+def verified(document: Path, home: Path, *more: object) -> tuple[int, dict[str, Any]]:
+    result = cmfl("verify", "attestation", document, "--home", home, *more, "--json")
+    assert not result.err, result
+    return result.code, result.json
+
+
+@cache
+def audited(home: Path) -> AuditReport:
+    """Return the audit of a home, made once for all documents."""
+    target = Target(home)
+    return audit_target(
+        target, head=None, strict=False, earlier=None, jobs=1, on_progress=lambda *_: None
+    )
+
+
+def leaves(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the path of each value of a document that is no container."""
+    if isinstance(value, dict):
+        return [leaf for name, item in value.items() for leaf in leaves(item, (*path, name))]
+    if isinstance(value, list):
+        return [leaf for index, item in enumerate(value) for leaf in leaves(item, (*path, index))]
+    return [path]
+
+
+def named(path: tuple[str | int, ...]) -> str:
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return "".join(parts).removeprefix(".")
+
+
+@EACH
+def test_a_document_of_a_run_is_confirmed(
+    kind: str, documents: dict[str, Path], home: Path
+) -> None:
+    code, result = verified(documents[kind], home)
+    assert (code, result["outcome"], result["state"]) == (0, "passed", "current")
+    assert (result["kind"], result["round"]) == (kind, ROUNDS)
+    assert (result["differences"], result["notes"]) == ([], [])
+    lines = succeeds("verify", "attestation", documents[kind], "--home", home).out.splitlines()
+    assert lines == [f"PASSED, current: {kind}: every field is what the run leads to after round 5"]
+
+
+def test_subjects_are_the_exported_file_and_the_blob(
+    documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    from hashlib import sha256
+
+    out = tmp_path / "model.safetensors"
+    model = succeeds("model", "export", "--home", home, "--out", out, "--json").json
+    statement = json.loads(documents["statement"].read_text())
+    file, blob = (subject["digest"]["sha256"] for subject in statement["subject"])
+    assert file == sha256(out.read_bytes()).hexdigest()
+    assert f"0x{blob}" == model["sha256"] == statement["predicate"]["model"]
+    assert (documents["RO-Crate"] / "model.safetensors").read_bytes() == out.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["statement", "SLSA provenance"])
+def test_in_totos_parser_accepts_a_statement(kind: str, documents: dict[str, Path]) -> None:
+    from google.protobuf import json_format
+    from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance
+    from in_toto_attestation.v1.statement import Statement
+    from in_toto_attestation.v1.statement_pb2 import Statement as Message
+
+    parsed = json_format.Parse(documents[kind].read_text(), Message())
+    Statement.copy_from_pb(parsed).validate()
+    if kind == "SLSA provenance":
+        provenance = json_format.ParseDict(
+            json_format.MessageToDict(parsed.predicate), Provenance()
+        )
+        assert provenance.run_details.metadata.HasField("finished_on")
+
+
+def test_cyclonedxs_strict_validator_accepts_an_mlbom(documents: dict[str, Path]) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    validator = JsonStrictValidator(SchemaVersion.V1_6)
+    text = documents["ML-BOM"].read_text()
+    assert validator.validate_str(text) is None
+    assert validator.validate_str(text.replace('"SHA-256"', '"SHA-257"')) is not None
+
+
+def test_ro_crates_reader_accepts_a_crate(documents: dict[str, Path]) -> None:
+    from rocrate.rocrate import ROCrate
+
+    crate = ROCrate(documents["RO-Crate"])
+    [action] = [each for each in crate.contextual_entities if each.type == "CreateAction"]
+    assert crate.mainEntity.id == "model.safetensors"
+    # What the profile for federated learning demands, for which there is no validator.
+    assert crate.mainEntity in action["result"]
+    assert crate.mainEntity in crate.data_entities
+    assert action["instrument"].type == "SoftwareApplication"
+    assert action["instrument"]["version"]
+    assert any(each.type == "Dataset" for each in action["object"])
+    assert [crate.get("attestation.json")] == [crate.mainEntity["subjectOf"]]
+    assert [each["version"] for each in crate.root_dataset["conformsTo"]] == ["0.5", "0.1"]
+
+
+@EACH
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_each_changed_field_is_named(
+    kind: str, documents: dict[str, Path], home: Path, data: st.DataObject
+) -> None:
+    read = read_document(documents[kind])
+    value = json.loads(json.dumps(read.value))
+    path = data.draw(st.sampled_from(leaves(value)))
+    holder = value
+    for part in path[:-1]:
+        holder = holder[part]
+    old = holder[path[-1]]
+    other = st.one_of(st.none(), st.booleans(), st.integers(-1, 9), st.text(max_size=4))
+    holder[path[-1]] = data.draw(other.filter(lambda new: (type(new), new) != (type(old), old)))
+    if path == ("_type",) or path[-1] in {"predicateType", "bomFormat"}:
+        return  # what says of which kind it is
+    result = verify_document(replace(read, value=value), Target(home), lambda: audited(home))
+    assert str(result.state) in {"false", "foreign"}
+    fields = {each.field for each in result.differences}
+    assert named(path) in fields or fields & {"chain", "genesis", "contract"}
+
+
+@EACH
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_changed_byte_changes_a_field_or_nothing(
+    kind: str, documents: dict[str, Path], home: Path, tmp_path_factory: Any, data: st.DataObject
+) -> None:
+    original = json_file(documents[kind]).read_bytes()
+    at = data.draw(st.integers(0, len(original) - 1))
+    changed = bytearray(original)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    folder = tmp_path_factory.mktemp("changed")
+    file = folder / (METADATA_FILE if documents[kind].is_dir() else "document")
+    file.write_bytes(changed)
+    before = read_document(documents[kind])
+    try:
+        after = read_document(file)
+    except EncodingError:
+        return
+    is_same = after.value == before.value
+    assert is_same == (not list(differences(after.value, before.value)))
+
+
+@EACH
+def test_unknown_and_missing_fields_are_named(kind: str, document: Path, home: Path) -> None:
+    file = json_file(document)
+    value = json.loads(file.read_text())
+    value["note"] = {"deep": [1]}
+    removed = {"ML-BOM": "metadata", "RO-Crate": "@context"}.get(kind, "subject")
+    del value[removed]
+    file.write_text(json.dumps(value))
+    code, result = verified(document, home)
+    fields = {each["field"]: each for each in result["differences"]}
+    assert (code, result["state"]) == (1, "false")
+    assert fields.keys() == {"note", removed}
+    assert fields["note"] == {"field": "note", "recorded": "{...}", "derived": None}
+    assert fields[removed]["recorded"] is None
+
+
+@EACH
+def test_an_older_document_of_a_run_that_went_on_is_stale(
+    kind: str, home: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "older"
+    number = decided_rounds(home)[0]["round"]
+    succeeds("export", *EXPORTS[kind], "--home", home, "--round", number, "--out", out)
+    code, result = verified(out, home)
+    assert (code, result["state"], result["round"]) == (0, "stale", number)
+    assert result["notes"] == [f"the newest round that has ended is {ROUNDS}"]
+
+
+@pytest.fixture(scope="module")
+def other_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the home of another run with one configuration."""
+    folder = tmp_path_factory.mktemp("foreign")
+    for name in ("one", "other"):
+        succeeds("run", "--preset", "smoke", "--home", folder / name, *settings_of(), "--rounds", 1)
+    succeeds("export", "crate", "--home", folder / "one", "--out", folder / "crate")
+    return folder
+
+
+def test_a_document_of_an_equal_run_is_foreign(other_home: Path) -> None:
+    code, result = verified(other_home / "crate", other_home / "other")
+    assert (code, result["outcome"], result["state"]) == (1, "failed", "foreign")
+    assert {each["field"] for each in result["differences"]} >= {"chain"}
+    assert verified(other_home / "crate", other_home / "one")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["statement", "RO-Crate"])
+def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, copy: Path) -> None:
+    blob = record_of(copy)
+    original = blob.read_bytes()
+    blob.write_bytes(bytes(len(original)))
+    code, result = verified(document, copy)
+    assert (code, result["state"]) == (1, "false")
+    assert any("record" in note for note in result["notes"])
+    fields = {each["field"] for each in result["differences"]}
+    if kind == "statement":
+        assert "predicate.audit.outcome" in fields
+    blob.unlink()
+    code, result = verified(document, copy)
+    assert (code, result["state"]) == (3, "unconfirmed")
+
+
+def test_an_audit_that_fails_later_makes_older_documents_false(copy: Path, tmp_path: Path) -> None:
+    first, *_, last = (row["round"] for row in decided_rounds(copy))
+    out = tmp_path / "older"
+    succeeds("export", "mlbom", "--home", copy, "--round", first, "--out", out)
+    blob = record_of(copy, last)
+    blob.write_bytes(bytes(blob.stat().st_size))
+    assert verified(out, copy)[1]["state"] == "false"
+
+
+def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
+    documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    value = json.loads(documents["statement"].read_text())
+    value["predicate"] |= {"round": 9, "head": f"0x{'11' * 32}"}
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    code, result = verified(file, home)
+    assert (code, result["state"]) == (1, "false")
+    assert "round 9 has not ended" in result["notes"][0]
+    with EmbeddedReader.open(Home(home).chain) as chain, RpcServer(chain) as server:
+        node = ["--rpc-url", server.url, "--chain-id", chain.chain_id, "--blobs", home / "blobs"]
+        node += ["--address", value["predicate"]["contract"]]
+        code, result = verified(file, home, *node)
+        assert (code, result["state"]) == (3, "unconfirmed")
+        assert verified(documents["statement"], home, *node)[1]["state"] == "current"
+
+
+def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    def bare(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        program = (
+            f"import sys\nsys.modules[{module!r}] = None\nfrom cmfl.commands.main import run\n"
+            f"sys.argv = {['cmfl', *map(str, arguments)]!r}\nrun()"
+        )
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    out = tmp_path / "crate"
+    assert bare("torch", "export", "crate", "--home", home, "--out", out).returncode == 0
+    assert bare("torch", "verify", "attestation", out, "--home", home).returncode == 0
+    asked = ("verify", "attestation", documents["ML-BOM"], "--home", home)
+    refused = bare("safetensors", *asked)
+    assert refused.returncode == 2
+    assert "cmfl-ledger[provenance]" in refused.stderr
+
+
+def test_nothing_is_written_about_a_run_that_fails(copy: Path, tmp_path: Path) -> None:
+    blob = record_of(copy)
+    blob.write_bytes(bytes(blob.stat().st_size))
+    for words in EXPORTS.values():
+        out = tmp_path / words[0]
+        result = cmfl("export", *words, "--home", copy, "--out", out)
+        assert result.code == 1
+        assert "nothing was written" in result.out
+        assert not out.exists()
+    blob.unlink()
+    assert cmfl("export", "mlbom", "--home", copy, "--out", tmp_path / "mlbom").code == 3
+
+
+def record_of(home: Path, round_number: int | None = None) -> Path:
+    """Return the blob of a round's record, which no document is made of."""
+    number = decided_rounds(home)[0]["round"] if round_number is None else round_number
+    shown = succeeds("rounds", "show", number, "--home", home, "--json").json
+    digest = str(shown["record"]["digest"])[2:]
+    return home / "blobs" / digest[:2] / digest
+
+
+@pytest.mark.parametrize("kind", ["RO-Crate"])
+def test_a_crates_files_are_the_runs(
+    kind: str, document: Path, documents: dict[str, Path], home: Path
+) -> None:
+    def fields() -> set[str]:
+        code, result = verified(document, home)
+        assert code == 1
+        return {each["field"] for each in result["differences"]}
+
+    for path in sorted(documents[kind].iterdir()):
+        if path.name == METADATA_FILE:
+            continue
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        (document / path.name).write_bytes(data)
+        assert fields() == {path.name}
+        (document / path.name).unlink()
+        assert fields() == {path.name}
+        (document / path.name).symlink_to(path)
+        assert fields() == {path.name}
+        (document / path.name).unlink()
+        shutil.copy(path, document)
+    (document / "more").mkdir()
+    assert fields() == {"more"}
+
+
+DEEP = b'{"@graph":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"\xff",
+        b"{}",
+        pytest.param(DEEP, id="too deep"),
+        b'{"bomFormat":"CycloneDX","version":NaN}',
+        b'{"bomFormat":"CycloneDX","bomFormat":"CycloneDX"}',
+        pytest.param(b'{"bomFormat":"CycloneDX","a":' + b"9" * 5_000 + b"}", id="digits"),
+        b'{"@graph":[]}',
+        b'{"_type":"https://in-toto.io/Statement/v1","predicateType":{}}',
+        b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://slsa.dev/provenance/v9"}',
+        b'{"payloadType":"application/vnd.in-toto+json","payload":"?"}',
+        b'{"payloadType":"text/plain","payload":"e30=","signatures":[]}',
+        b'{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[],"a":1}',
+        b'{"payloadType":"application/vnd.in-toto+json","payload":[]}',
+        pytest.param(b" " * (16 << 20) + b"{}", id="too large"),
+    ],
+)
+def test_what_is_no_document_is_refused(data: bytes, home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "document"
+    file.write_bytes(data)
+    assert str(file) in refusal("verify", "attestation", file, "--home", home)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"bomFormat": "CycloneDX"},
+        {"bomFormat": "CycloneDX", "metadata": {"component": {"properties": [1, {"name": []}]}}},
+        {"_type": "https://in-toto.io/Statement/v1", "predicateType": "urn:cmfl-ledger:run:v1"},
+        {
+            "_type": "https://in-toto.io/Statement/v1",
+            "predicateType": "https://slsa.dev/provenance/v1",
+            "predicate": {"runDetails": {"byproducts": [3]}, "buildDefinition": []},
+        },
+        {
+            "_type": "https://in-toto.io/Statement/v1",
+            "predicateType": "urn:cmfl-ledger:run:v1",
+            "predicate": {"round": 10**30, "training": {"attestations": [{"round": True}, 3]}},
+        },
+    ],
+)
+def test_documents_of_other_shapes_are_false(
+    value: dict[str, Any], home: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    code, result = verified(file, home)
+    assert (code, result["state"]) == (1, "false")
+    assert len(result["differences"]) <= 50
+
+
+def attest(home: Path, verdict: ReplayVerdict, signer: KeySigner = AUDITOR) -> dict[str, Any]:
+    """Put a verdict on the first update of a home into its mailbox; return it as it is listed."""
+    run = read_run_manifest(Home(home).run("run"))
+    shown = succeeds("coverage", "--home", home, "--json").json["updates"][0]
+    number, client = shown["round"], ClientId(shown["client"])
+    config = Digest(bytes.fromhex(run.config[2:]))
+    body = Attestation(signer.address, config, verdict, ENVIRONMENT, Digest(bytes(32)), bytes(65))
+    signature = sign(signer, run.domain(), body.statement(number, client))
+    envelope = Envelope(run.domain(), number, client, replace(body, signature=signature))
+    mailbox_at(str(home / "blobs")).put(envelope)
+    words = {ReplayVerdict.SAME: "same", ReplayVerdict.OTHER: "other"}
+    given_by = {"auditor": checksum(signer.address), "verdict": words[verdict]}
+    return {"round": number, "client": int(client)} | given_by
+
+
+def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) -> None:
+    listed = attest(copy, ReplayVerdict.SAME)
+    out, filtered = tmp_path / "out", tmp_path / "filtered"
+    succeeds("export", "attestation", "--home", copy, "--out", out)
+    training = json.loads(out.read_text())["predicate"]["training"]
+    assert training["attestations"] == [listed]
+    assert (training["same"], training["other"]) == (1, 0)
+    assert training["none"] == training["updates"] - 1
+    assert verified(out, copy)[1]["state"] == "current"
+    nobody = checksum(LIAR.address)
+    succeeds("export", "mlbom", "--home", copy, "--out", filtered, "--auditor", nobody)
+    code, result = verified(filtered, copy)
+    assert (code, result["state"]) == (0, "current")
+    assert "1 attestations that it does not list: 1 same, 0 other" in result["notes"][0]
+
+
+def test_verdicts_that_came_later_are_noted(copy: Path, tmp_path: Path) -> None:
+    for name, words in EXPORTS.items():
+        succeeds("export", *words, "--home", copy, "--out", tmp_path / name)
+    attest(copy, ReplayVerdict.OTHER)
+    for name in EXPORTS:
+        code, result = verified(tmp_path / name, copy)
+        assert (code, result["state"]) == (0, "current")
+        assert "does not list: 0 same, 1 other" in result["notes"][0]
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_an_invented_verdict_is_never_confirmed(kind: str, copy: Path, tmp_path: Path) -> None:
+    attest(copy, ReplayVerdict.SAME)
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    succeeds("export", *EXPORTS[kind], "--home", copy, "--out", out)
+    assert verified(out, copy)[0] == 0
+    elsewhere.mkdir()
+    code, result = verified(out, copy, "--mailbox", elsewhere)
+    assert (code, result["state"]) == (3, "unconfirmed")
+    assert "1 attestations that it lists are not in the mailbox" in result["notes"][0]
+    file = json_file(out)
+    file.write_text(file.read_text().replace(checksum(AUDITOR.address), checksum(LIAR.address)))
+    assert verified(out, copy)[0] == (1 if kind == "RO-Crate" else 3)
+
+
+def test_wrong_options_are_refused_before_an_audit(
+    home: Path, tmp_path: Path, documents: dict[str, Path]
+) -> None:
+    out = tmp_path / "out"
+    assert "must be run or slsa" in refusal(
+        "export", "attestation", "--home", home, "--out", out, "--predicate", "link"
+    )
+    full = documents["RO-Crate"]
+    assert "new or an empty folder" in refusal("export", "crate", "--home", home, "--out", full)
+    assert "round 6 has not ended" in refusal(
+        "export", "mlbom", "--home", home, "--out", out, "--round", 6
+    )
+    assert "No such file" in refusal("verify", "attestation", out, "--home", home)
+    api = ("--api", "http://127.0.0.1:1")
+    assert "gives blobs, and no chain" in refusal("export", "mlbom", "--out", out, *api)
+    node = ("--rpc-url", "http://127.0.0.1:1", "--chain-id", 1, "--address", f"0x{'11' * 20}")
+    sentence = refusal("verify", "attestation", full, *api, *node)
+    assert "without their signatures: name the mailbox" in sentence
+
+
+def test_facts_need_no_file_of_the_run(home: Path, copy: Path) -> None:
+    shutil.rmtree(copy / "runs")
+    facts = read_facts(Target(home))
+    assert read_facts(Target(copy, address=facts.contract)) == facts
+
+
+@EACH
+def test_strange_settings_and_times_are_written_as_json(kind: str, home: Path) -> None:
+    from ledger.protocol.documents.run import encode_run
+
+    facts = read_facts(Target(home))
+    strange = {"model": {"name": 3, "options": []}, "data": [float("nan"), float("inf"), 2**64 - 1]}
+    document = replace(facts.document, experiment=strange | {"deep": {"bytes": b"\0"}})
+    changed = replace(
+        facts, document=document, document_bytes=encode_run(document), ended=2**64 - 1
+    )
+    value = DocumentKind(kind).derive(changed)
+    assert list(differences(json.loads(json_bytes(value)), value)) == []
+    assert b"9999-12-31T23:59:59" in json_bytes(value) or kind == "statement"
