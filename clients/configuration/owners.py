@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from clients.configuration.loading import checked
 from clients.configuration.parsing import (
     plain_values,
-    require_no_simulation,
+    require_no_live_settings,
     require_unpredictable,
     set_block_beacon,
 )
@@ -64,7 +64,7 @@ def shared_configuration(
     set_block_beacon(values)
     configuration = checked(values)
     require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable)
-    require_no_simulation(configuration)
+    require_no_live_settings(configuration)
     return configuration
 
 

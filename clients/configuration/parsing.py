@@ -257,7 +257,7 @@ def set_block_beacon(values: dict[str, Any]) -> None:
         protocol.setdefault("beacon", Beacon.BLOCK.value)
 
 
-def require_no_simulation(configuration: Configuration) -> None:
+def require_no_live_settings(configuration: Configuration) -> None:
     """Refuse settings that only a run of all clients in one process has.
 
     Raises:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration.loading import load
-from clients.configuration.parsing import plain_values, require_no_simulation
+from clients.configuration.parsing import plain_values, require_no_live_settings
 from clients.configuration.schema import ProtocolSection
 from clients.datasets.registry import data_digest
 from clients.experiments.cells import Cell, Trial, digest_of
@@ -187,7 +187,7 @@ class CellFactory:
         try:
             configuration = load_that_fits(definition.preset, settings)
             kind_named(method.kind).require(configuration, method)
-            require_no_simulation(configuration)
+            require_no_live_settings(configuration)
         except (ConfigurationError, ParametersError) as error:
             labels = " ".join(point.label for point in points)
             raise ConfigurationError(

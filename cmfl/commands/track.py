@@ -121,6 +121,6 @@ def _verdict(where: Target) -> str:
                 on_progress=lambda done, total: bar.update(task, completed=done, total=total),
                 rules=rules,
             )
-    except CmflError as error:
+    except (CmflError, OSError) as error:
         return f"not checkable: {error}"
     return in_words(report)

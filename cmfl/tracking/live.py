@@ -70,7 +70,7 @@ def audited_in_place(opened: OpenedRun, chain: ChainReader, blobs: BlobReader) -
     try:
         options = AuditOptions(rules=rule_sources(opened.configuration))
         return in_words(audit(connect(chain, opened.manifest), blobs, options))
-    except CmflError as error:
+    except (CmflError, OSError) as error:
         return f"not checkable: {error}"
 
 

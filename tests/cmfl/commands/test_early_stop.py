@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+from clients.random_streams import simulated_keys
+from clients.runs.run_folder import manifest_of
 from cmfl.access.target import Target
 from cmfl.stopping import StopOutcome, check_stop
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
-from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 
 STOPPING = settings_of(
     *("protocol.rounds=5", "early_stop.target=1.0"),
@@ -82,6 +85,20 @@ def test_rows_that_do_not_bear_the_rule_out_are_named(stopped: Path, tmp_path: P
     assert outcome_with(stopped, tmp_path / "e", perfect) is StopOutcome.PASSED_OVER
     assert outcome_with(stopped, tmp_path / "c", other_chain) is StopOutcome.UNKNOWN
     assert outcome_with(stopped, tmp_path / "d", lambda _: []) is StopOutcome.UNKNOWN
+
+
+def test_no_worker_takes_part_in_a_run_that_may_stop(stopped: Path, tmp_path: Path) -> None:
+    home = Home(Path(shutil.copytree(stopped, tmp_path / "home")))
+    keystore, *_ = write_test_keystores(tmp_path / "keys", simulated_keys(0, 1))
+    manifest = manifest_of(home.path, "run")
+    with EmbeddedChain.open_or_create(home.chain) as chain, RpcServer(chain) as server:
+        place = ("--rpc-url", server.url, "--chain-id", chain.chain_id)
+        place = (*place, "--contract", manifest.address, "--blobs", home.blobs)
+        key = ("--keystore", keystore, "--password-file", tmp_path / "keys" / PASSWORD_FILE)
+        command = ("worker", *place, *key, "--folder", tmp_path / "worker")
+        refused = cmfl(*command, "--allow-predictable-seeds")
+    assert refused.code == 2
+    assert refused.err.splitlines()[-1].startswith("cmfl: early_stop: only `cmfl run`")
 
 
 def test_a_network_of_workers_cannot_stop_early(tmp_path: Path) -> None:
