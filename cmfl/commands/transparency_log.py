@@ -1,0 +1,182 @@
+"""`cmfl log`: the heads of a run as a transparency log of static files."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.access.target import opened_ledger
+from cmfl.commands.console import AsJson, complain, print_json, print_line
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
+from cmfl.commands.source_options import ContractOptions
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ledger.protocol.types import Domain
+    from ledger.transparency.keys import SigningKey
+
+app = typer.Typer(
+    help="The heads of a run as a transparency log that witnesses cosign.", no_args_is_help=True
+)
+
+LogName = Annotated[
+    str,
+    typer.Option(
+        "--name",
+        help="Your name for logs, such as example.org/cmfl; chain and contract are added to it.",
+    ),
+]
+Policy = Annotated[
+    Path | None,
+    typer.Option(
+        "--witness-policy",
+        help="Known witnesses, and how many are enough: a file as c2sp.org/tlog-policy has it.",
+    ),
+]
+
+
+@app.command("key")
+@expand_groups
+def key(
+    name: LogName,
+    keystore: KeyFile,
+    password_file: KeyPassword = None,
+    *,
+    source: ContractOptions,
+) -> None:
+    """Print the public key of a run's log, for witnesses and policies.
+
+    The log's key is derived from the keystore's, for this name and run alone.
+    """
+    with opened_ledger(source.target()) as ledger:
+        domain = ledger.domain()
+    print_line(str(_log_key(name, domain, keystore, password_file).verifier))
+
+
+@app.command("publish")
+@expand_groups
+def publish(
+    name: LogName,
+    keystore: KeyFile,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the log's files.")],
+    password_file: KeyPassword = None,
+    witness_policy: Policy = None,
+    *,
+    source: ContractOptions,
+    json: AsJson = False,
+) -> None:
+    """Write the heads of all rounds that have ended as a log, and have witnesses cosign it.
+
+    Call it after each round, or from time to time; what is written stays. Each witness of the
+    policy that has a URL is asked. Exit code 1: the chain contradicts what this key has signed. 3:
+    fewer witnesses than the policy asks for have cosigned, and the checkpoint in place stays.
+    """
+    from cmfl.witnessing import policy_in
+    from ledger.io.folder_lock import sole_process
+    from ledger.transparency import publishing
+    from ledger.transparency.entries import head_entries
+    from ledger.transparency.errors import LogConflictError
+
+    policy = None if witness_policy is None else policy_in(witness_policy)
+    with opened_ledger(source.target()) as ledger:
+        domain, final = ledger.domain(), ledger.chain.finalized()
+        events = [each.event for each in ledger.events(ledger.from_block, final)]
+    entries = [entry.encoded() for entry in head_entries(domain, events)]
+    signer = _log_key(name, domain, keystore, password_file)
+    with sole_process(out, "log.lock", "--out"):
+        try:
+            done = publishing.publish(entries, signer, out, policy)
+        except LogConflictError as error:
+            complain(str(error))
+            raise typer.Exit(FAILED) from error
+    for failure in done.failures:
+        complain(failure)
+    response: dict[str, Any] = {
+        "log": done.checkpoint.origin,
+        "rounds": done.checkpoint.size,
+        "root": done.checkpoint.root,
+        "cosigned": list(done.cosigned),
+        "published": done.is_published,
+    }
+    if json:
+        print_json(response)
+    else:
+        by = f", cosigned by {', '.join(done.cosigned)}" if done.cosigned else ""
+        print_line(f"{done.checkpoint.origin} has {done.checkpoint.size} rounds{by}")
+    if not done.is_published:
+        complain("that is no quorum of the policy: the checkpoint in place stays as it was")
+        raise typer.Exit(INCOMPLETE)
+
+
+@app.command("serve")
+def serve(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the log's files.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8700,
+) -> None:
+    """Serve the files of a log over HTTP; any server of static files does the same."""
+    from api.http.bounded_server import serve_app
+    from api.transparency.static_log import create_static_log
+    from cmfl.commands.chain import until_interrupted
+
+    if not folder.is_dir():
+        raise ConfigurationError(f"there is no folder {folder}")
+    with until_interrupted():
+        serve_app(
+            create_static_log(folder),
+            host,
+            port,
+            lambda url: print_line(f"{url} serves the log in {folder}, until Ctrl-C"),
+        )
+
+
+@app.command("verify")
+def verify(
+    place: Annotated[
+        str, typer.Argument(metavar="PLACE", help="URL or folder of the log's files.")
+    ],
+    log: Annotated[list[str], typer.Option("--log", metavar="VKEY", help="Public key of the log.")],
+    json: AsJson = False,
+) -> None:
+    """Check that every file of a log hashes to its checkpoint, and that this is the log's.
+
+    Exit code 1: a file does not, or another key has signed. 3: a file cannot be had.
+    """
+    from ledger.transparency.checkpoints import open_checkpoint
+    from ledger.transparency.errors import NoteError, TileError, WitnessError
+    from ledger.transparency.keys import parse_vkey
+    from ledger.transparency.remote import checkpoint_at, file_at
+    from ledger.transparency.tiles import read_entries
+
+    keys = [parse_vkey(each) for each in log]
+    try:
+        checkpoint = open_checkpoint(checkpoint_at(place), keys).checkpoint
+        entries = read_entries(checkpoint, partial(file_at, place))
+    except (NoteError, TileError) as error:
+        complain(f"{place}: {error}")
+        raise typer.Exit(FAILED) from error
+    except WitnessError as error:
+        complain(str(error))
+        raise typer.Exit(INCOMPLETE) from error
+    if json:
+        print_json({"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root})
+        return
+    print_line(f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes")
+    for line in entries[-1].decode("utf-8", "replace").splitlines() if entries else ():
+        print_line(f"  {line}")
+
+
+def _log_key(
+    name: str, domain: Domain, keystore: list[Path], password_file: Path | None
+) -> SigningKey:
+    from ledger.transparency.entries import origin_of
+    from ledger.transparency.keys import KeyUse, SigningKey
+
+    origin = origin_of(name, domain)
+    secret = keystore_key(only_keystore(keystore), password_file)
+    return SigningKey.derived(secret, KeyUse.NOTE, origin)
