@@ -14,9 +14,11 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head, Rules
 from cmfl.commands.report_file import require_writable
 from cmfl.commands.source_options import EvidenceOptions
+from cmfl.commands.transparency_log import Policy
 
 if TYPE_CHECKING:
     from cmfl.access.target import Target
+    from cmfl.witnessing import Witnesses
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
 
@@ -50,6 +52,25 @@ def audit(
         ),
     ] = None,
     rules: Rules = None,
+    witness_policy: Policy = None,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="PLACE",
+            help="URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
+            "repeated.",
+        ),
+    ] = None,
+    checkpoint_max_age: Annotated[
+        float | None,
+        typer.Option(
+            "--checkpoint-max-age",
+            min=0,
+            max=1_000_000,
+            help="Hours since a witness has cosigned, for its word to count; 24 if not given.",
+        ),
+    ] = None,
     training: Annotated[
         int | None,
         typer.Option(
@@ -72,9 +93,12 @@ def audit(
     --rpc-url, --address and --blobs nothing of the home is needed. With --api the blobs come from a
     service, which is trusted for nothing: each is compared with its digest, and one that is not to
     be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
-    again, and the report says so.
+    again, and the report says so. With --witness-policy logs and witnesses are asked first: a run
+    that lacks rounds they have seen, or has others, contradicts; without a quorum it is exit code
+    3.
     """
     from cmfl.auditing import read_earlier
+    from cmfl.witnessing import witnesses_of
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
@@ -82,8 +106,11 @@ def audit(
         require_writable(report)
     where = source.target()
     where.require_chain_of_its_own()
+    witnesses = witnesses_of(witness_policy, checkpoint or (), checkpoint_max_age)
     earlier = None if since is None else read_earlier(since, "--since")
-    result = _audited(where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ())))
+    result = _audited(
+        where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), witnesses)
+    )
     repeated = None if training is None else _repeated(where, training)
     if json:
         print_json(result.as_dict() | ({} if repeated is None else {"training": repeated}))
@@ -111,6 +138,7 @@ class _AuditRequest:
         earlier: the audit that it continues; None for none.
         jobs: number of processes; None for the machine's default.
         rules: files of own rules.
+        witnesses: whom to ask before; None for nobody.
     """
 
     head: str | None
@@ -118,6 +146,7 @@ class _AuditRequest:
     earlier: EarlierAudit | None
     jobs: int | None
     rules: tuple[str, ...]
+    witnesses: Witnesses | None
 
 
 def _audited(where: Target, request: _AuditRequest) -> AuditReport:
@@ -135,6 +164,7 @@ def _audited(where: Target, request: _AuditRequest) -> AuditReport:
             jobs=jobs,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
             rules=request.rules,
+            witnesses=request.witnesses,
         )
 
 
