@@ -17,7 +17,9 @@ from cmfl.commands.source_options import ContractOptions
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from cmfl.access.target import Target
     from ledger.protocol.types import Domain
+    from ledger.transparency.checkpoints import Checkpoint
     from ledger.transparency.keys import SigningKey
 
 app = typer.Typer(
@@ -79,14 +81,10 @@ def publish(
     from cmfl.witnessing import policy_in
     from ledger.io.folder_lock import sole_process
     from ledger.transparency import publishing
-    from ledger.transparency.entries import head_entries
     from ledger.transparency.errors import LogConflictError
 
     policy = None if witness_policy is None else policy_in(witness_policy)
-    with opened_ledger(source.target()) as ledger:
-        domain, final = ledger.domain(), ledger.chain.finalized()
-        events = [each.event for each in ledger.events(ledger.from_block, final)]
-    entries = [entry.encoded() for entry in head_entries(domain, events)]
+    domain, entries = _entries_of(source.target(), is_final=True)
     signer = _log_key(name, domain, keystore, password_file)
     with sole_process(out, "log.lock", "--out"):
         try:
@@ -135,18 +133,59 @@ def serve(
         )
 
 
+LogPlace = Annotated[str, typer.Argument(metavar="PLACE", help="URL or folder of the log's files.")]
+LogKeys = Annotated[list[str], typer.Option("--log", metavar="VKEY", help="Public key of the log.")]
+
+
 @app.command("verify")
-def verify(
-    place: Annotated[
-        str, typer.Argument(metavar="PLACE", help="URL or folder of the log's files.")
-    ],
-    log: Annotated[list[str], typer.Option("--log", metavar="VKEY", help="Public key of the log.")],
-    json: AsJson = False,
-) -> None:
+def verify(place: LogPlace, log: LogKeys, json: AsJson = False) -> None:
     """Check that every file of a log hashes to its checkpoint, and that this is the log's.
 
     Exit code 1: a file does not, or another key has signed. 3: a file cannot be had.
     """
+    checkpoint, entries = _read_log(place, log)
+    if json:
+        print_json({"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root})
+        return
+    print_line(f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes")
+    for line in entries[-1].decode("utf-8", "replace").splitlines() if entries else ():
+        print_line(f"  {line}")
+
+
+@app.command("compare")
+@expand_groups
+def compare(
+    place: LogPlace,
+    log: LogKeys,
+    *,
+    source: ContractOptions,
+    json: AsJson = False,
+) -> None:
+    """Name the first round in which a log and a run differ.
+
+    Exit code 1: they do, or the run has ended fewer rounds; or a file of the log does not hash. 3:
+    a file cannot be had.
+    """
+    checkpoint, entries = _read_log(place, log)
+    own = _entries_of(source.target(), is_final=False)[1]
+    pairs = zip(entries, own, strict=False)
+    differs = next((t for t, (theirs, ours) in enumerate(pairs, 1) if theirs != ours), None)
+    is_missing = differs is None and len(own) < len(entries)
+    if json:
+        rounds = {"log_rounds": len(entries), "rounds": len(own)}
+        print_json({"log": checkpoint.origin, **rounds, "first_difference": differs})
+    elif differs is not None:
+        print_line(f"round {differs} is another in {checkpoint.origin}")
+    elif is_missing:
+        print_line(f"the run ends with round {len(own)}, {checkpoint.origin} with {len(entries)}")
+    else:
+        print_line(f"{len(entries)} rounds are the same, of {len(own)} that have ended")
+    if differs is not None or is_missing:
+        raise typer.Exit(FAILED)
+
+
+def _read_log(place: str, log: list[str]) -> tuple[Checkpoint, list[bytes]]:
+    """Return a log's checkpoint and entries, or end with the exit code for why not."""
     from ledger.transparency.checkpoints import open_checkpoint
     from ledger.transparency.errors import NoteError, TileError, WitnessError
     from ledger.transparency.keys import parse_vkey
@@ -156,19 +195,24 @@ def verify(
     keys = [parse_vkey(each) for each in log]
     try:
         checkpoint = open_checkpoint(checkpoint_at(place), keys).checkpoint
-        entries = read_entries(checkpoint, partial(file_at, place))
+        return checkpoint, read_entries(checkpoint, partial(file_at, place))
     except (NoteError, TileError) as error:
         complain(f"{place}: {error}")
         raise typer.Exit(FAILED) from error
     except WitnessError as error:
         complain(str(error))
         raise typer.Exit(INCOMPLETE) from error
-    if json:
-        print_json({"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root})
-        return
-    print_line(f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes")
-    for line in entries[-1].decode("utf-8", "replace").splitlines() if entries else ():
-        print_line(f"  {line}")
+
+
+def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]:
+    """Return a run's domain, and the entries of its rounds: of the final ones, or of all."""
+    from ledger.transparency.entries import head_entries
+
+    with opened_ledger(target) as ledger:
+        domain = ledger.domain()
+        last = ledger.chain.finalized() if is_final else ledger.chain.head().number
+        events = [each.event for each in ledger.events(ledger.from_block, last)]
+    return domain, [entry.encoded() for entry in head_entries(domain, events)]
 
 
 def _log_key(

@@ -45,18 +45,18 @@ class RunTree:
             newest_block: of the chain as it was read.
         """
         rounds = len(self._leaves)
-        for checkpoint in evidence.checkpoints:
-            size = checkpoint.size
-            is_there = size <= rounds
-            root = root_of(self._leaves[:size]) if is_there else None
-            block = self._blocks[size - 1] if is_there and size else newest_block
-            yield SignedTree(block, checkpoint, rounds, root)
         conflict = evidence.conflict()
         if conflict is not None:
             one, other = conflict
             subject = f"{one.origin}, {one.size} rounds,"
             roots = to_hex(one.root), to_hex(other.root)
             yield Disagreement(0, SIGNED_TREES_CONFLICT, subject, *roots)
+        for checkpoint in evidence.checkpoints:
+            size = checkpoint.size
+            is_there = size <= rounds
+            root = root_of(self._leaves[:size]) if is_there else None
+            block = self._blocks[size - 1] if is_there and size else newest_block
+            yield SignedTree(block, checkpoint, rounds, root)
         for claim in evidence.withheld:
             yield Unavailable(0, CHECKPOINT_WITHHELD, detail=claim)
         witnessed = evidence.witnessed
