@@ -11,7 +11,16 @@ from cmfl.access.target import Target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
 from cmfl.extras import naming_extras
-from cmfl.inputs.arguments import FLAG, LIST, PATH, TEXT, WHOLE, require, require_or_none
+from cmfl.inputs.arguments import (
+    FLAG,
+    LIST,
+    NUMBER,
+    PATH,
+    TEXT,
+    WHOLE,
+    require,
+    require_or_none,
+)
 from cmfl.inputs.objects import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Run
@@ -176,6 +185,7 @@ def audit(
     require_or_none(PATH, blobs=blobs, since=since, witness_policy=witness_policy)
     require(FLAG, strict=strict)
     require_or_none(FLAG, progress=progress)
+    require_or_none(NUMBER, checkpoint_max_age=checkpoint_max_age)
     require(WHOLE, jobs=jobs)
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")

@@ -14,7 +14,7 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head, Rules
 from cmfl.commands.report_file import require_writable
 from cmfl.commands.source_options import EvidenceOptions
-from cmfl.commands.transparency_log import Policy
+from cmfl.commands.witness_options import WitnessOptions
 
 if TYPE_CHECKING:
     from cmfl.access.target import Target
@@ -52,25 +52,6 @@ def audit(
         ),
     ] = None,
     rules: Rules = None,
-    witness_policy: Policy = None,
-    checkpoint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="PLACE",
-            help="URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
-            "repeated.",
-        ),
-    ] = None,
-    checkpoint_max_age: Annotated[
-        float | None,
-        typer.Option(
-            "--checkpoint-max-age",
-            min=0,
-            max=1_000_000,
-            help="Hours since a witness has cosigned, for its word to count; 24 if not given.",
-        ),
-    ] = None,
     training: Annotated[
         int | None,
         typer.Option(
@@ -84,6 +65,8 @@ def audit(
     report: Annotated[
         Path | None, typer.Option("--report", help="Write the JSON report to this file.")
     ] = None,
+    *,
+    witnesses: WitnessOptions,
     json: AsJson = False,
 ) -> None:
     """Check every round from the chain and the blobs alone.
@@ -98,7 +81,6 @@ def audit(
     3.
     """
     from cmfl.auditing import read_earlier
-    from cmfl.witnessing import witnesses_of
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
@@ -106,11 +88,9 @@ def audit(
         require_writable(report)
     where = source.target()
     where.require_chain_of_its_own()
-    witnesses = witnesses_of(witness_policy, checkpoint or (), checkpoint_max_age)
+    asked = witnesses.witnesses()
     earlier = None if since is None else read_earlier(since, "--since")
-    result = _audited(
-        where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), witnesses)
-    )
+    result = _audited(where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), asked))
     repeated = None if training is None else _repeated(where, training)
     if json:
         print_json(result.as_dict() | ({} if repeated is None else {"training": repeated}))

@@ -14,6 +14,7 @@ from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.source_options import ContractOptions
+from cmfl.commands.witness_options import WitnessPolicyFile
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -31,13 +32,6 @@ LogName = Annotated[
     typer.Option(
         "--name",
         help="Your name for logs, such as example.org/cmfl; chain and contract are added to it.",
-    ),
-]
-Policy = Annotated[
-    Path | None,
-    typer.Option(
-        "--witness-policy",
-        help="Known witnesses, and how many are enough: a file as c2sp.org/tlog-policy has it.",
     ),
 ]
 
@@ -67,7 +61,7 @@ def publish(
     keystore: KeyFile,
     out: Annotated[Path, typer.Option("--out", help="Folder of the log's files.")],
     password_file: KeyPassword = None,
-    witness_policy: Policy = None,
+    witness_policy: WitnessPolicyFile = None,
     *,
     source: ContractOptions,
     json: AsJson = False,
