@@ -14,7 +14,7 @@ from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.source_options import ContractOptions
-from cmfl.commands.witness_options import WitnessPolicyFile
+from cmfl.commands.witness_options import WITNESS_POLICY, WitnessPolicyFile
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def verify(place: LogPlace, log: LogKeys, json: AsJson = False) -> None:
 
     Exit code 1: a file does not, or another key has signed. 3: a file cannot be had.
     """
-    checkpoint, entries = _read_log(place, log)
+    _, checkpoint, entries = _read_log(place, log)
     if json:
         print_json({"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root})
         return
@@ -160,7 +160,7 @@ def compare(
     Exit code 1: they do, or the run has ended fewer rounds; or a file of the log does not hash. 3:
     a file cannot be had.
     """
-    checkpoint, entries = _read_log(place, log)
+    _, checkpoint, entries = _read_log(place, log)
     own = _entries_of(source.target(), is_final=False)[1]
     pairs = zip(entries, own, strict=False)
     differs = next((t for t, (theirs, ours) in enumerate(pairs, 1) if theirs != ours), None)
@@ -178,8 +178,67 @@ def compare(
         raise typer.Exit(FAILED)
 
 
-def _read_log(place: str, log: list[str]) -> tuple[Checkpoint, list[bytes]]:
-    """Return a log's checkpoint and entries, or end with the exit code for why not."""
+@app.command("prove")
+def prove(
+    place: LogPlace,
+    log: LogKeys,
+    round_number: Annotated[
+        int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The proof to write.")],
+) -> None:
+    """Write a proof that the head of a round is in a log, to be checked offline.
+
+    It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
+    """
+    from ledger.transparency import proofs
+
+    note, checkpoint, entries = _read_log(place, log)
+    if round_number > len(entries):
+        raise ConfigurationError(
+            f"--round {round_number}: {checkpoint.origin} has {len(entries)} rounds"
+        )
+    out.write_bytes(proofs.prove(entries, round_number - 1, note).encoded())
+    print_line(f"{out} proves the head of round {round_number} in {checkpoint.origin}")
+
+
+@app.command("head")
+def head(
+    proof: Annotated[Path, typer.Argument(help="A proof, as cmfl log prove writes it.")],
+    witness_policy: Annotated[Path, WITNESS_POLICY],
+    json: AsJson = False,
+) -> None:
+    """Check a proof of a round's head, offline, and print the head for `--head` of other commands.
+
+    Exit code 1: a signature or the proof does not hold. 3: fewer witnesses than the policy asks for
+    have cosigned the log.
+    """
+    from cmfl.witnessing import policy_in
+    from ledger.io.home import read_file
+    from ledger.transparency.errors import NoteError, ProofError
+    from ledger.transparency.proofs import MAX_PROOF_BYTES, parse_proof, verified_head
+
+    policy = policy_in(witness_policy)
+    sent = parse_proof(read_file(proof, MAX_PROOF_BYTES))
+    try:
+        entry, witnesses = verified_head(sent, policy)
+    except (NoteError, ProofError) as error:
+        complain(f"{proof}: {error}")
+        raise typer.Exit(FAILED) from error
+    is_met = policy.is_met(witnesses)
+    if json:
+        fields = {"round": entry.round, "head": entry.head, "contract": entry.domain.contract}
+        print_json({**fields, "chain_id": entry.domain.chain_id, "witnesses": list(witnesses)})
+    else:
+        by = ", ".join(witnesses) or "no witness"
+        print_line(f"round {entry.round}, cosigned by {by}: --head 0x{entry.head.hex()}")
+    if not is_met:
+        complain("that is no quorum of the policy")
+        raise typer.Exit(INCOMPLETE)
+
+
+def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes]]:
+    """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
     from ledger.transparency.checkpoints import open_checkpoint
     from ledger.transparency.errors import NoteError, TileError, WitnessError
     from ledger.transparency.keys import parse_vkey
@@ -188,8 +247,9 @@ def _read_log(place: str, log: list[str]) -> tuple[Checkpoint, list[bytes]]:
 
     keys = [parse_vkey(each) for each in log]
     try:
-        checkpoint = open_checkpoint(checkpoint_at(place), keys).checkpoint
-        return checkpoint, read_entries(checkpoint, partial(file_at, place))
+        note = checkpoint_at(place)
+        checkpoint = open_checkpoint(note, keys).checkpoint
+        return note, checkpoint, read_entries(checkpoint, partial(file_at, place))
     except (NoteError, TileError) as error:
         complain(f"{place}: {error}")
         raise typer.Exit(FAILED) from error

@@ -11,14 +11,12 @@ import typer
 if TYPE_CHECKING:
     from cmfl.witnessing import Witnesses
 
-WitnessPolicyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--witness-policy",
-        help="Known logs and witnesses, and how many of these are enough: a file as "
-        "c2sp.org/tlog-policy has it.",
-    ),
-]
+WITNESS_POLICY = typer.Option(
+    "--witness-policy",
+    help="Known logs and witnesses, and how many of these are enough: a file as "
+    "c2sp.org/tlog-policy has it.",
+)
+WitnessPolicyFile = Annotated[Path | None, WITNESS_POLICY]
 
 
 @dataclass(frozen=True, slots=True)

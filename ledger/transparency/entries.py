@@ -16,18 +16,29 @@ that begins anew, chain id and address come again.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.protocol.types import Address, Digest, Domain
+from ledger.transparency.errors import NoteError
 from ledger.transparency.keys import require_key_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ledger.protocol.ledger_state import Event
-    from ledger.protocol.types import Digest, Domain
+
+_ENTRY = re.compile(
+    b"cmfl-ledger/head/v1\n"
+    b"chain (0|[1-9][0-9]{0,19})\n"
+    b"contract 0x([0-9a-f]{40})\n"
+    b"salt 0x([0-9a-f]{64})\n"
+    b"round ([1-9][0-9]{0,9})\n"
+    b"head 0x([0-9a-f]{64})\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,20 @@ class HeadEntry:
             f"round {self.round}\n"
             f"head {to_hex(self.head)}\n"
         ).encode()
+
+
+def parse_entry(data: bytes) -> HeadEntry:
+    """Return an entry from its bytes.
+
+    Raises:
+        NoteError: they are not the bytes of an entry.
+    """
+    match = _ENTRY.fullmatch(data)
+    if match is None:
+        raise NoteError("the entry is no head of a run")
+    chain, contract, salt, round_, head = (group.decode() for group in match.groups())
+    domain = Domain(int(chain), Address(bytes.fromhex(contract)), Digest(bytes.fromhex(salt)))
+    return HeadEntry(domain, int(round_), Digest(bytes.fromhex(head)))
 
 
 def head_entries(domain: Domain, events: Iterable[Event]) -> list[HeadEntry]:

@@ -232,6 +232,43 @@ def test_a_log_is_compared_with_a_home_round_by_round(witnessed: Published) -> N
         assert sentence in done.out
 
 
+def test_a_head_is_proven_offline_and_holds_a_clients_proof(
+    witnessed: Published, tmp_path: Path
+) -> None:
+    """Nobody kept a head: the proof of the log gives the one that `verify client` needs."""
+    folder, proof = witnessed.folder, tmp_path / "head.tlog-proof"
+    given = (folder / "log", "--log", witnessed.key, "--round", 3, "--out", proof)
+    succeeds("log", "prove", *given)
+    checked = ("log", "head", proof, "--witness-policy", folder / "policy")
+    found = succeeds(*checked, "--json").json
+    assert (found["round"], found["witnesses"]) == (3, ["W0", "W1"])
+    assert f"--head {found['head']}" in succeeds(*checked).out
+    part = ("--round", 3, "--client", 3)
+    client = tmp_path / "client.json"
+    succeeds("export", "proof", "--home", folder / "home", *part, "--out", client)
+    succeeds("verify", "client", *part, "--proof", client, "--head", found["head"])
+    changed = proof.read_bytes().replace(b"index 2", b"index 1")
+    proof.write_bytes(changed)
+    done = cmfl(*checked)
+    assert (done.code, done.out) == (1, "")
+    proof.write_bytes(changed[:40])
+    assert "is no proof of a logged head" in refusal(*checked)
+    assert "has 5 rounds" in refusal("log", "prove", *given[:-3], 6, "--out", proof)
+
+
+def test_a_head_that_too_few_have_cosigned_is_left_open(
+    witnessed: Published, tmp_path: Path
+) -> None:
+    home = ("--home", witnessed.folder / "home", *NAME, *signing(witnessed.folder))
+    succeeds("log", "publish", *home, "--out", tmp_path / "log")
+    proof = tmp_path / "proof"
+    given = (tmp_path / "log", "--log", witnessed.key, "--round", 1, "--out", proof)
+    succeeds("log", "prove", *given)
+    done = cmfl("log", "head", proof, "--witness-policy", witnessed.folder / "policy")
+    assert done.code == 3
+    assert "cosigned by no witness" in done.out
+
+
 @pytest.mark.parametrize(
     ("policy", "sentence"),
     [
