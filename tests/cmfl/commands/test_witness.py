@@ -17,7 +17,8 @@ import cmfl as package
 from cmfl import running
 from ledger.transparency.keys import parse_vkey
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
-from tests.docs.test_console_blocks import PASSWORD, write_keystore
+from tests.docs.test_code_blocks import PASSWORD
+from tests.support.keys import write_keystore
 from tests.transparency.serving import log_at, witness_at
 from tests.transparency.support import WITNESSES
 
