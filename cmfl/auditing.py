@@ -255,7 +255,9 @@ def audit_target(
     with target.reader() as chain:
         ledger = target.ledger(chain)
         # Before the chain is read: it only grows, so it must have all that they have seen by now.
-        checkpoints = None if witnesses is None else witnesses.evidence(ledger.domain())
+        checkpoints = None
+        if witnesses is not None:
+            checkpoints = witnesses.evidence(chain.chain_id, ledger.address)
         return run_audit(
             ledger,
             target.published(),

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ledger.protocol.types import Domain
     from ledger.transparency.policy import WitnessPolicy
     from ledger.transparency.witnessed import CheckpointEvidence
 
@@ -31,16 +30,22 @@ class Witnesses:
     places: tuple[str, ...]
     max_age_seconds: float
 
-    def evidence(self, domain: Domain) -> CheckpointEvidence:
-        """Return what logs and witnesses say of a run now.
+    def evidence(self, chain_id: int, address: str) -> CheckpointEvidence:
+        """Return what logs and witnesses say of a run now; nothing of its chain is read.
+
+        Args:
+            chain_id: of the run's chain.
+            address: of its contract.
 
         Raises:
             ConfigurationError: the policy knows no log of the run.
         """
+        from ledger.chain.addresses import to_canonical
+        from ledger.protocol.types import Address
         from ledger.transparency.collecting import collect
         from ledger.transparency.entries import run_suffix
 
-        suffix = run_suffix(domain)
+        suffix = run_suffix(chain_id, Address(to_canonical(address)))
         logs = [log for log in self.policy.logs if log.name.endswith(suffix)]
         if not logs:
             named = ", ".join(log.name for log in self.policy.logs) or "none"

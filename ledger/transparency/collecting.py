@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.transparency.checkpoints import open_checkpoint
+from ledger.transparency.checkpoints import SignedCheckpoint, open_checkpoint
 from ledger.transparency.errors import NoteError, WitnessError
 from ledger.transparency.remote import (
     OtherSizeError,
@@ -19,9 +20,12 @@ from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS, weigh
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledger.transparency.checkpoints import SignedCheckpoint
+    from ledger.transparency.keys import VerifierKey
     from ledger.transparency.policy import PolicyKey, WitnessPolicy
     from ledger.transparency.witnessed import CheckpointEvidence
+
+MAX_SIDE_BY_SIDE = 16
+"""Servers that are asked at once."""
 
 
 def collect(
@@ -43,60 +47,88 @@ def collect(
         clock: seconds since 1970.
         max_age_seconds: of a cosignature that counts.
     """
-    collected = _Collected(logs)
-    for place in (*places, *(log.url for log in logs if log.url is not None)):
-        collected.add(place, partial(checkpoint_at, place))
+    keys = [log.key for log in logs]
+    sources = [*places, *(log.url for log in logs if log.url is not None)]
+    asks = [partial(_opened, keys, place, partial(checkpoint_at, place)) for place in sources]
     witnesses = [each for each in policy.witnesses.values() if each.url is not None]
-    for witness in witnesses:
-        for log in logs:
-            source = f"{witness.name}, of {log.name}"
-            collected.add(source, partial(newest_of_witness, witness.url or "", log.name))
-    if collected.signed:
-        largest = max(collected.signed, key=lambda signed: signed.checkpoint.size)
-        for witness in witnesses:
-            collected.ask_again(witness, largest)
-    evidence = weigh(policy, collected.signed, clock(), max_age_seconds)
-    failures = (*collected.failures, *evidence.failures)
-    return replace(evidence, failures=failures, withheld=tuple(collected.withheld))
+    asks += [partial(_newest, keys, witness, log.name) for witness in witnesses for log in logs]
+    answers = _all(asks)
+    largest: dict[str, SignedCheckpoint] = {}
+    for signed in answers:
+        if isinstance(signed, SignedCheckpoint):
+            origin, size = signed.checkpoint.origin, signed.checkpoint.size
+            if origin not in largest or largest[origin].checkpoint.size < size:
+                largest[origin] = signed
+    answers += _all(
+        [
+            partial(_cosigned_again, keys, witness, signed)
+            for witness in witnesses
+            for signed in largest.values()
+        ]
+    )
+    signed_ones = [each for each in answers if isinstance(each, SignedCheckpoint)]
+    failures = [each for each in answers if isinstance(each, _Failure)]
+    evidence = weigh(policy, signed_ones, clock(), max_age_seconds)
+    return replace(
+        evidence,
+        failures=(*dict.fromkeys(each.sentence for each in failures), *evidence.failures),
+        withheld=tuple(each.sentence for each in failures if each.is_withheld),
+    )
 
 
-class _Collected:
-    """Checkpoints of some logs as they come.
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The reason why there is no checkpoint.
 
     Attributes:
-        signed: those that a log of the run has signed.
-        failures: why others could not be had.
-        withheld: sizes beyond them that witnesses name.
+        is_withheld: whether a witness names a larger one, and does not show it.
     """
 
-    def __init__(self, logs: Sequence[PolicyKey]) -> None:
-        self._keys = [log.key for log in logs]
-        self.signed: list[SignedCheckpoint] = []
-        self.failures: list[str] = []
-        self.withheld: list[str] = []
+    sentence: str
+    is_withheld: bool = False
 
-    def add(self, source: str, read: Callable[[], bytes | None]) -> None:
-        """Add a checkpoint, or why there is none."""
-        try:
-            note = read()
-            if note is not None:
-                self.signed.append(open_checkpoint(note, self._keys))
-        except NoteError as error:
-            self.failures.append(f"{source}: {error}")
-        except WitnessError as error:
-            self.failures.append(str(error))
 
-    def ask_again(self, witness: PolicyKey, largest: SignedCheckpoint) -> None:
-        """Add a witness's cosignature of the largest checkpoint, as of now."""
-        try:
-            line = cosigned_by(witness, largest, largest.checkpoint.size).line
-        except OtherSizeError as other:
-            sentence = f"{other}, and {largest.checkpoint.size} are in the largest checkpoint here"
-            is_larger = other.size > largest.checkpoint.size
-            (self.withheld if is_larger else self.failures).append(sentence)
-        except WitnessError as error:
-            if str(error) not in self.failures:
-                self.failures.append(str(error))
-        else:
-            note = largest.alone().with_signatures([line])
-            self.signed.append(replace(largest, note=note))
+_Answer: TypeAlias = "SignedCheckpoint | _Failure | None"
+
+
+def _all(asks: Sequence[Callable[[], _Answer]]) -> list[_Answer]:
+    """Return all answers in order; servers are asked side by side, since some may be silent."""
+    with ThreadPoolExecutor(MAX_SIDE_BY_SIDE) as pool:
+        return list(pool.map(lambda ask: ask(), asks))
+
+
+def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes | None]) -> _Answer:
+    """Return a checkpoint that a log of the run has signed, or why there is none."""
+    try:
+        note = read()
+        return None if note is None else open_checkpoint(note, keys)
+    except NoteError as error:
+        return _Failure(f"{source}: {error}")
+    except WitnessError as error:
+        return _Failure(str(error))
+
+
+def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _Answer:
+    """Return the newest checkpoint of a log that a witness has cosigned."""
+    source = f"{witness.name}, of {origin}"
+    return _opened(keys, source, partial(newest_of_witness, witness.url or "", origin))
+
+
+def _cosigned_again(
+    keys: Sequence[VerifierKey], witness: PolicyKey, largest: SignedCheckpoint
+) -> _Answer:
+    """Return the largest checkpoint as a witness cosigns it now, or a still larger one of its."""
+    size, origin = largest.checkpoint.size, largest.checkpoint.origin
+    try:
+        line = cosigned_by(witness, largest, size).line
+    except OtherSizeError as other:
+        sentence = f"{other}, and the largest checkpoint here has {size}"
+        if other.size <= size:
+            return _Failure(sentence)
+        # The log has gone on meanwhile, or somebody is hiding that it has.
+        newest = _newest(keys, witness, origin)
+        is_shown = isinstance(newest, SignedCheckpoint) and newest.checkpoint.size >= other.size
+        return newest if is_shown else _Failure(sentence, is_withheld=True)
+    except WitnessError as error:
+        return _Failure(str(error))
+    return replace(largest, note=largest.alone().with_signatures([line]))

@@ -90,9 +90,9 @@ def head_entries(domain: Domain, events: Iterable[Event]) -> list[HeadEntry]:
     ]
 
 
-def run_suffix(domain: Domain) -> str:
+def run_suffix(chain_id: int, contract: Address) -> str:
     """Return how the origin of every log of a run ends: its chain and contract."""
-    return f"/{domain.chain_id}/{to_hex(domain.contract)}"
+    return f"/{chain_id}/{to_hex(contract)}"
 
 
 def origin_of(prefix: str, domain: Domain) -> str:
@@ -105,4 +105,4 @@ def origin_of(prefix: str, domain: Domain) -> str:
     Raises:
         NoteError: no key can have that name.
     """
-    return require_key_name(f"{prefix.rstrip('/')}{run_suffix(domain)}")
+    return require_key_name(f"{prefix.rstrip('/')}{run_suffix(domain.chain_id, domain.contract)}")

@@ -105,7 +105,8 @@ def verified_head(proof: LoggedHead, policy: WitnessPolicy) -> tuple[HeadEntry, 
     leaf = leaf_hash(proof.entry)
     verify_inclusion(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root)
     entry = parse_entry(proof.entry)
-    if not checkpoint.origin.endswith(run_suffix(entry.domain)) or entry.round != proof.index + 1:
+    suffix = run_suffix(entry.domain.chain_id, entry.domain.contract)
+    if not checkpoint.origin.endswith(suffix) or entry.round != proof.index + 1:
         raise ProofError(
             f"the head of round {entry.round} is entry {proof.index} of {checkpoint.origin}: it is "
             f"of another run, or in another place, than a log of heads has it"

@@ -20,6 +20,7 @@ from ledger.audit.checks.head_chain import (
     SIGNED_TREE_DIFFERS,
     SIGNED_TREES_CONFLICT,
 )
+from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
@@ -202,6 +203,14 @@ def test_an_empty_log_stands_for_an_empty_beginning(forks: Forks) -> None:
     report = audited(forks.one, signed_by_log(forks.one, 0))
     assert report.outcome is AuditOutcome.PASSED
     assert report.finding_counts[ROUNDS_NOT_WITNESSED.code] == 1
+
+
+def test_an_audit_on_top_of_another_holds_all_rounds_against_the_log(forks: Forks) -> None:
+    earlier = read_report(report_bytes(audit(forks.one.ledger, forks.one.blobs)))
+    for run, code in ((forks.one, AuditOutcome.PASSED), (forks.other, AuditOutcome.FAILED)):
+        found = evidence(signed_by_log(run, 3))
+        report = audit(forks.one.ledger, forks.one.blobs, earlier=earlier, checkpoints=found)
+        assert report.outcome is code, readable(report)
 
 
 def on_node(run: Run, final: int, signed: SignedCheckpoint, **lies: Any) -> AuditReport:

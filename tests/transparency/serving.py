@@ -76,7 +76,10 @@ class Answers:
     """What a lying server says, by path; the rest is 404."""
 
     by_path: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-    asked: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def of(self, path: str) -> tuple[int, bytes]:
+        """Return status and body for a path."""
+        return self.by_path.get(path, (404, b""))
 
 
 @contextmanager
@@ -85,9 +88,8 @@ def lying(answers: Answers) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            length = int(self.headers.get("Content-Length", 0))
-            answers.asked.append((self.path, self.rfile.read(length)))
-            status, body = answers.by_path.get(self.path, (404, b""))
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, body = answers.of(self.path)
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)

@@ -161,6 +161,11 @@ def test_a_witness_that_is_not_there_is_one_sentence(tmp_path: Path, url: str) -
     assert (done.is_published, len(done.failures)) == (False, 1)
 
 
+def test_a_log_without_a_file_is_named() -> None:
+    with lying(Answers()) as url, pytest.raises(WitnessError, match="answers 404 for tile"):
+        file_at(url, "tile/0/000")
+
+
 def test_places_without_a_checkpoint_are_named(tmp_path: Path) -> None:
     (tmp_path / "long").write_bytes(b"x" * 100_001)
     for place in (tmp_path / "missing", tmp_path, tmp_path / "long"):

@@ -8,6 +8,8 @@ import pytest
 
 from ledger.transparency.checkpoints import Checkpoint, cosign, sign_checkpoint
 from ledger.transparency.collecting import collect
+from ledger.transparency.entries import origin_of
+from ledger.transparency.keys import KeyUse, SigningKey
 from ledger.transparency.merkle import EMPTY_ROOT
 from ledger.transparency.policy import parse_policy
 from ledger.transparency.publishing import publish
@@ -15,6 +17,7 @@ from ledger.transparency.witness import origin_hash
 from ledger.transparency.witnessed import SKEW_SECONDS, CheckpointEvidence, weigh
 from tests.transparency.serving import Answers, Clock, log_at, lying, witness_at
 from tests.transparency.support import (
+    DOMAIN,
     LOG,
     NOW,
     ORIGIN,
@@ -60,8 +63,6 @@ def test_one_witness_counts_once_however_often_it_signs() -> None:
 
 
 def test_an_unknown_witness_does_not_count() -> None:
-    from ledger.transparency.keys import KeyUse, SigningKey
-
     stranger = SigningKey("w1.example", KeyUse.COSIGNATURE, bytes([99] * 32))
     assert weighed(checkpoint(5, by=[A, stranger])).witnessed is None
 
@@ -161,6 +162,51 @@ def test_a_size_that_no_witness_shows_is_withheld() -> None:
         assert collected([url]).withheld == ()
 
 
+def test_a_log_that_goes_on_meanwhile_is_asked_for_its_newest_again() -> None:
+    """Between two questions the log has published: nothing is withheld, it is shown."""
+    newest = f"/{origin_hash(ORIGIN)}/checkpoint"
+    notes = [checkpoint(size, by=[A, B]).note.encoded() for size in (5, 8)]
+
+    class Moving(Answers):
+        def of(self, path: str) -> tuple[int, bytes]:
+            if path == newest:
+                return 200, notes.pop(0)
+            return 409, b"8\n"
+
+    with lying(Moving()) as url:
+        found = collected([url])
+    assert (found.withheld, [each.size for each in found.checkpoints]) == ((), [8, 5])
+    assert found.witnessed is not None
+    assert found.witnessed.checkpoint.size == 8
+
+
+def test_two_logs_of_one_run_are_asked_for_apart(tmp_path: Path) -> None:
+    """Two publishers, one witness for both: each log has a newest checkpoint of its own."""
+    name = origin_of("mirror.example", DOMAIN)
+    mirror = SigningKey(name, KeyUse.NOTE, bytes([8] * 32))
+    keys = [LOG.verifier, mirror.verifier]
+    with witness_at(tmp_path / "0", A, logs=keys) as url:
+        text = f"log {mirror.verifier}\n{policy_text('1', [url])}"
+        policy = parse_policy(text.encode())
+        publish(entries(5), LOG, tmp_path / "log", policy)
+        publish(entries(3), mirror, tmp_path / "mirror", policy)
+        found = collect(policy, policy.logs, (), lambda: NOW, DAY)
+    assert found.failures == ()
+    assert [(each.origin, each.size) for each in found.checkpoints] == [(ORIGIN, 5), (name, 3)]
+
+
+def test_servers_that_fail_are_named_once_each() -> None:
+    with lying(Answers({f"/{origin_hash(ORIGIN)}/checkpoint": (500, b"")})) as url:
+        note = checkpoint(5, by=[A, B]).note.encoded()
+        with lying(Answers({"/checkpoint": (200, note)})) as log:
+            found = collected([url], log=log)
+    assert found.witnessed is not None
+    assert [failure.partition(": ")[2][:11] for failure in found.failures] == [
+        "answers 500",
+        "answers 404",
+    ]
+
+
 @pytest.mark.parametrize(
     "note",
     [
@@ -180,6 +226,6 @@ def test_a_witness_that_answers_something_else_is_named(note: bytes) -> None:
 
 
 def test_places_that_are_not_there_are_named() -> None:
-    found = collected(["http://127.0.0.1:9"], ["/nowhere"], log="http://127.0.0.1:9")
+    found = collected(["http://127.0.0.1:9"], ["/nowhere"], log="http://localhost:9")
     assert found.witnessed is None
     assert len(found.failures) == 3

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sqlite3
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -294,6 +295,17 @@ def test_a_policy_of_another_run_is_refused(witnessed: Published, tmp_path: Path
     policy = ("--witness-policy", witnessed.folder / "policy")
     said = refusal("audit", "--home", tmp_path / "other", *policy)
     assert "has no log of this run, whose origin ends with /" in said
+
+
+def test_a_damaged_chain_file_stays_a_contradiction(witnessed: Published, tmp_path: Path) -> None:
+    """Nothing of the chain is needed to ask witnesses, so the audit still names the damage."""
+    home = tmp_path / "damaged"
+    shutil.copytree(witnessed.folder / "home", home)
+    with closing(sqlite3.connect(home / "chain.sqlite")) as file, file:
+        file.execute("UPDATE logs SET data = zeroblob(length(data))")
+    plain = cmfl("audit", "--home", home)
+    policy = ("--witness-policy", witnessed.folder / "policy")
+    assert cmfl("audit", "--home", home, *policy).code == plain.code == 1
 
 
 def test_a_checkpoint_needs_a_policy(witnessed: Published) -> None:
