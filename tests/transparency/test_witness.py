@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
 from ledger.transparency.errors import NoteError, WitnessError
+from ledger.transparency.keys import KeyUse, SigningKey
 from ledger.transparency.merkle import EMPTY_ROOT, consistency_proof
 from ledger.transparency.witness import (
     MAX_REQUEST_BYTES,
@@ -170,6 +172,17 @@ def test_a_restarted_witness_goes_on_from_what_it_has_cosigned(tmp_path: Path) -
     assert again.add_checkpoint(request(0, 3)).status == HTTPStatus.CONFLICT
     assert again.add_checkpoint(request(3, 3)).status == HTTPStatus.CONFLICT
     assert again.add_checkpoint(request(5, 3)).status == HTTPStatus.BAD_REQUEST
+
+
+def test_a_log_with_a_new_key_goes_on_under_its_origin(tmp_path: Path) -> None:
+    new = SigningKey(ORIGIN, KeyUse.NOTE, bytes([77] * 32))
+    signed = sign_checkpoint(checkpoint(5).checkpoint, new).note.encoded()
+    asked = replace(request(3, 5), note=signed)
+    witness(tmp_path).add_checkpoint(request(0, 3))
+    assert witness(tmp_path).add_checkpoint(asked).status == HTTPStatus.FORBIDDEN
+    both = WitnessFolder(tmp_path, [*LOGS, new.verifier], WITNESS, lambda: NOW)
+    assert both.add_checkpoint(asked).status == HTTPStatus.OK
+    assert both.add_checkpoint(request(5, 8)).status == HTTPStatus.OK
 
 
 def test_the_newest_checkpoint_is_served_by_its_origins_hash(tmp_path: Path) -> None:
