@@ -88,9 +88,11 @@ def audit(
         require_writable(report)
     where = source.target()
     where.require_chain_of_its_own()
-    asked = witnesses.witnesses()
+    consulted = witnesses.witnesses()
     earlier = None if since is None else read_earlier(since, "--since")
-    result = _audited(where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), asked))
+    result = _audited(
+        where, _AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
+    )
     repeated = None if training is None else _repeated(where, training)
     if json:
         print_json(result.as_dict() | ({} if repeated is None else {"training": repeated}))

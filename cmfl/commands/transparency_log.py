@@ -82,25 +82,25 @@ def publish(
     signer = _log_key(name, domain, keystore, password_file)
     with sole_process(out, "log.lock", "--out"):
         try:
-            done = publishing.publish(entries, signer, out, policy)
+            publication = publishing.publish(entries, signer, out, policy)
         except LogConflictError as error:
             complain(str(error))
             raise typer.Exit(FAILED) from error
-    for failure in done.failures:
+    for failure in publication.failures:
         complain(failure)
     response: dict[str, Any] = {
-        "log": done.checkpoint.origin,
-        "rounds": done.checkpoint.size,
-        "root": done.checkpoint.root,
-        "cosigned": list(done.cosigned),
-        "published": done.is_published,
+        "log": publication.checkpoint.origin,
+        "rounds": publication.checkpoint.size,
+        "root": publication.checkpoint.root,
+        "cosigned": list(publication.cosigned),
+        "published": publication.is_published,
     }
     if json:
         print_json(response)
     else:
-        by = f", cosigned by {', '.join(done.cosigned)}" if done.cosigned else ""
-        print_line(f"{done.checkpoint.origin} has {done.checkpoint.size} rounds{by}")
-    if not done.is_published:
+        by = f", cosigned by {', '.join(publication.cosigned)}" if publication.cosigned else ""
+        print_line(f"{publication.checkpoint.origin} has {publication.checkpoint.size} rounds{by}")
+    if not publication.is_published:
         complain("that is no quorum of the policy: the checkpoint in place stays as it was")
         raise typer.Exit(INCOMPLETE)
 

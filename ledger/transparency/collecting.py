@@ -49,10 +49,10 @@ def collect(
     """
     keys = [log.key for log in logs]
     sources = [*places, *(log.url for log in logs if log.url is not None)]
-    asks = [partial(_opened, keys, place, partial(checkpoint_at, place)) for place in sources]
+    requests = [partial(_opened, keys, place, partial(checkpoint_at, place)) for place in sources]
     witnesses = [each for each in policy.witnesses.values() if each.url is not None]
-    asks += [partial(_newest, keys, witness, log.name) for witness in witnesses for log in logs]
-    answers = _all(asks)
+    requests += [partial(_newest, keys, witness, log.name) for witness in witnesses for log in logs]
+    answers = _all(requests)
     largest: dict[str, SignedCheckpoint] = {}
     for signed in answers:
         if isinstance(signed, SignedCheckpoint):
@@ -91,10 +91,10 @@ class _Failure:
 _Answer: TypeAlias = "SignedCheckpoint | _Failure | None"
 
 
-def _all(asks: Sequence[Callable[[], _Answer]]) -> list[_Answer]:
+def _all(requests: Sequence[Callable[[], _Answer]]) -> list[_Answer]:
     """Return all answers in order; servers are asked side by side, since some may be silent."""
     with ThreadPoolExecutor(MAX_SIDE_BY_SIDE) as pool:
-        return list(pool.map(lambda ask: ask(), asks))
+        return list(pool.map(lambda request: request(), requests))
 
 
 def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes | None]) -> _Answer:

@@ -29,6 +29,7 @@ PUBLIC_KEY_BYTES = 32
 _DERIVATION = b"cmfl-ledger note key v1\n"
 _KEY_ID = re.compile("[0-9a-f]{8}")
 _SHOWN = 80
+_COFACTOR = 8
 
 
 class KeyUse(IntEnum):
@@ -137,10 +138,8 @@ def parse_vkey(text: str) -> VerifierKey:
             f"the key {_shown(text)} has signature type {data[0]:#04x}: 0x01 (a log's Ed25519) and "
             f"0x04 (a witness's) are read"
         )
-    try:
-        eddsa.import_public_key(data[1:])
-    except ValueError:
-        raise NoteError(f"the key {_shown(text)} is no Ed25519 public key") from None
+    if not _is_public_key(data[1:]):
+        raise NoteError(f"the key {_shown(text)} is no Ed25519 public key")
     key = VerifierKey(name, KeyUse(data[0]), data[1:])
     if key.key_id.hex() != key_id:
         raise NoteError(
@@ -176,6 +175,15 @@ def decode_base64(text: str) -> bytes:
     except (binascii.Error, UnicodeEncodeError):
         return b""
     return data if base64.b64encode(data).decode() == text else b""
+
+
+def _is_public_key(data: bytes) -> bool:
+    """Say whether bytes are a point that has a private key: under one of small order all verify."""
+    try:
+        point = eddsa.import_public_key(data).pointQ
+    except ValueError:
+        return False
+    return not (point * _COFACTOR).is_point_at_infinity()
 
 
 def _shown(text: str) -> str:

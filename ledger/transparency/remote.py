@@ -60,7 +60,7 @@ def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
     """
     if not _is_url(place):
         return _read(Path(place) / path, limit)
-    response = _asked(place, lambda server: server.get(f"/{path}", limit))
+    response = _answered(place, lambda server: server.get(f"/{path}", limit))
     if response.status != HTTPStatus.OK:
         raise WitnessError(f"{place}: answers {response.status} for {path}")
     return response.body
@@ -73,7 +73,7 @@ def newest_of_witness(url: str, origin: str) -> bytes | None:
         WitnessError: there is no answer.
     """
     path = f"/{origin_hash(origin)}/{CHECKPOINT}"
-    response = _asked(url, lambda server: server.get(path, MAX_NOTE_BYTES))
+    response = _answered(url, lambda server: server.get(path, MAX_NOTE_BYTES))
     if response.status == HTTPStatus.NOT_FOUND:
         return None
     if response.status != HTTPStatus.OK:
@@ -98,15 +98,15 @@ def cosigned_by(
     """
     body = AddCheckpoint(old_size, tuple(proof), signed.alone().encoded()).encoded()
     headers = {"Content-Type": "text/plain; charset=utf-8"}
-    response = _asked(
+    response = _answered(
         witness.url or "",
         lambda server: server.post("/add-checkpoint", body, headers, MAX_NOTE_BYTES),
     )
     if response.status == HTTPStatus.CONFLICT and (size := _SIZE.fullmatch(response.body)):
         raise OtherSizeError(witness.name, int(size[1]))
     if response.status != HTTPStatus.OK:
-        said = response.body[:_SHOWN].decode("utf-8", "replace").strip()
-        raise WitnessError(f"{witness.name}: answers {response.status}, {said!a}")
+        message = response.body[:_SHOWN].decode("utf-8", "replace").strip()
+        raise WitnessError(f"{witness.name}: answers {response.status}, {message!a}")
     try:
         note = signed.note.with_signatures(signature_lines(response.body))
         cosignatures = replace(signed, note=note).cosignatures([witness.key])
@@ -117,7 +117,7 @@ def cosigned_by(
     return cosignatures[0]
 
 
-def _asked(url: str, ask: Callable[[HttpServer], HttpResponse]) -> HttpResponse:
+def _answered(url: str, ask: Callable[[HttpServer], HttpResponse]) -> HttpResponse:
     try:
         server = HttpServer(url, TIMEOUT_SECONDS)
     except ValueError as error:

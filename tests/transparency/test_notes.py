@@ -19,7 +19,7 @@ from ledger.transparency.checkpoints import (
     sign_checkpoint,
 )
 from ledger.transparency.errors import NoteError
-from ledger.transparency.keys import KeyUse, SigningKey, parse_vkey
+from ledger.transparency.keys import KeyUse, SigningKey, VerifierKey, parse_vkey
 from ledger.transparency.merkle import EMPTY_ROOT
 from ledger.transparency.notes import MAX_NOTE_BYTES, NoteSignature, SignedNote, parse_note
 from tests.transparency.support import LOG, NOW, ORIGIN, OTHER_LOG, WITNESSES, checkpoint
@@ -118,6 +118,14 @@ def test_keys_differ_by_name_and_use() -> None:
 def test_what_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(NoteError):
         parse_vkey(text)
+
+
+@pytest.mark.parametrize("y", [1, 2**255 - 20, 0])
+def test_a_key_of_small_order_is_refused(y: int) -> None:
+    """Under such a key anybody signs anything; id and form are right."""
+    key = VerifierKey("n", KeyUse.COSIGNATURE, y.to_bytes(32, "little"))
+    with pytest.raises(NoteError, match="no Ed25519 public key"):
+        parse_vkey(str(key))
 
 
 @pytest.mark.parametrize(
