@@ -11,10 +11,20 @@ from cmfl.access.target import Target
 from cmfl.display.progress import tracking
 from cmfl.display.tables import Table
 from cmfl.extras import naming_extras
-from cmfl.inputs.arguments import FLAG, LIST, PATH, TEXT, WHOLE, require, require_or_none
+from cmfl.inputs.arguments import (
+    FLAG,
+    LIST,
+    NUMBER,
+    PATH,
+    TEXT,
+    WHOLE,
+    require,
+    require_or_none,
+)
 from cmfl.inputs.objects import reference
 from cmfl.opening import target_of
 from cmfl.recorded import Run
+from cmfl.witnessing import Witnesses, witnesses_of
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -132,6 +142,9 @@ def audit(
     since: str | Path | None = None,
     jobs: int = 1,
     rules: str | Path | Callable[..., Any] | Sequence[str | Path | Callable[..., Any]] = (),
+    witness_policy: str | Path | None = None,
+    checkpoints: Sequence[str] = (),
+    checkpoint_max_age: float | None = None,
     progress: bool | None = None,
 ) -> Audit:
     """Check every round of a run from its chain and its blobs alone.
@@ -152,6 +165,10 @@ def audit(
         rules: the run's own distance and scoring, if it has some: your copies of their files, or
             the functions themselves. They are run, if their digests are those of the run document;
             those of a run that this process has played are known.
+        witness_policy: file with known logs and witnesses (c2sp.org/tlog-policy), which are asked
+            what they have seen of the run; None to ask nobody.
+        checkpoints: URLs, folders or files of logs' checkpoints, beside the policy's URLs.
+        checkpoint_max_age: hours since a witness has cosigned, for its word to count; None for 24.
         progress: whether to show progress; None where somebody looks.
 
     Returns:
@@ -165,19 +182,22 @@ def audit(
         require_or_none(PATH, run=run)
     require_or_none(TEXT, name=name, rpc_url=rpc_url, address=address, head=head)
     require_or_none(WHOLE, chain_id=chain_id)
-    require_or_none(PATH, blobs=blobs, since=since)
+    require_or_none(PATH, blobs=blobs, since=since, witness_policy=witness_policy)
     require(FLAG, strict=strict)
     require_or_none(FLAG, progress=progress)
+    require_or_none(NUMBER, checkpoint_max_age=checkpoint_max_age)
     require(WHOLE, jobs=jobs)
     if jobs < 1:
         raise ConfigurationError(f"jobs = {jobs}: must be at least 1")
     if isinstance(rules, str | Path) or callable(rules):
         rules = (rules,)
-    require(LIST, rules=rules)
+    require(LIST, rules=rules, checkpoints=checkpoints)
     if isinstance(run, Run) and not rules:
         rules = run.rules
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     earlier = None if since is None else read_earlier(Path(since), "since")
+    policy = None if witness_policy is None else Path(witness_policy)
+    witnesses = witnesses_of(policy, checkpoints, checkpoint_max_age)
     with tracking("audit", shown=progress) as show:
         report = audit_target(
             target,
@@ -187,6 +207,7 @@ def audit(
             jobs=jobs,
             on_progress=show,
             rules=tuple(_rule_source(rule, target) for rule in rules),
+            witnesses=witnesses,
         )
     return Audit(report)
 
@@ -207,6 +228,7 @@ def audit_target(
     jobs: int,
     on_progress: Callable[[int, int], None],
     rules: tuple[str, ...] = (),
+    witnesses: Witnesses | None = None,
 ) -> AuditReport:
     """Audit what a target names; the command and `audit` share it.
 
@@ -218,10 +240,11 @@ def audit_target(
         jobs: number of processes.
         on_progress: called with the rounds that are done, and their number.
         rules: files of the run's own distance and scoring, which are run.
+        witnesses: whom to ask about the run before it is read; None for nobody.
 
     Raises:
-        ConfigurationError: the head is no digest, the contract is ambiguous, or a file is of none
-            of the run's rules.
+        ConfigurationError: the head is no digest, the contract is ambiguous, a file is of none of
+            the run's rules, or the policy knows no log of the run.
     """
     from ledger.audit.engine import AuditOptions
     from ledger.audit.engine import audit as run_audit
@@ -230,8 +253,13 @@ def audit_target(
     known_head = None if head is None else digest_of_head(head)
     workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
     with target.reader() as chain:
+        ledger = target.ledger(chain)
+        # Before the chain is read: it only grows, so it must have all that they have seen by now.
+        checkpoints = None
+        if witnesses is not None:
+            checkpoints = witnesses.evidence(chain.chain_id, ledger.address)
         return run_audit(
-            target.ledger(chain),
+            ledger,
             target.published(),
             AuditOptions(
                 progress=lambda now: on_progress(now.done, now.total),
@@ -241,6 +269,7 @@ def audit_target(
             head=known_head,
             strict=strict,
             earlier=earlier,
+            checkpoints=checkpoints,
         )
 
 

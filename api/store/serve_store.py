@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
-import os
 import secrets
 from typing import TYPE_CHECKING
 
-import uvicorn
-
-from api.http.graceful_server import GracefulServer
-from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
+from api.http.bounded_server import bounded_server
+from api.sockets import listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
+from ledger.io.folder_lock import sole_process
 from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.storage.http import require_plain_url
@@ -22,8 +19,11 @@ from ledger.storage.mailbox import EPOCH_BYTES
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
+
+    import uvicorn
 
     from api.store.retention import PinnedBlobs
     from api.store.store_settings import StoreSettings
@@ -72,19 +72,8 @@ def server_for(
     settings: StoreSettings, ledger: CommitteeLedger, pinned: PinnedBlobs = frozenset
 ) -> uvicorn.Server:
     """Return a server that has not started, with bounds on connections; see `create_store`."""
-    return GracefulServer(
-        uvicorn.Config(
-            create_store(settings, ledger, secrets.token_bytes(EPOCH_BYTES), pinned=pinned),
-            ws="none",
-            http="h11",
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=MAX_CONCURRENT,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            timeout_graceful_shutdown=5,
-        )
-    )
+    epoch = secrets.token_bytes(EPOCH_BYTES)
+    return bounded_server(create_store(settings, ledger, epoch, pinned=pinned))
 
 
 def resolve_public_urls(
@@ -138,24 +127,10 @@ def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger)
         )
 
 
-@contextlib.contextmanager
-def lock_store_folder(folder: Path) -> Iterator[None]:
+def lock_store_folder(folder: Path) -> AbstractContextManager[None]:
     """Hold a folder, which is made if need be, for one store, since one counts the charges.
 
     Raises:
         ConfigurationError: another process serves it, or it cannot be written.
     """
-    try:
-        folder.mkdir(exist_ok=True)
-        descriptor = os.open(folder / "store.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise ConfigurationError(f"--folder {folder}: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise ConfigurationError(f"--folder {folder}: another process serves it") from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+    return sole_process(folder, "store.lock")

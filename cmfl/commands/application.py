@@ -44,9 +44,11 @@ from cmfl.commands import (
     serve,
     settings,
     track,
+    transparency_log,
     verbosity,
     verify,
     watch,
+    witness,
     worker,
 )
 from cmfl.commands.console import complain, print_line
@@ -134,6 +136,8 @@ app.command("watch", rich_help_panel=_OPERATE)(watch.watch)
 app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)
 app.add_typer(index.app, name="index", rich_help_panel=_OPERATE)
 app.add_typer(blobs.app, name="blobs", rich_help_panel=_OPERATE)
+app.add_typer(transparency_log.app, name="log", rich_help_panel=_OPERATE)
+app.add_typer(witness.app, name="witness", rich_help_panel=_OPERATE)
 
 
 def _print_version(value: bool) -> None:

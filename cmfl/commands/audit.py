@@ -14,10 +14,12 @@ from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head, Rules
 from cmfl.commands.report_file import require_writable
 from cmfl.commands.source_options import EvidenceOptions
+from cmfl.commands.witness_options import WitnessOptions
 
 if TYPE_CHECKING:
     from cmfl.access.target import Target
     from cmfl.stopping import StopCheck
+    from cmfl.witnessing import Witnesses
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
 
@@ -64,6 +66,8 @@ def audit(
     report: Annotated[
         Path | None, typer.Option("--report", help="Write the JSON report to this file.")
     ] = None,
+    *,
+    witnesses: WitnessOptions,
     json: AsJson = False,
 ) -> None:
     """Check every round from the chain and the blobs alone.
@@ -73,7 +77,9 @@ def audit(
     --rpc-url, --address and --blobs nothing of the home is needed. With --api the blobs come from a
     service, which is trusted for nothing: each is compared with its digest, and one that is not to
     be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
-    again, and the report says so.
+    again, and the report says so. With --witness-policy logs and witnesses are asked first: a run
+    that lacks rounds they have seen, or has others, contradicts; without a quorum it is exit code
+    3.
     """
     from cmfl.auditing import read_earlier
     from ledger.audit.report import AuditOutcome
@@ -83,9 +89,10 @@ def audit(
         require_writable(report)
     where = source.target()
     where.require_chain_of_its_own()
+    consulted = witnesses.witnesses()
     earlier = None if since is None else read_earlier(since, "--since")
     result = audited_with_progress(
-        where, AuditRequest(head, strict, earlier, jobs, tuple(rules or ()))
+        where, AuditRequest(head, strict, earlier, jobs, tuple(rules or ()), consulted)
     )
     repeated = None if training is None else _repeated(where, training)
     stop = _stop_of(where)
@@ -118,6 +125,7 @@ class AuditRequest:
         earlier: the audit that it continues; None for none.
         jobs: number of processes; None for the machine's default.
         rules: files of own rules.
+        witnesses: whom to ask before; None for nobody.
     """
 
     head: str | None = None
@@ -125,6 +133,7 @@ class AuditRequest:
     earlier: EarlierAudit | None = None
     jobs: int | None = None
     rules: tuple[str, ...] = ()
+    witnesses: Witnesses | None = None
 
 
 def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
@@ -143,6 +152,7 @@ def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
             jobs=jobs,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
             rules=request.rules,
+            witnesses=request.witnesses,
         )
 
 

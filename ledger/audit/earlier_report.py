@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.report import AuditReport
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.transparency.witnessed import CheckpointEvidence
 
 MAX_REPORT_BYTES = 64_000_000
 """A report names at most `MOST_FINDINGS` findings, of some hundreds of bytes each."""
@@ -108,10 +109,12 @@ class PriorKnowledge:
     Attributes:
         head: a head that was kept; None for none.
         earlier: the audit that this one builds on; None for none.
+        checkpoints: what logs and witnesses said of the run just before; None if nobody asked.
     """
 
     head: Digest | None
     earlier: EarlierAudit | None
+    checkpoints: CheckpointEvidence | None = None
 
 
 def report_bytes(report: AuditReport) -> bytes:

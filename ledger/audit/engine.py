@@ -29,7 +29,7 @@ from ledger.audit.earlier_report import PriorKnowledge
 from ledger.audit.evidence.archive import Archive, unnamed_blobs
 from ledger.audit.evidence.model_chain import ModelChain
 from ledger.audit.observations import AppearedPayload, RunStart
-from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadReport
+from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadReport, WitnessedRounds
 from ledger.audit.result_log import (
     AuditLog,
     PendingResult,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ledger.protocol.rules.distance import Distances
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobReader
+    from ledger.transparency.witnessed import CheckpointEvidence
 
 MAX_COMPARED = 200_000
 """Pairs of an unnamed blob and a payload recorded as missing that are compared."""
@@ -99,7 +100,7 @@ class AuditOptions:
             raise AuditCancelledError("the audit was cancelled: it has come to no verdict")
 
 
-def audit(
+def audit(  # noqa: PLR0913 - what an auditor may know before
     ledger: CommitteeLedger,
     blobs: BlobReader,
     options: AuditOptions | None = None,
@@ -107,6 +108,7 @@ def audit(
     head: Digest | None = None,
     strict: bool = False,
     earlier: EarlierAudit | None = None,
+    checkpoints: CheckpointEvidence | None = None,
 ) -> AuditReport:
     """Return the report of an audit of all ended rounds, as of the chain's present head.
 
@@ -117,6 +119,8 @@ def audit(
         head: a head of this run that the auditor has kept, of any round; None for none.
         strict: let a remark leave the audit incomplete.
         earlier: an audit that is trusted for the rounds that it has checked; None for none.
+        checkpoints: what logs and witnesses have said of this run, before it is read; None if
+            nobody asked.
 
     Returns:
         The report; no answer of chain or blobs raises.
@@ -129,7 +133,8 @@ def audit(
     """
     if earlier is not None:
         earlier.require_of(ledger, strict=strict)
-    running = _Audit(ledger, blobs, options or AuditOptions(), PriorKnowledge(head, earlier))
+    prior = PriorKnowledge(head, earlier, checkpoints)
+    running = _Audit(ledger, blobs, options or AuditOptions(), prior)
     running.read()
     return running.report(strict=strict)
 
@@ -169,6 +174,7 @@ class _Audit:
     def report(self, *, strict: bool) -> AuditReport:
         log, reader, archive = self._log, self._reader, self._archive
         head, earlier = self._prior.head, self._prior.earlier
+        checkpoints = self._prior.checkpoints
         log.counts["blobs"] += archive.blobs_read
         log.counts["bytes"] += archive.bytes_read
         position, built_on = None, None
@@ -195,6 +201,7 @@ class _Audit:
             kept=None if head is None else _kept_head_report(head, position),
             strict=strict,
             built_on=built_on,
+            witnessed=None if checkpoints is None else WitnessedRounds.of(checkpoints),
         )
 
     def _read(self, chain: ChainReader, anchor: ChainAnchor) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import MinedCommitment, Participants, RoundClosing
     from ledger.protocol.ledger_state import Deployment, Event, LedgerState, RoundDecided
     from ledger.protocol.types import ClientId, Digest, Domain
+    from ledger.transparency.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +326,36 @@ class KeptHeadPosition:
     event: type[Event] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SignedTree:
+    """A tree that a log of the run has signed, beside the run's own.
+
+    Attributes:
+        block: that ended its last round; the newest one if the run has fewer.
+        checkpoint: the tree.
+        rounds: how many rounds of the run have ended.
+        root: of the run's first rounds, as many as the tree has; None if there are fewer.
+    """
+
+    block: int
+    checkpoint: Checkpoint
+    rounds: int
+    root: Digest | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnwitnessedRounds:
+    """Rounds that have ended after those that witnesses stand for.
+
+    Attributes:
+        block: that ended the first of them.
+        first: of these rounds.
+    """
+
+    block: int
+    first: int
+
+
 Observation: TypeAlias = (
     Unavailable
     | Disagreement
@@ -342,4 +373,6 @@ Observation: TypeAlias = (
     | StateComparison
     | ChainRollback
     | KeptHeadPosition
+    | SignedTree
+    | UnwitnessedRounds
 )

@@ -7,8 +7,9 @@ compare codes; sentences are made when they are read.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from ledger.audit.formatting import (
     bounded,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.ledger_state import StatementKind
     from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
+    from ledger.transparency.witnessed import CheckpointEvidence
 
 REPORT_VERSION = 3
 MAX_NAMED = 50
@@ -362,6 +364,61 @@ class KeptHeadReport:
 
 
 @dataclass(frozen=True, slots=True)
+class WitnessedRounds:
+    """The rounds that a quorum of witnesses stands for.
+
+    Attributes:
+        log: origin of the log; empty if there is no checkpoint with a quorum.
+        rounds: 1 to this one; 0 for none.
+        root: of the tree of their heads, 0x-hex; empty if there is no quorum.
+        witnesses: those whose cosignatures count, by the policy's names.
+        time: as of which nothing newer exists, seconds since 1970; None if there is no quorum.
+        failures: why logs or witnesses gave nothing that counts.
+    """
+
+    log: str
+    rounds: int
+    root: str
+    witnesses: tuple[str, ...]
+    time: int | None
+    failures: tuple[str, ...]
+
+    @classmethod
+    def of(cls, evidence: CheckpointEvidence) -> Self:
+        """Return what an auditor collected, for a report."""
+        witnessed, failures = evidence.witnessed, evidence.failures
+        if witnessed is None:
+            return cls("", 0, "", (), None, failures)
+        tree = witnessed.checkpoint
+        root = f"0x{tree.root.hex()}"
+        return cls(tree.origin, tree.size, root, witnessed.witnesses, witnessed.time, failures)
+
+    @property
+    def sentence(self) -> str:
+        """The rounds as one sentence."""
+        if self.time is None:
+            return "No quorum of witnesses stands for any round."
+        day = datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        names = plain(", ".join(self.witnesses))
+        return (
+            f"A quorum of witnesses ({names}) says that as of {day} UTC the log {plain(self.log)} "
+            f"had {self.rounds} rounds, and no more."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "log": bounded(self.log),
+            "rounds": self.rounds,
+            "root": self.root,
+            "witnesses": [bounded(name) for name in self.witnesses],
+            "time": self.time,
+            "failures": [bounded(failure) for failure in self.failures],
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class TrustedEarlierAudit:
     """The earlier audit that this one trusts for the first rounds.
 
@@ -432,6 +489,7 @@ class AuditReport:
         kept: the position of the head that the auditor had kept; None if none was given.
         strict: whether a remark leaves the audit incomplete.
         built_on: the earlier audit that was trusted for the first rounds; None if none was.
+        witnessed: the rounds that witnesses stand for; None if there was no policy.
     """
 
     version: int
@@ -445,6 +503,7 @@ class AuditReport:
     kept: KeptHeadReport | None = None
     strict: bool = False
     built_on: TrustedEarlierAudit | None = None
+    witnessed: WitnessedRounds | None = None
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -469,6 +528,7 @@ class AuditReport:
             "built_on": None if self.built_on is None else self.built_on.as_dict(),
             "deployment": dict(self.deployment),
             "kept_head": None if self.kept is None else self.kept.as_dict(),
+            "witnessed": None if self.witnessed is None else self.witnessed.as_dict(),
             "remarks": self.remarks,
             "rounds": self.rounds,
             "steps": [step.as_dict() for step in self.steps],

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.checks.completeness import INCIDENTS_MISSING, PAYLOAD_APPEARED
+from ledger.audit.checks.head_chain import ROUNDS_NOT_WITNESSED
 from ledger.audit.formatting import subject_prefix
 from ledger.audit.report import MAX_NAMED, AuditOutcome, StepOutcome
 
 if TYPE_CHECKING:
     from ledger.audit.report import AuditReport, Finding, StepReport
 
-_REMARKS = {INCIDENTS_MISSING.code, PAYLOAD_APPEARED.code}
+_REMARKS = {INCIDENTS_MISSING.code, PAYLOAD_APPEARED.code, ROUNDS_NOT_WITNESSED.code}
 
 
 def readable(report: AuditReport) -> list[str]:
@@ -26,6 +27,8 @@ def readable(report: AuditReport) -> list[str]:
     ]
     if report.kept is not None:
         lines += [report.kept.sentence, ""]
+    if report.witnessed is not None:
+        lines += [report.witnessed.sentence, ""]
     if report.built_on is not None:
         lines += [report.built_on.sentence, ""]
     for step in report.steps:

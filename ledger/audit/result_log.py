@@ -26,6 +26,7 @@ from ledger.audit.observations import (
     EventKindMismatch,
     KeptHeadPosition,
     RefusedCall,
+    SignedTree,
     StateComparison,
 )
 from ledger.audit.report import (
@@ -253,6 +254,8 @@ def rests_on_all_logs(observation: Observation) -> bool:
             return is_drawn or name in _FIELDS_FROM_ALL_BEFORE
         case KeptHeadPosition():
             return observation.round is None
+        case SignedTree():
+            return observation.root != observation.checkpoint.root
         case Disagreement():
             return observation.fact == EARLIER_HEAD_DIFFERS
         case _:

@@ -16,6 +16,7 @@ from ledger.audit.checks.deployment_parameters import CODE_UNAVAILABLE, DEPLOYME
 from ledger.audit.checks.head_chain import (
     BLOCK_UNREADABLE,
     CHAIN_UNREADABLE,
+    CHECKPOINT_UNCHECKED,
     EARLIER_BLOCK_DIFFERS,
     EARLIER_HEAD_DIFFERS,
     KEPT_HEAD_UNCHECKED,
@@ -37,6 +38,7 @@ from ledger.audit.replay.replay import Replay
 from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.report import BlobKind
 from ledger.audit.round_checker import EvidenceReader, Milestone
+from ledger.audit.signed_trees import RunTree
 from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.contract.deployment import code_violation, deployment_for, require_code
 from ledger.chain.ports import (
@@ -110,6 +112,8 @@ class RunReader:
         self._models = models
         self._anchor = anchor
         self._prior_head = prior.head
+        self._checkpoints = prior.checkpoints
+        self._tree = RunTree()
         self._earlier = prior.earlier
         self._earlier_block = -1 if prior.earlier is None else prior.earlier.block
         self._go_on = go_on
@@ -126,6 +130,11 @@ class RunReader:
                 yield from self._where_earlier_ended(self._earlier)
         except ChainError as error:
             yield from unreadable(error)
+        if self._checkpoints is not None:
+            if self.is_whole:
+                yield from self._tree.compared(self._checkpoints, self._anchor.head.number)
+            else:
+                yield Unavailable(0, CHECKPOINT_UNCHECKED)
         if not self.is_whole and self._earlier is not None:
             yield Unavailable(0, KEPT_HEAD_UNCHECKED, detail=to_hex(self._earlier.head))
         if self._prior_head is not None and self.kept_head is None:
@@ -188,6 +197,7 @@ class RunReader:
                 continue
             if isinstance(item, ReplayedEvent) and isinstance(item.event, _MOVING_THE_HEAD):
                 event = item.event
+                self._tree.add(replay.state.domain, item)
                 self._note(KeptHeadPosition(item.block, event.head, event.round, type(event)))
             yield item
         if isinstance(stands, LedgerSnapshot):

@@ -133,6 +133,11 @@ class HttpServer:
         request = httpx.Request("PUT", self._below(path), headers=headers, content=body)
         return self._ask(request, max_bytes)
 
+    def post(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
+        """Send POST with a body and its headers; errors as with `get`."""
+        request = httpx.Request("POST", self._below(path), headers=headers, content=body)
+        return self._ask(request, max_bytes)
+
     def post_json(self, body: bytes, max_bytes: int) -> HttpResponse:
         """Send POST with JSON to the URL itself; errors as with `get`."""
         return self._ask(_with_json("POST", self._url, body), max_bytes)

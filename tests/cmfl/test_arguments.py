@@ -121,6 +121,9 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any]]] = [
             "since": 5,
             "jobs": "x",
             "rules": 5,
+            "witness_policy": 5,
+            "checkpoints": "x",
+            "checkpoint_max_age": "x",
             "progress": 5,
         }.items()
     ),

@@ -14,6 +14,8 @@ import re
 import runpy
 import shlex
 import shutil
+import time
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +34,12 @@ from api.settings import Settings
 from cmfl.commands.application import app
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.transparency.keys import parse_vkey
 from tests.api.conftest import serving
-from tests.cmfl.commands.conftest import cmfl
+from tests.cmfl.commands.conftest import cmfl, succeeds
+from tests.support.keys import write_keystore
+from tests.transparency.serving import witness_at
+from tests.transparency.support import WITNESSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +50,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+PASSWORD = "correct horse battery staple"
 NOT_RUN = {"text", "toml", "nginx", "mermaid", "json"}
 FOREIGN = {"anvil", "geth", "besu", "ray", "python3", "source", "twine", "git", "openssl"} | {
     "model_signing"
@@ -156,6 +163,26 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@contextmanager
+def witnessed(home: Path) -> Iterator[str]:
+    """Publish the log of a home, with one witness at work; yield the log's key.
+
+    Keystore, password and policy are in the folder of the home.
+    """
+    folder = home.parent
+    (folder / "password").write_text(PASSWORD)
+    write_keystore(folder / "log.json", bytes([3] * 32))
+    signing = ("--keystore", folder / "log.json", "--password-file", folder / "password")
+    named = ("--home", home, "--name", "example.org/cmfl", *signing)
+    key = succeeds("log", "key", *named).out.strip()
+    with witness_at(folder / "witness", WITNESSES[0], time.time, [parse_vkey(key)]) as url:
+        policy = f"log {key}\nwitness A {WITNESSES[0].verifier} {url}\nquorum A\n"
+        (folder / "policy.txt").write_text(policy)
+        out = ("--out", folder / "log", "--witness-policy", folder / "policy.txt")
+        succeeds("log", "publish", *named, *out)
+        yield key
+
+
 @pytest.fixture(scope="module")
 def values(finished: Path) -> Iterator[dict[str, str]]:
     """Return the values of the pages' placeholders: the finished run, on a node and a service."""
@@ -165,8 +192,10 @@ def values(finished: Path) -> Iterator[dict[str, str]]:
         EmbeddedReader.open(finished / "chain.sqlite") as chain,
         RpcServer(chain) as node,
         serving(Settings(home=finished)) as service,
+        witnessed(finished) as log_key,
     ):
         yield {
+            "VKEY": log_key,
             "HOME": str(finished),
             "--rpc-url URL": f"--rpc-url {node.url}",
             "--chain-id N": f"--chain-id {chain.chain_id}",
@@ -202,7 +231,8 @@ def test_the_blocks_of_a_page_can_be_executed(
         "--home first" in line and "cmfl run" in line for line in page.read_text().splitlines()
     ):
         shutil.copytree(finished, tmp_path / "first")
-    (tmp_path / "password").write_text("correct horse battery staple")
+    for name in ("password", "log.json", "policy.txt"):
+        shutil.copy(finished.parent / name, tmp_path / name)
     write_signing_key(tmp_path)
     (tmp_path / "entries").mkdir()
     smoke = (ROOT / "clients" / "presets" / "smoke.toml").read_text("utf-8")

@@ -6,7 +6,6 @@ serves until Ctrl-C is a real process: it prints its first line, is interrupted,
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from eth_account import Account
 
 from api.settings import Settings
 from clients.configuration.loading import load
@@ -31,7 +29,9 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from tests.api.conftest import serving
 from tests.cmfl.commands.conftest import cmfl, settings_of, succeeds
 from tests.cmfl.commands.test_worker import stopped_once_it_runs
-from tests.docs.test_code_blocks import PAGES, ROOT, blocks, lines_of
+from tests.docs.test_code_blocks import PAGES, PASSWORD, ROOT, blocks, lines_of
+from tests.support.keys import write_keystore
+from tests.transparency.support import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,9 +75,11 @@ NOT_EXECUTED = {
 }
 """First words of commands that no test of a page executes, and why."""
 
-SERVES = ("cmfl serve", "cmfl blobs serve", "cmfl chain serve")
+SERVES = (
+    *("cmfl serve", "cmfl blobs serve", "cmfl chain serve"),
+    *("cmfl log serve", "cmfl witness serve"),
+)
 CLIENTS = 12
-PASSWORD = "correct horse battery staple"
 OWN = (
     "protocol.beacon=block",
     "data.name=own",
@@ -154,10 +156,6 @@ def write_files(folder: Path) -> None:
     (folder / "mine.csv").write_text("\n".join(table))
 
 
-def write_keystore(path: Path, key: bytes) -> None:
-    path.write_text(json.dumps(Account.encrypt(key, PASSWORD, kdf="pbkdf2", iterations=2)))
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Yield a node with a run of owners, a store, a service, and everybody's files."""
@@ -204,6 +202,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 "HOME": "first",
                 "--run NAME": "--run run",
                 "--folder DIR": "--folder store",
+                "log serve DIR": "log serve entries",
+                "VKEY": str(LOG.verifier),
                 "--host 0.0.0.0 --port 8600": "--port 0",
                 "PATH": str(ROOT / "tests" / "fixtures" / "hugging_face" / "femnist"),
             },

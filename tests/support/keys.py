@@ -5,8 +5,11 @@ Keys are derived from a sentence, so everybody knows them: PUBLIC TEST KEYS, wor
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import TYPE_CHECKING
+
+from eth_account import Account
 
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
@@ -14,6 +17,7 @@ from ledger.protocol.types import Address, ClientId, Digest, Domain, RegisteredC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
 
@@ -33,6 +37,11 @@ def key_signers(count: int, owner: str = "client") -> tuple[KeySigner, ...]:
     """
     keys = (keccak256(f"PUBLIC TEST KEY of {owner} {i}".encode()) for i in range(count))
     return tuple(sorted(map(KeySigner, keys), key=lambda signer: signer.address))
+
+
+def write_keystore(path: Path, key: bytes, password: str = "correct horse battery staple") -> None:
+    """Write a keystore that takes no time to open."""
+    path.write_text(json.dumps(Account.encrypt(key, password, kdf="pbkdf2", iterations=2)))
 
 
 def registered(

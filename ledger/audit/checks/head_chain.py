@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.checks.common import AuditCheck
 from ledger.audit.formatting import text_of
-from ledger.audit.observations import ChainRollback, KeptHeadPosition, StateComparison
-from ledger.audit.report import AuditStep, Contradiction, Fact, Need
+from ledger.audit.observations import (
+    ChainRollback,
+    KeptHeadPosition,
+    SignedTree,
+    StateComparison,
+    UnwitnessedRounds,
+)
+from ledger.audit.report import AuditStep, Contradiction, Fact, Finding, FindingKind, Need
 from ledger.protocol.encoding import set_digest, to_hex
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST
@@ -33,6 +39,24 @@ KEPT_HEAD_ABSENT = Fact(
     "the head {recorded} was kept as one of this run",
     "none of its heads up to block {subject} is that one: it does not reach it, as an older copy "
     "of the run does not, or it is another run",
+    is_recorded=False,
+)
+SIGNED_ROUNDS_ABSENT = Fact(
+    "signed rounds",
+    "{subject} has signed {recorded} rounds of this run",
+    "{true} have ended here: this is an older copy of the run, or another run",
+    is_recorded=False,
+)
+SIGNED_TREE_DIFFERS = Fact(
+    "signed tree",
+    "{subject} has signed rounds whose heads have the root {recorded}",
+    "as many rounds have the root {true} here: this is another history of the run",
+    is_recorded=False,
+)
+SIGNED_TREES_CONFLICT = Fact(
+    "two trees",
+    "{subject} has signed the root {recorded}",
+    "it has signed {true} for as many rounds, too: it tells two histories",
     is_recorded=False,
 )
 EARLIER_BLOCK_DIFFERS = Fact(
@@ -82,6 +106,18 @@ KEPT_HEAD_UNCHECKED = Need(
     "kept head",
     "whether the run passes through {detail}, since it was not read to its end",
 )
+NOT_WITNESSED = Need("witnesses", "no quorum of witnesses stands for this run: {detail}")
+CHECKPOINT_WITHHELD = Need("withheld checkpoint", "nobody shows a larger checkpoint: {detail}")
+CHECKPOINT_UNCHECKED = Need(
+    "checkpoint",
+    "whether the run has the rounds that logs have signed, since it was not read to its end",
+)
+ROUNDS_NOT_WITNESSED = FindingKind(
+    "rounds not witnessed",
+    "it ended after the newest checkpoint that a quorum of witnesses has cosigned, as did all "
+    "later ones: none stands for them yet",
+    is_remark=True,
+)
 
 
 def check(observation: Observation) -> Iterator[StepResult]:
@@ -96,8 +132,24 @@ def check(observation: Observation) -> Iterator[StepResult]:
             yield Contradiction(ROLLED_BACK, None, (), str(number), to_hex(digest), true)
         case KeptHeadPosition(block, head, None):
             yield Contradiction(KEPT_HEAD_ABSENT, None, (), str(block), to_hex(head))
+        case SignedTree():
+            yield from _check_signed_tree(observation)
+        case UnwitnessedRounds(_, first):
+            yield Finding(ROUNDS_NOT_WITNESSED, first, (), (), proven=False)
         case _:
             pass
+
+
+def _check_signed_tree(tree: SignedTree) -> Iterator[StepResult]:
+    """Yield how the run differs from a tree that a log has signed."""
+    checkpoint = tree.checkpoint
+    if tree.root is None:
+        recorded, true = str(checkpoint.size), str(tree.rounds)
+        yield Contradiction(SIGNED_ROUNDS_ABSENT, None, (), checkpoint.origin, recorded, true)
+    elif tree.root != checkpoint.root:
+        recorded, true = to_hex(checkpoint.root), to_hex(tree.root)
+        subject = f"{checkpoint.origin}, {checkpoint.size} rounds,"
+        yield Contradiction(SIGNED_TREE_DIFFERS, None, (), subject, recorded, true)
 
 
 def _check_state(comparison: StateComparison) -> Iterator[StepResult]:

@@ -1,0 +1,1 @@
+"""A witness of logs over HTTP, and the static files of a log."""

@@ -1,0 +1,107 @@
+"""A witness as an ASGI app (c2sp.org/tlog-witness): submission and monitoring under one prefix."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from api.http.middleware import HeadAsGet, SafeHeaders
+from ledger.transparency.errors import NoteError, WitnessError
+from ledger.transparency.witness import (
+    MAX_REQUEST_BYTES,
+    SIZE_TYPE,
+    TEXT_TYPE,
+    WitnessReply,
+    parse_request,
+)
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from ledger.transparency.witness_folder import WitnessFolder
+
+BODY_SECONDS = 10.0
+"""How long a request's body may take to arrive."""
+_NO_STORE = {"Cache-Control": "no-store"}
+_log = logging.getLogger(__name__)
+
+
+def create_witness(folder: WitnessFolder, body_seconds: float = BODY_SECONDS) -> Starlette:
+    """Return a witness as an ASGI app.
+
+    Args:
+        folder: its state; no other process has it.
+        body_seconds: how long a request's body may take to arrive.
+    """
+
+    async def add_checkpoint(request: Request) -> Response:
+        body = await _body(request, body_seconds)
+        if isinstance(body, Response):
+            return body
+        try:
+            reply = await to_thread.run_sync(_replied, folder, body)
+        except (WitnessError, OSError) as error:
+            _log.error("%s", error)
+            return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the witness")
+        if reply.evidence is not None:
+            _log.error("%s has signed two trees of one size: see evidence/", reply.origin)
+        media = {"Content-Type": SIZE_TYPE if reply.media_type == SIZE_TYPE else TEXT_TYPE}
+        return Response(reply.body, reply.status, _NO_STORE | media)
+
+    async def newest(request: Request) -> Response:
+        note = await to_thread.run_sync(folder.newest_note, request.path_params["origin_hash"])
+        if note is None:
+            return _text(HTTPStatus.NOT_FOUND, "no checkpoint of that log was cosigned here")
+        return Response(note, headers=_NO_STORE | {"Content-Type": TEXT_TYPE})
+
+    async def health(_: Request) -> Response:
+        return _text(HTTPStatus.OK, "ok")
+
+    app = Starlette(
+        routes=[
+            Route("/add-checkpoint", add_checkpoint, methods=["POST"]),
+            Route("/health", health),
+            Route("/{origin_hash}/checkpoint", newest),
+        ],
+        middleware=[Middleware(SafeHeaders), Middleware(HeadAsGet)],
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _replied(folder: WitnessFolder, body: bytes) -> WitnessReply:
+    try:
+        return folder.add_checkpoint(parse_request(body))
+    except NoteError as error:
+        return WitnessReply(HTTPStatus.BAD_REQUEST, f"{error}\n".encode())
+
+
+async def _body(request: Request, seconds: float) -> bytes | Response:
+    """Return a request's body, or why it is not read."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > MAX_REQUEST_BYTES:
+                    fault = f"a request has at most {MAX_REQUEST_BYTES} bytes"
+                    return _text(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, fault)
+    except TimeoutError:
+        return _text(HTTPStatus.REQUEST_TIMEOUT, f"the request took over {seconds:g} s")
+    except ClientDisconnect:
+        return _text(HTTPStatus.BAD_REQUEST, "the request was cut off")
+    return bytes(body)
+
+
+def _text(status: HTTPStatus, sentence: str) -> Response:
+    closing = {"Connection": "close"} if status >= HTTPStatus.BAD_REQUEST else {}
+    return PlainTextResponse(f"{sentence}\n", status, _NO_STORE | closing)

@@ -1,0 +1,280 @@
+"""`cmfl log`: the heads of a run as a transparency log of static files."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmfl.access.target import opened_ledger
+from cmfl.commands.console import AsJson, complain, print_json, print_line
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
+from cmfl.commands.source_options import ContractOptions
+from cmfl.commands.witness_options import WITNESS_POLICY, WitnessPolicyFile
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cmfl.access.target import Target
+    from ledger.protocol.types import Domain
+    from ledger.transparency.checkpoints import Checkpoint
+    from ledger.transparency.keys import SigningKey
+
+app = typer.Typer(
+    help="The heads of a run as a transparency log that witnesses cosign.", no_args_is_help=True
+)
+
+LogName = Annotated[
+    str,
+    typer.Option(
+        "--name",
+        help="Your name for logs, such as example.org/cmfl; chain and contract are added to it.",
+    ),
+]
+
+
+@app.command("key")
+@expand_groups
+def key(
+    name: LogName,
+    keystore: KeyFile,
+    password_file: KeyPassword = None,
+    *,
+    source: ContractOptions,
+) -> None:
+    """Print the public key of a run's log, for witnesses and policies.
+
+    The log's key is derived from the keystore's, for this name and run alone.
+    """
+    with opened_ledger(source.target()) as ledger:
+        domain = ledger.domain()
+    print_line(str(_log_key(name, domain, keystore, password_file).verifier))
+
+
+@app.command("publish")
+@expand_groups
+def publish(
+    name: LogName,
+    keystore: KeyFile,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the log's files.")],
+    password_file: KeyPassword = None,
+    witness_policy: WitnessPolicyFile = None,
+    *,
+    source: ContractOptions,
+    json: AsJson = False,
+) -> None:
+    """Write the heads of all rounds that have ended as a log, and have witnesses cosign it.
+
+    Call it after each round, or from time to time; what is written stays. Each witness of the
+    policy that has a URL is asked. Exit code 1: the chain contradicts what this key has signed. 3:
+    fewer witnesses than the policy asks for have cosigned, and the checkpoint in place stays.
+    """
+    from cmfl.witnessing import policy_in
+    from ledger.io.folder_lock import sole_process
+    from ledger.transparency import publishing
+    from ledger.transparency.errors import LogConflictError
+
+    policy = None if witness_policy is None else policy_in(witness_policy)
+    domain, entries = _entries_of(source.target(), is_final=True)
+    signer = _log_key(name, domain, keystore, password_file)
+    with sole_process(out, "log.lock", "--out"):
+        try:
+            publication = publishing.publish(entries, signer, out, policy)
+        except LogConflictError as error:
+            complain(str(error))
+            raise typer.Exit(FAILED) from error
+    for failure in publication.failures:
+        complain(failure)
+    response: dict[str, Any] = {
+        "log": publication.checkpoint.origin,
+        "rounds": publication.checkpoint.size,
+        "root": publication.checkpoint.root,
+        "cosigned": list(publication.cosigned),
+        "published": publication.is_published,
+    }
+    if json:
+        print_json(response)
+    else:
+        by = f", cosigned by {', '.join(publication.cosigned)}" if publication.cosigned else ""
+        print_line(f"{publication.checkpoint.origin} has {publication.checkpoint.size} rounds{by}")
+    if not publication.is_published:
+        complain("that is no quorum of the policy: the checkpoint in place stays as it was")
+        raise typer.Exit(INCOMPLETE)
+
+
+@app.command("serve")
+def serve(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the log's files.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8700,
+) -> None:
+    """Serve the files of a log over HTTP; any server of static files does the same."""
+    from api.http.bounded_server import serve_app
+    from api.transparency.static_log import create_static_log
+    from cmfl.commands.chain import until_interrupted
+
+    if not folder.is_dir():
+        raise ConfigurationError(f"there is no folder {folder}")
+    with until_interrupted():
+        serve_app(
+            create_static_log(folder),
+            host,
+            port,
+            lambda url: print_line(f"{url} serves the log in {folder}, until Ctrl-C"),
+        )
+
+
+LogPlace = Annotated[str, typer.Argument(metavar="PLACE", help="URL or folder of the log's files.")]
+LogKeys = Annotated[list[str], typer.Option("--log", metavar="VKEY", help="Public key of the log.")]
+
+
+@app.command("verify")
+def verify(place: LogPlace, log: LogKeys, json: AsJson = False) -> None:
+    """Check that every file of a log hashes to its checkpoint, and that this is the log's.
+
+    Exit code 1: a file does not, or another key has signed. 3: a file cannot be had.
+    """
+    _, checkpoint, entries = _read_log(place, log)
+    if json:
+        print_json({"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root})
+        return
+    print_line(f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes")
+    for line in entries[-1].decode("utf-8", "replace").splitlines() if entries else ():
+        print_line(f"  {line}")
+
+
+@app.command("compare")
+@expand_groups
+def compare(
+    place: LogPlace,
+    log: LogKeys,
+    *,
+    source: ContractOptions,
+    json: AsJson = False,
+) -> None:
+    """Name the first round in which a log and a run differ.
+
+    Exit code 1: they do, or the run has ended fewer rounds; or a file of the log does not hash. 3:
+    a file cannot be had.
+    """
+    _, checkpoint, entries = _read_log(place, log)
+    own = _entries_of(source.target(), is_final=False)[1]
+    pairs = zip(entries, own, strict=False)
+    differs = next((t for t, (theirs, ours) in enumerate(pairs, 1) if theirs != ours), None)
+    is_missing = differs is None and len(own) < len(entries)
+    if json:
+        rounds = {"log_rounds": len(entries), "rounds": len(own)}
+        print_json({"log": checkpoint.origin, **rounds, "first_difference": differs})
+    elif differs is not None:
+        print_line(f"round {differs} is another in {checkpoint.origin}")
+    elif is_missing:
+        print_line(f"the run ends with round {len(own)}, {checkpoint.origin} with {len(entries)}")
+    else:
+        print_line(f"{len(entries)} rounds are the same, of {len(own)} that have ended")
+    if differs is not None or is_missing:
+        raise typer.Exit(FAILED)
+
+
+@app.command("prove")
+def prove(
+    place: LogPlace,
+    log: LogKeys,
+    round_number: Annotated[
+        int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The proof to write.")],
+) -> None:
+    """Write a proof that the head of a round is in a log, to be checked offline.
+
+    It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
+    """
+    from ledger.transparency import proofs
+
+    note, checkpoint, entries = _read_log(place, log)
+    if round_number > len(entries):
+        raise ConfigurationError(
+            f"--round {round_number}: {checkpoint.origin} has {len(entries)} rounds"
+        )
+    out.write_bytes(proofs.prove(entries, round_number - 1, note).encoded())
+    print_line(f"{out} proves the head of round {round_number} in {checkpoint.origin}")
+
+
+@app.command("head")
+def head(
+    proof: Annotated[Path, typer.Argument(help="A proof, as cmfl log prove writes it.")],
+    witness_policy: Annotated[Path, WITNESS_POLICY],
+    json: AsJson = False,
+) -> None:
+    """Check a proof of a round's head, offline, and print the head for `--head` of other commands.
+
+    Exit code 1: a signature or the proof does not hold. 3: fewer witnesses than the policy asks for
+    have cosigned the log.
+    """
+    from cmfl.witnessing import policy_in
+    from ledger.io.home import read_file
+    from ledger.transparency.errors import NoteError, ProofError
+    from ledger.transparency.proofs import MAX_PROOF_BYTES, parse_proof, verified_head
+
+    policy = policy_in(witness_policy)
+    sent = parse_proof(read_file(proof, MAX_PROOF_BYTES))
+    try:
+        entry, witnesses = verified_head(sent, policy)
+    except (NoteError, ProofError) as error:
+        complain(f"{proof}: {error}")
+        raise typer.Exit(FAILED) from error
+    is_met = policy.is_met(witnesses)
+    if json:
+        fields = {"round": entry.round, "head": entry.head, "contract": entry.domain.contract}
+        print_json({**fields, "chain_id": entry.domain.chain_id, "witnesses": list(witnesses)})
+    else:
+        by = ", ".join(witnesses) or "no witness"
+        print_line(f"round {entry.round}, cosigned by {by}: --head 0x{entry.head.hex()}")
+    if not is_met:
+        complain("that is no quorum of the policy")
+        raise typer.Exit(INCOMPLETE)
+
+
+def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes]]:
+    """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
+    from ledger.transparency.checkpoints import open_checkpoint
+    from ledger.transparency.errors import NoteError, TileError, WitnessError
+    from ledger.transparency.keys import parse_vkey
+    from ledger.transparency.remote import checkpoint_at, file_at
+    from ledger.transparency.tiles import read_entries
+
+    keys = [parse_vkey(each) for each in log]
+    try:
+        note = checkpoint_at(place)
+        checkpoint = open_checkpoint(note, keys).checkpoint
+        return note, checkpoint, read_entries(checkpoint, partial(file_at, place))
+    except (NoteError, TileError) as error:
+        complain(f"{place}: {error}")
+        raise typer.Exit(FAILED) from error
+    except WitnessError as error:
+        complain(str(error))
+        raise typer.Exit(INCOMPLETE) from error
+
+
+def _entries_of(target: Target, *, is_final: bool) -> tuple[Domain, list[bytes]]:
+    """Return a run's domain, and the entries of its rounds: of the final ones, or of all."""
+    from ledger.transparency.entries import head_entries
+
+    with opened_ledger(target) as ledger:
+        domain = ledger.domain()
+        last = ledger.chain.finalized() if is_final else ledger.chain.head().number
+        events = [each.event for each in ledger.events(ledger.from_block, last)]
+    return domain, [entry.encoded() for entry in head_entries(domain, events)]
+
+
+def _log_key(
+    name: str, domain: Domain, keystore: list[Path], password_file: Path | None
+) -> SigningKey:
+    from ledger.transparency.entries import origin_of
+    from ledger.transparency.keys import KeyUse, SigningKey
+
+    origin = origin_of(name, domain)
+    secret = keystore_key(only_keystore(keystore), password_file)
+    return SigningKey.derived(secret, KeyUse.NOTE, origin)

@@ -1,0 +1,69 @@
+"""The tree of a run's heads, beside the checkpoints of its logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.audit.checks.head_chain import (
+    CHECKPOINT_WITHHELD,
+    NOT_WITNESSED,
+    SIGNED_TREES_CONFLICT,
+)
+from ledger.audit.observations import Disagreement, SignedTree, Unavailable, UnwitnessedRounds
+from ledger.protocol.encoding import to_hex
+from ledger.transparency.entries import head_entries
+from ledger.transparency.merkle import leaf_hash, root_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.audit.observations import Observation, ReplayedEvent
+    from ledger.protocol.types import Digest, Domain
+    from ledger.transparency.witnessed import CheckpointEvidence
+
+_MAX_NAMED = 8
+
+
+class RunTree:
+    """The leaves of a run's log, as the replay recomputes them, and the blocks they rest on."""
+
+    def __init__(self) -> None:
+        self._leaves: list[Digest] = []
+        self._blocks: list[int] = []
+
+    def add(self, domain: Domain, replayed: ReplayedEvent) -> None:
+        """Add the leaf of an event, if it ends a round."""
+        for entry in head_entries(domain, (replayed.event,)):
+            self._leaves.append(leaf_hash(entry.encoded()))
+            self._blocks.append(replayed.block)
+
+    def compared(self, evidence: CheckpointEvidence, newest_block: int) -> Iterator[Observation]:
+        """Yield the trees that logs have signed, and what no quorum of witnesses stands for.
+
+        Args:
+            evidence: checkpoints that were collected before the run was read.
+            newest_block: of the chain as it was read.
+        """
+        rounds = len(self._leaves)
+        conflict = evidence.conflict()
+        if conflict is not None:
+            one, other = conflict
+            subject = f"{one.origin}, {one.size} rounds,"
+            roots = to_hex(one.root), to_hex(other.root)
+            yield Disagreement(0, SIGNED_TREES_CONFLICT, subject, *roots)
+        for checkpoint in evidence.checkpoints:
+            size = checkpoint.size
+            is_there = size <= rounds
+            root = root_of(self._leaves[:size]) if is_there else None
+            block = self._blocks[size - 1] if is_there and size else newest_block
+            yield SignedTree(block, checkpoint, rounds, root)
+        for claim in evidence.withheld:
+            yield Unavailable(0, CHECKPOINT_WITHHELD, detail=claim)
+        witnessed = evidence.witnessed
+        if witnessed is None:
+            failures = evidence.failures or ("no log or witness gave a checkpoint",)
+            for failure in failures[:_MAX_NAMED]:
+                yield Unavailable(0, NOT_WITNESSED, detail=failure)
+        elif witnessed.checkpoint.size < rounds:
+            size = witnessed.checkpoint.size
+            yield UnwitnessedRounds(self._blocks[size], size + 1)

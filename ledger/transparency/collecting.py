@@ -1,0 +1,134 @@
+"""The checkpoints of a run that its logs and witnesses give, as of now."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from ledger.transparency.checkpoints import SignedCheckpoint, open_checkpoint
+from ledger.transparency.errors import NoteError, WitnessError
+from ledger.transparency.remote import (
+    OtherSizeError,
+    checkpoint_at,
+    cosigned_by,
+    newest_of_witness,
+)
+from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS, weigh
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledger.transparency.keys import VerifierKey
+    from ledger.transparency.policy import PolicyKey, WitnessPolicy
+    from ledger.transparency.witnessed import CheckpointEvidence
+
+MAX_SIDE_BY_SIDE = 16
+"""Servers that are asked at once."""
+
+
+def collect(
+    policy: WitnessPolicy,
+    logs: Sequence[PolicyKey],
+    places: Sequence[str],
+    clock: Callable[[], float],
+    max_age_seconds: float = DEFAULT_MAX_AGE_SECONDS,
+) -> CheckpointEvidence:
+    """Ask logs and witnesses for their newest checkpoints of a run, and weigh them.
+
+    Each witness with a URL is also asked to cosign the largest checkpoint again: its answer says as
+    of now that it has seen no larger one.
+
+    Args:
+        policy: the witnesses, and how many are enough.
+        logs: those of the policy that are the run's.
+        places: URLs, folders or files with checkpoints, beside those of the policy.
+        clock: seconds since 1970.
+        max_age_seconds: of a cosignature that counts.
+    """
+    keys = [log.key for log in logs]
+    sources = [*places, *(log.url for log in logs if log.url is not None)]
+    requests = [partial(_opened, keys, place, partial(checkpoint_at, place)) for place in sources]
+    witnesses = [each for each in policy.witnesses.values() if each.url is not None]
+    requests += [partial(_newest, keys, witness, log.name) for witness in witnesses for log in logs]
+    answers = _all(requests)
+    largest: dict[str, SignedCheckpoint] = {}
+    for signed in answers:
+        if isinstance(signed, SignedCheckpoint):
+            origin, size = signed.checkpoint.origin, signed.checkpoint.size
+            if origin not in largest or largest[origin].checkpoint.size < size:
+                largest[origin] = signed
+    answers += _all(
+        [
+            partial(_cosigned_again, keys, witness, signed)
+            for witness in witnesses
+            for signed in largest.values()
+        ]
+    )
+    signed_ones = [each for each in answers if isinstance(each, SignedCheckpoint)]
+    failures = [each for each in answers if isinstance(each, _Failure)]
+    evidence = weigh(policy, signed_ones, clock(), max_age_seconds)
+    return replace(
+        evidence,
+        failures=(*dict.fromkeys(each.sentence for each in failures), *evidence.failures),
+        withheld=tuple(each.sentence for each in failures if each.is_withheld),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The reason why there is no checkpoint.
+
+    Attributes:
+        is_withheld: whether a witness names a larger one, and does not show it.
+    """
+
+    sentence: str
+    is_withheld: bool = False
+
+
+_Answer: TypeAlias = "SignedCheckpoint | _Failure | None"
+
+
+def _all(requests: Sequence[Callable[[], _Answer]]) -> list[_Answer]:
+    """Return all answers in order; servers are asked side by side, since some may be silent."""
+    with ThreadPoolExecutor(MAX_SIDE_BY_SIDE) as pool:
+        return list(pool.map(lambda request: request(), requests))
+
+
+def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes | None]) -> _Answer:
+    """Return a checkpoint that a log of the run has signed, or why there is none."""
+    try:
+        note = read()
+        return None if note is None else open_checkpoint(note, keys)
+    except NoteError as error:
+        return _Failure(f"{source}: {error}")
+    except WitnessError as error:
+        return _Failure(str(error))
+
+
+def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _Answer:
+    """Return the newest checkpoint of a log that a witness has cosigned."""
+    source = f"{witness.name}, of {origin}"
+    return _opened(keys, source, partial(newest_of_witness, witness.url or "", origin))
+
+
+def _cosigned_again(
+    keys: Sequence[VerifierKey], witness: PolicyKey, largest: SignedCheckpoint
+) -> _Answer:
+    """Return the largest checkpoint as a witness cosigns it now, or a still larger one of its."""
+    size, origin = largest.checkpoint.size, largest.checkpoint.origin
+    try:
+        line = cosigned_by(witness, largest, size).line
+    except OtherSizeError as other:
+        sentence = f"{other}, and the largest checkpoint here has {size}"
+        if other.size <= size:
+            return _Failure(sentence)
+        # The log has gone on meanwhile, or somebody is hiding that it has.
+        newest = _newest(keys, witness, origin)
+        is_shown = isinstance(newest, SignedCheckpoint) and newest.checkpoint.size >= other.size
+        return newest if is_shown else _Failure(sentence, is_withheld=True)
+    except WitnessError as error:
+        return _Failure(str(error))
+    return replace(largest, note=largest.alone().with_signatures([line]))

@@ -1,0 +1,222 @@
+"""Trust policies (c2sp.org/tlog-policy): known logs, known witnesses, and the quorum of these."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.protocol.errors import ConfigurationError
+from ledger.transparency.errors import NoteError
+from ledger.transparency.keys import KeyUse, parse_vkey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from ledger.transparency.keys import VerifierKey
+
+MAX_POLICY_BYTES = 100_000
+MAX_LINES_OF_A_KIND = 256
+NONE = "none"
+_BLANKS = re.compile("[ \t]+")
+_NUMBER = re.compile("[1-9][0-9]{0,3}")
+_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyKey:
+    """A log or a witness.
+
+    Attributes:
+        name: of a witness, in this policy alone; of a log, its origin.
+        url: where to ask it; None if the policy does not say.
+    """
+
+    name: str
+    key: VerifierKey
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessGroup:
+    """A group of witnesses and groups.
+
+    Attributes:
+        threshold: how many members make the group.
+    """
+
+    threshold: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessPolicy:
+    """Known logs and witnesses, and who of these is enough.
+
+    Attributes:
+        witnesses: by name.
+        groups: by name; each refers to earlier ones alone.
+        quorum: name of a witness or group; `none` if no cosignature is needed.
+    """
+
+    logs: tuple[PolicyKey, ...]
+    witnesses: Mapping[str, PolicyKey]
+    groups: Mapping[str, WitnessGroup]
+    quorum: str
+
+    def is_met(self, cosigned: Collection[str]) -> bool:
+        """Say whether some witnesses, by name, are a quorum."""
+        return self.quorum == NONE or self._is_member_met(self.quorum, frozenset(cosigned))
+
+    def _is_member_met(self, name: str, cosigned: frozenset[str]) -> bool:
+        group = self.groups.get(name)
+        if group is None:
+            return name in cosigned
+        met = sum(self._is_member_met(member, cosigned) for member in group.members)
+        return met >= group.threshold
+
+
+def parse_policy(data: bytes) -> WitnessPolicy:
+    """Return the policy in a file.
+
+    Raises:
+        ConfigurationError: it breaks a rule of c2sp.org/tlog-policy, names a key that is not read,
+            or is longer than is read; the message names the line.
+    """
+    if len(data) > MAX_POLICY_BYTES:
+        raise ConfigurationError(f"the policy is longer than {MAX_POLICY_BYTES} bytes")
+    # Names are opaque bytes; only those in a key have to be UTF-8.
+    text = data.decode("utf-8", "surrogateescape")
+    parser = _Parser()
+    for number, line in enumerate(text.split("\n"), 1):
+        if any((sign < " " and sign != "\t") or sign == "\x7f" for sign in line):
+            raise ConfigurationError(f"policy line {number}: has a control character")
+        words = [word for word in _BLANKS.split(line) if word]
+        if words and not words[0].startswith("#"):
+            try:
+                parser.take(words)
+            except (NoteError, ConfigurationError) as error:
+                raise ConfigurationError(f"policy line {number}: {error}") from None
+    return parser.policy()
+
+
+class _Parser:
+    """A policy, line by line."""
+
+    def __init__(self) -> None:
+        self._logs: list[PolicyKey] = []
+        self._witnesses: dict[str, PolicyKey] = {}
+        self._groups: dict[str, WitnessGroup] = {}
+        self._quorum: str | None = None
+        self._grouped: set[str] = set()
+        self._kinds: dict[str, Callable[[Sequence[str]], None]] = {
+            "log": self._take_log,
+            "witness": self._take_witness,
+            "group": self._take_group,
+            "quorum": self._take_quorum,
+        }
+
+    def take(self, words: Sequence[str]) -> None:
+        """Take the words of one line.
+
+        Raises:
+            ConfigurationError: the line cannot stand here.
+            NoteError: it has a key that is none.
+        """
+        take = self._kinds.get(words[0])
+        if take is None:
+            kinds = ", ".join(self._kinds)
+            raise ConfigurationError(f"begins with {_shown(words[0])}, must be one of {kinds}")
+        take(words[1:])
+
+    def policy(self) -> WitnessPolicy:
+        """Return the policy.
+
+        Raises:
+            ConfigurationError: it has no quorum.
+        """
+        if self._quorum is None:
+            raise ConfigurationError("the policy has no quorum line")
+        return WitnessPolicy(tuple(self._logs), self._witnesses, self._groups, self._quorum)
+
+    def _take_log(self, words: Sequence[str]) -> None:
+        if len(words) not in {1, 2}:
+            raise ConfigurationError("log <vkey> [<url>]")
+        key = _key(words[0], KeyUse.NOTE, "a log")
+        self._logs.append(_fresh(PolicyKey(key.name, key, _rest(words, 1)), self._logs))
+
+    def _take_witness(self, words: Sequence[str]) -> None:
+        if len(words) not in {2, 3}:
+            raise ConfigurationError("witness <name> <vkey> [<url>]")
+        name = self._new_name(words[0])
+        key = _key(words[1], KeyUse.COSIGNATURE, "a witness")
+        others = self._witnesses.values()
+        self._witnesses[name] = _fresh(PolicyKey(name, key, _rest(words, 2)), others)
+
+    def _take_group(self, words: Sequence[str]) -> None:
+        if len(words) < 3:
+            raise ConfigurationError("group <name> all|any|<k> <name>...")
+        name, count, *members = words
+        self._new_name(name)
+        for member in members:
+            self._require_known(member)
+            if member in self._grouped:
+                raise ConfigurationError(f"{_shown(member)} is a member of a group already")
+            self._grouped.add(member)
+        threshold = {"all": len(members), "any": 1}.get(count)
+        if threshold is None:
+            threshold = int(count) if _NUMBER.fullmatch(count) else 0
+        if not 1 <= threshold <= len(members):
+            raise ConfigurationError(
+                f"the threshold {_shown(count)} must be all, any, or 1 to {len(members)}"
+            )
+        self._groups[name] = WitnessGroup(threshold, tuple(members))
+        _require_few(self._groups, "groups")
+
+    def _take_quorum(self, words: Sequence[str]) -> None:
+        if len(words) != 1:
+            raise ConfigurationError("quorum <name>")
+        if self._quorum is not None:
+            raise ConfigurationError("there is a quorum line already")
+        if words[0] != NONE:
+            self._require_known(words[0])
+        self._quorum = words[0]
+
+    def _new_name(self, name: str) -> str:
+        if name == NONE or name in self._witnesses or name in self._groups:
+            raise ConfigurationError(f"the name {_shown(name)} is taken")
+        return name
+
+    def _require_known(self, name: str) -> None:
+        if name not in self._witnesses and name not in self._groups:
+            raise ConfigurationError(f"no line before defines {_shown(name)}")
+
+
+def _key(text: str, use: KeyUse, owner: str) -> VerifierKey:
+    key = parse_vkey(text)
+    if key.use is not use:
+        raise ConfigurationError(
+            f"the key of {owner} has signature type {use:#04x}, and {key.name}'s {key.use:#04x}"
+        )
+    return key
+
+
+def _fresh(new: PolicyKey, others: Collection[PolicyKey]) -> PolicyKey:
+    """Return a log or witness, if its public key is not another's."""
+    if any(other.key.public_key == new.key.public_key for other in others):
+        raise ConfigurationError(f"the public key of {_shown(new.name)} is in a line before")
+    _require_few(others, "logs or witnesses")
+    return new
+
+
+def _require_few(lines: Collection[object], kind: str) -> None:
+    if len(lines) >= MAX_LINES_OF_A_KIND:
+        raise ConfigurationError(f"a policy has fewer than {MAX_LINES_OF_A_KIND} {kind}")
+
+
+def _rest(words: Sequence[str], count: int) -> str | None:
+    return words[count] if len(words) > count else None
+
+
+def _shown(text: str) -> str:
+    return ascii(text[:_SHOWN])

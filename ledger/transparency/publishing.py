@@ -1,0 +1,160 @@
+"""Publication of a run's log as static files, cosigned by witnesses.
+
+    FOLDER/checkpoint             the newest one that enough witnesses have cosigned
+    FOLDER/checkpoint.signed      the newest one that the log's key has signed
+    FOLDER/tile/...               tiles and bundles of entries
+
+A key signs no tree that contradicts one that it has signed: a signed checkpoint is durable before a
+witness sees it, and the next has to continue it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.io.home import DISK, Disk, read_file
+from ledger.protocol.encoding import to_hex
+from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
+from ledger.transparency.errors import LogConflictError, NoteError, WitnessError
+from ledger.transparency.merkle import consistency_proof, leaf_hash, root_of
+from ledger.transparency.notes import MAX_NOTE_BYTES
+from ledger.transparency.remote import OtherSizeError, cosigned_by
+from ledger.transparency.tiles import CHECKPOINT, bundles_of, tiles_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ledger.protocol.types import Digest
+    from ledger.transparency.checkpoints import Cosignature, SignedCheckpoint
+    from ledger.transparency.keys import SigningKey, VerifierKey
+    from ledger.transparency.policy import PolicyKey, WitnessPolicy
+
+SIGNED = "checkpoint.signed"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What came of a publication.
+
+    Attributes:
+        checkpoint: that was signed.
+        cosigned: names of the witnesses that have cosigned it.
+        failures: why others have not, a sentence for each.
+        is_published: whether they are a quorum, so that the checkpoint is the log's newest.
+    """
+
+    checkpoint: Checkpoint
+    cosigned: tuple[str, ...]
+    failures: tuple[str, ...]
+    is_published: bool
+
+
+def publish(
+    entries: Sequence[bytes],
+    key: SigningKey,
+    folder: Path,
+    policy: WitnessPolicy | None,
+    disk: Disk = DISK,
+) -> Publication:
+    """Write a log's files, have its checkpoint cosigned, and put that in place.
+
+    Args:
+        entries: of the log, all from the first.
+        key: of the log, whose name is the origin.
+        folder: of the files; no other process writes there.
+        policy: the witnesses to ask, and how many are enough; None for none.
+        disk: to write on.
+
+    Raises:
+        LogConflictError: the entries do not continue what the key has signed.
+        WitnessError: what the folder holds of it cannot be read.
+        OSError: the folder cannot be written.
+    """
+    leaves = [leaf_hash(entry) for entry in entries]
+    before = _signed_before(folder, key.verifier)
+    if before is not None:
+        _require_continued(before.checkpoint, leaves)
+    for file in (*tiles_of(leaves), *bundles_of(entries)):
+        _write(disk, folder / file.path, file.data)
+    checkpoint = Checkpoint(key.name, len(leaves), root_of(leaves))
+    signed = sign_checkpoint(checkpoint, key)
+    _write(disk, folder / SIGNED, signed.note.encoded())
+    cosignatures, failures = [], []
+    known_size = 0 if before is None else before.checkpoint.size
+    for witness in policy.witnesses.values() if policy is not None else ():
+        if witness.url is not None:
+            try:
+                cosignatures.append(_cosigned(witness, signed, leaves, known_size))
+            except WitnessError as error:
+                failures.append(str(error))
+    names = {witness.key: name for name, witness in policy.witnesses.items()} if policy else {}
+    cosigned = tuple(names[cosignature.key] for cosignature in cosignatures)
+    is_published = policy is None or policy.is_met(cosigned)
+    if is_published:
+        note = signed.note.with_signatures(cosignature.line for cosignature in cosignatures)
+        _write(disk, folder / CHECKPOINT, note.encoded())
+    return Publication(checkpoint, cosigned, tuple(failures), is_published)
+
+
+def _cosigned(
+    witness: PolicyKey, signed: SignedCheckpoint, leaves: Sequence[Digest], known_size: int
+) -> Cosignature:
+    """Return a witness's cosignature, asked once more if it has cosigned another size last."""
+    try:
+        proof = consistency_proof(known_size, leaves)
+        return cosigned_by(witness, signed, known_size, proof)
+    except OtherSizeError as other:
+        if other.size > len(leaves):
+            raise WitnessError(
+                f"{witness.name} has cosigned {other.size} entries of {signed.checkpoint.origin}, "
+                f"and there are {len(leaves)} here: this chain was rolled back, or is another"
+            ) from other
+        return cosigned_by(witness, signed, other.size, consistency_proof(other.size, leaves))
+
+
+def _signed_before(folder: Path, key: VerifierKey) -> SignedCheckpoint | None:
+    """Return the newest checkpoint that the key has signed in a folder; None if there is none.
+
+    Raises:
+        WitnessError: it is none of this key.
+    """
+    for path in (folder / SIGNED, folder / CHECKPOINT):
+        try:
+            return open_checkpoint(read_file(path, MAX_NOTE_BYTES), [key])
+        except FileNotFoundError:
+            continue
+        except NoteError as error:
+            raise WitnessError(f"{path}: {error}") from error
+    return None
+
+
+def _require_continued(before: Checkpoint, leaves: Sequence[Digest]) -> None:
+    """Refuse entries that a signed tree is no beginning of.
+
+    Raises:
+        LogConflictError: they are fewer, or others.
+    """
+    if before.size > len(leaves):
+        raise LogConflictError(
+            f"this log's key has signed {before.size} entries, and the chain has {len(leaves)} "
+            f"ended rounds: it was rolled back, or is another"
+        )
+    root = root_of(leaves[: before.size])
+    if root != before.root:
+        raise LogConflictError(
+            f"this log's key has signed {before.size} entries with the root "
+            f"{to_hex(before.root)}, and those of the chain have {to_hex(root)}: it is another "
+            f"history"
+        )
+
+
+def _write(disk: Disk, path: Path, data: bytes) -> None:
+    """Write a file durably, unless it is there as it should be."""
+    try:
+        if read_file(path, len(data)) == data:
+            return
+    except FileNotFoundError:
+        pass
+    disk.write_whole(path, data)

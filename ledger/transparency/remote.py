@@ -1,0 +1,144 @@
+"""Logs and witnesses elsewhere: bounded reads, one time limit, one sentence for each failure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledger.io.home import read_file
+from ledger.io.http import HttpFailureError, HttpServer
+from ledger.transparency.errors import NoteError, WitnessError
+from ledger.transparency.notes import MAX_NOTE_BYTES, signature_lines
+from ledger.transparency.tiles import CHECKPOINT, MAX_FILE_BYTES
+from ledger.transparency.witness import AddCheckpoint, origin_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledger.io.http import HttpResponse
+    from ledger.protocol.types import Digest
+    from ledger.transparency.checkpoints import Cosignature, SignedCheckpoint
+    from ledger.transparency.policy import PolicyKey
+
+TIMEOUT_SECONDS = 20.0
+_SIZE = re.compile(b"(0|[1-9][0-9]{0,18})\n")
+_SHOWN = 200
+
+
+class OtherSizeError(WitnessError):
+    """The witness has cosigned a checkpoint of another size last.
+
+    Attributes:
+        size: of that checkpoint.
+    """
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(f"{name} has cosigned {size} entries of this log")
+        self.size = size
+
+
+def checkpoint_at(place: str) -> bytes:
+    """Return the checkpoint of a log, from its URL, its folder or a file with the note alone.
+
+    Raises:
+        WitnessError: there is none to be had.
+    """
+    if _is_url(place):
+        return file_at(place, CHECKPOINT, MAX_NOTE_BYTES)
+    path = Path(place)
+    return _read(path / CHECKPOINT if path.is_dir() else path, MAX_NOTE_BYTES)
+
+
+def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
+    """Return a file of a log, by its path below the log's URL or folder.
+
+    Raises:
+        WitnessError: it is not to be had, or longer than it may be.
+    """
+    if not _is_url(place):
+        return _read(Path(place) / path, limit)
+    response = _answered(place, lambda server: server.get(f"/{path}", limit))
+    if response.status != HTTPStatus.OK:
+        raise WitnessError(f"{place}: answers {response.status} for {path}")
+    return response.body
+
+
+def newest_of_witness(url: str, origin: str) -> bytes | None:
+    """Return the newest checkpoint of a log that a witness has cosigned; None if it has none.
+
+    Raises:
+        WitnessError: there is no answer.
+    """
+    path = f"/{origin_hash(origin)}/{CHECKPOINT}"
+    response = _answered(url, lambda server: server.get(path, MAX_NOTE_BYTES))
+    if response.status == HTTPStatus.NOT_FOUND:
+        return None
+    if response.status != HTTPStatus.OK:
+        raise WitnessError(f"{url}: answers {response.status} for its newest checkpoint")
+    return response.body
+
+
+def cosigned_by(
+    witness: PolicyKey, signed: SignedCheckpoint, old_size: int, proof: Sequence[Digest] = ()
+) -> Cosignature:
+    """Return a witness's cosignature of a checkpoint, verified.
+
+    Args:
+        witness: whose URL, its submission prefix, is known.
+        signed: the checkpoint.
+        old_size: of the checkpoint that the witness has cosigned last.
+        proof: that the tree continues that one.
+
+    Raises:
+        OtherSizeError: it has cosigned another size last.
+        WitnessError: it refuses, or gives no answer that holds.
+    """
+    body = AddCheckpoint(old_size, tuple(proof), signed.alone().encoded()).encoded()
+    headers = {"Content-Type": "text/plain; charset=utf-8"}
+    response = _answered(
+        witness.url or "",
+        lambda server: server.post("/add-checkpoint", body, headers, MAX_NOTE_BYTES),
+    )
+    if response.status == HTTPStatus.CONFLICT and (size := _SIZE.fullmatch(response.body)):
+        raise OtherSizeError(witness.name, int(size[1]))
+    if response.status != HTTPStatus.OK:
+        message = response.body[:_SHOWN].decode("utf-8", "replace").strip()
+        raise WitnessError(f"{witness.name}: answers {response.status}, {message!a}")
+    try:
+        note = signed.note.with_signatures(signature_lines(response.body))
+        cosignatures = replace(signed, note=note).cosignatures([witness.key])
+    except NoteError as error:
+        raise WitnessError(f"{witness.name}: {error}") from error
+    if not cosignatures:
+        raise WitnessError(f"{witness.name}: its answer has no line of the key that is known of it")
+    return cosignatures[0]
+
+
+def _answered(url: str, ask: Callable[[HttpServer], HttpResponse]) -> HttpResponse:
+    try:
+        server = HttpServer(url, TIMEOUT_SECONDS)
+    except ValueError as error:
+        raise WitnessError(f"{url[:_SHOWN]}: {error}") from error
+    try:
+        return ask(server)
+    except HttpFailureError as error:
+        raise WitnessError(str(error)) from error
+    finally:
+        server.close()
+
+
+def _read(path: Path, limit: int) -> bytes:
+    try:
+        data = read_file(path, limit)
+    except OSError as error:
+        raise WitnessError(f"{path}: {error.strerror}") from error
+    if len(data) > limit:
+        raise WitnessError(f"{path}: has over {limit} bytes")
+    return data
+
+
+def _is_url(place: str) -> bool:
+    return place.startswith(("http://", "https://"))

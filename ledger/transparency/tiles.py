@@ -1,0 +1,122 @@
+"""The files of a log (c2sp.org/tlog-tiles): tiles of hashes, and bundles of entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from ledger.protocol.encoding import to_hex
+from ledger.transparency.errors import TileError
+from ledger.transparency.merkle import leaf_hash, root_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ledger.protocol.types import Digest
+    from ledger.transparency.checkpoints import Checkpoint
+
+CHECKPOINT = "checkpoint"
+WIDTH = 256
+"""Hashes of a full tile, and entries of a full bundle."""
+MAX_ENTRIES = 1_000_000
+"""Entries of a log that are read: more rounds than any run has had by orders of magnitude."""
+MAX_ENTRY_BYTES = 0xFFFF
+MAX_FILE_BYTES = WIDTH * (MAX_ENTRY_BYTES + 2)
+_LENGTH_BYTES = 2
+Item = TypeVar("Item", bound=bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A tile or a bundle.
+
+    Attributes:
+        path: below the log's prefix.
+        data: the bytes.
+    """
+
+    path: str
+    data: bytes
+
+
+def tiles_of(leaves: Sequence[Digest]) -> Iterator[LogFile]:
+    """Yield the tiles of a tree, level by level from the leaves up."""
+    level, hashes = 0, list(leaves)
+    while hashes:
+        for index, chunk in enumerate(_chunks(hashes)):
+            yield LogFile(_path(str(level), index, len(chunk)), b"".join(chunk))
+        full = len(hashes) // WIDTH
+        hashes = [root_of(hashes[n * WIDTH : (n + 1) * WIDTH]) for n in range(full)]
+        level += 1
+
+
+def bundles_of(entries: Sequence[bytes]) -> Iterator[LogFile]:
+    """Yield the bundles of a log's entries, each entry with its length before it."""
+    for index, chunk in enumerate(_chunks(entries)):
+        data = b"".join(len(entry).to_bytes(_LENGTH_BYTES) + entry for entry in chunk)
+        yield LogFile(_path("entries", index, len(chunk)), data)
+
+
+def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[bytes]:
+    """Return the entries of a log, held against every tile and the root of a checkpoint.
+
+    Args:
+        checkpoint: of the log, whose signature was verified.
+        read: returns the file at a path below the log's prefix.
+
+    Raises:
+        TileError: a file does not hash to what the checkpoint commits to; the message names it.
+    """
+    if checkpoint.size > MAX_ENTRIES:
+        raise TileError(f"a log of {checkpoint.size} entries is not read: at most {MAX_ENTRIES}")
+    entries: list[bytes] = []
+    for path, width in _paths("entries", checkpoint.size):
+        entries += _entries_in(LogFile(path, read(path)), width)
+    leaves = [leaf_hash(entry) for entry in entries]
+    for tile in tiles_of(leaves):
+        if read(tile.path) != tile.data:
+            raise TileError(f"{tile.path} does not hash: it is not the tile of the log's entries")
+    root = root_of(leaves)
+    if root != checkpoint.root:
+        raise TileError(
+            f"the {len(entries)} entries of {checkpoint.origin} have the root {to_hex(root)}, and "
+            f"its checkpoint says {to_hex(checkpoint.root)}"
+        )
+    return entries
+
+
+def _entries_in(bundle: LogFile, width: int) -> list[bytes]:
+    """Return the entries of a bundle.
+
+    Raises:
+        TileError: it is no bundle of so many.
+    """
+    entries: list[bytes] = []
+    at = 0
+    while at + _LENGTH_BYTES <= len(bundle.data) and len(entries) < width:
+        start = at + _LENGTH_BYTES
+        at = start + int.from_bytes(bundle.data[at:start])
+        entries.append(bundle.data[start:at])
+    if at != len(bundle.data) or len(entries) != width:
+        raise TileError(f"{bundle.path} is no bundle of {width} entries")
+    return entries
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), WIDTH):
+        yield items[start : start + WIDTH]
+
+
+def _paths(kind: str, size: int) -> Iterator[tuple[str, int]]:
+    for index, start in enumerate(range(0, size, WIDTH)):
+        width = min(WIDTH, size - start)
+        yield _path(kind, index, width), width
+
+
+def _path(kind: str, index: int, width: int) -> str:
+    """Return the path of a tile or bundle; one that is not full has its width in it."""
+    parts = [f"{index % 1000:03}"]
+    while index := index // 1000:
+        parts.insert(0, f"x{index % 1000:03}")
+    partial = "" if width == WIDTH else f".p/{width}"
+    return f"tile/{kind}/{'/'.join(parts)}{partial}"

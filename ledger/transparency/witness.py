@@ -1,0 +1,164 @@
+"""A witness's answer to one request (c2sp.org/tlog-witness), without disk, network or clock.
+
+A witness cosigns a checkpoint only if it continues the newest one that it has cosigned of that log.
+It knows nothing of what the log is about: it checks that nothing is taken back.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from ledger.protocol.encoding import sha256
+from ledger.protocol.types import Digest
+from ledger.transparency.checkpoints import cosign, open_checkpoint, parse_checkpoint
+from ledger.transparency.errors import NoteError, ProofError
+from ledger.transparency.keys import decode_base64
+from ledger.transparency.merkle import EMPTY_ROOT, MAX_PROOF, MAX_SIZE, verify_consistency
+from ledger.transparency.notes import MAX_NOTE_BYTES, parse_note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.transparency.checkpoints import Checkpoint
+    from ledger.transparency.keys import SigningKey, VerifierKey
+
+SIZE_TYPE = "text/x.tlog.size"
+TEXT_TYPE = "text/plain; charset=utf-8"
+MAX_REQUEST_BYTES = MAX_NOTE_BYTES + 8_192
+_OLD = re.compile("old (0|[1-9][0-9]{0,18})")
+_HASH_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class AddCheckpoint:
+    """A request that a checkpoint be cosigned.
+
+    Attributes:
+        old_size: size of the checkpoint that the witness is thought to have cosigned last.
+        proof: that the new tree continues the old one.
+        note: the new checkpoint.
+    """
+
+    old_size: int
+    proof: tuple[Digest, ...]
+    note: bytes
+
+    def encoded(self) -> bytes:
+        """Return the body of the request."""
+        lines = [f"old {self.old_size}", *(base64.b64encode(each).decode() for each in self.proof)]
+        return "\n".join([*lines, "", ""]).encode() + self.note
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessReply:
+    """An answer, and what has to be durable before it is given.
+
+    Attributes:
+        status: HTTP status code.
+        body: of the answer.
+        media_type: of the body.
+        origin: of the log; None where there is nothing to write.
+        cosigned: the note to store as the newest of its log; None to leave what is stored.
+        evidence: a note that, beside the newest one, proves that the log has signed two trees of
+            one size; None for none.
+    """
+
+    status: HTTPStatus
+    body: bytes
+    media_type: str = TEXT_TYPE
+    origin: str | None = None
+    cosigned: bytes | None = None
+    evidence: bytes | None = None
+
+
+def parse_request(body: bytes) -> AddCheckpoint:
+    """Return the request in a body.
+
+    Raises:
+        NoteError: it is none.
+    """
+    if len(body) > MAX_REQUEST_BYTES:
+        raise NoteError(f"a request has at most {MAX_REQUEST_BYTES} bytes")
+    head, separator, note = body.partition(b"\n\n")
+    first, *lines = head.decode("utf-8", "replace").split("\n")
+    old = _OLD.fullmatch(first)
+    if not separator or old is None or int(old[1]) > MAX_SIZE:
+        raise NoteError("a request begins with the line: old <size>; an empty line ends its proof")
+    proof = [decode_base64(line) for line in lines]
+    if len(proof) > MAX_PROOF or any(len(each) != _HASH_BYTES for each in proof):
+        raise NoteError(f"a proof has at most {MAX_PROOF} lines, each of 32 bytes of base64")
+    return AddCheckpoint(int(old[1]), tuple(map(Digest, proof)), note)
+
+
+def origin_in(request: AddCheckpoint) -> str:
+    """Return the log that a request names, of which nothing is verified yet.
+
+    Raises:
+        NoteError: its note is no checkpoint.
+    """
+    return parse_checkpoint(parse_note(request.note).text).origin
+
+
+def answer(
+    request: AddCheckpoint,
+    logs: Sequence[VerifierKey],
+    key: SigningKey,
+    newest: Checkpoint | None,
+    now: int,
+) -> WitnessReply:
+    """Return the answer to a request.
+
+    Args:
+        request: what is asked.
+        logs: keys of the logs that are witnessed.
+        key: of the witness.
+        newest: the checkpoint of the request's log that was cosigned last; None if there is none.
+        now: seconds since 1970.
+
+    Raises:
+        NoteError: the request's note is no checkpoint.
+    """
+    origin = origin_in(request)
+    if not any(log.name == origin for log in logs):
+        return WitnessReply(HTTPStatus.NOT_FOUND, b"this log is not witnessed here\n")
+    try:
+        signed = open_checkpoint(request.note, logs)
+    except NoteError as error:
+        return WitnessReply(HTTPStatus.FORBIDDEN, f"{error}\n".encode())
+    refusal = _refusal(request, signed.checkpoint, newest)
+    if refusal is not None:
+        return refusal
+    line = cosign(signed.note.text, key, now)
+    cosigned = signed.alone().with_signatures([line]).encoded()
+    return WitnessReply(HTTPStatus.OK, str(line).encode(), origin=origin, cosigned=cosigned)
+
+
+def origin_hash(origin: str) -> str:
+    """Return the name under which a witness serves its newest checkpoint of a log."""
+    return sha256(origin.encode()).hex()
+
+
+def _refusal(
+    request: AddCheckpoint, new: Checkpoint, before: Checkpoint | None
+) -> WitnessReply | None:
+    """Return why a checkpoint with its log's signature is not cosigned; None if it is."""
+    size, root = (0, EMPTY_ROOT) if before is None else (before.size, before.root)
+    if request.old_size > new.size:
+        fault = f"old {request.old_size} is over the checkpoint's size {new.size}\n"
+        return WitnessReply(HTTPStatus.BAD_REQUEST, fault.encode())
+    is_other = 0 < new.size == size and new.root != root
+    evidence = request.note if is_other else None
+    if request.old_size != size:
+        body = f"{size}\n".encode()
+        return WitnessReply(HTTPStatus.CONFLICT, body, SIZE_TYPE, new.origin, None, evidence)
+    try:
+        verify_consistency(size, root, new.size, new.root, request.proof)
+    except ProofError as error:
+        body = f"{error}\n".encode()
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
+        return WitnessReply(status, body, TEXT_TYPE, new.origin, None, evidence)
+    return None

@@ -1,0 +1,1 @@
+"""A witness and a log over HTTP."""

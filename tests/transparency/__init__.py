@@ -1,0 +1,1 @@
+"""Trees, notes, checkpoints, policies, witnesses, and what auditors get of them."""

@@ -1,0 +1,110 @@
+"""Witnesses and logs over real HTTP on loopback."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+from api.http.bounded_server import bounded_server
+from api.sockets import listening_socket, url_of
+from api.transparency.static_log import create_static_log
+from api.transparency.witness_app import create_witness
+from ledger.transparency.witness_folder import WitnessFolder
+from tests.transparency.support import LOG, NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from starlette.types import ASGIApp
+
+    from ledger.transparency.keys import SigningKey, VerifierKey
+
+
+@contextmanager
+def served(app: ASGIApp) -> Iterator[str]:
+    """Yield the URL of an app."""
+    with listening_socket("127.0.0.1", 0) as listener:
+        server = bounded_server(app)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive(), "it did not start"
+                time.sleep(0.005)
+            yield url_of(listener)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@dataclass
+class Clock:
+    """Seconds that a test sets."""
+
+    now: float = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def witness_at(
+    folder: Path,
+    key: SigningKey,
+    clock: Callable[[], float] | None = None,
+    logs: Sequence[VerifierKey] = (LOG.verifier,),
+) -> Iterator[str]:
+    """Yield the URL of a witness."""
+    with served(create_witness(WitnessFolder(folder, logs, key, clock or Clock()))) as url:
+        yield url
+
+
+@contextmanager
+def log_at(folder: Path) -> Iterator[str]:
+    """Yield the URL of a log's files."""
+    with served(create_static_log(folder)) as url:
+        yield url
+
+
+@dataclass
+class Answers:
+    """What a lying server says, by path; the rest is 404."""
+
+    by_path: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+
+    def of(self, path: str) -> tuple[int, bytes]:
+        """Return status and body for a path."""
+        return self.by_path.get(path, (404, b""))
+
+
+@contextmanager
+def lying(answers: Answers) -> Iterator[str]:
+    """Yield the URL of a server that says what it is told to."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, body = answers.of(self.path)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

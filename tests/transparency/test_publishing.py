@@ -1,0 +1,204 @@
+"""A log's folder: what is written, cosigned and refused, and a foreign reader of its checkpoint."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.protocol.errors import CmflError
+from ledger.transparency.checkpoints import open_checkpoint
+from ledger.transparency.errors import LogConflictError, WitnessError
+from ledger.transparency.policy import parse_policy
+from ledger.transparency.publishing import publish
+from ledger.transparency.remote import checkpoint_at, file_at
+from ledger.transparency.tiles import read_entries
+from tests.transparency.serving import Answers, lying, witness_at
+from tests.transparency.support import (
+    LOG,
+    NOW,
+    OTHER_LOG,
+    WITNESSES,
+    checkpoint,
+    entries,
+    policy_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from ledger.transparency.policy import WitnessPolicy
+    from ledger.transparency.publishing import Publication
+
+KEYS = [key.verifier for key in WITNESSES]
+
+
+def policy(urls: Sequence[str], quorum: str = "2") -> WitnessPolicy:
+    return parse_policy(policy_text(quorum, urls).encode())
+
+
+def published(
+    folder: Path, count: int, known: WitnessPolicy | None = None, *, fork: int | None = None
+) -> Publication:
+    return publish(entries(count, fork=fork), LOG, folder, known)
+
+
+@contextmanager
+def two_witnesses(folder: Path) -> Iterator[tuple[str, str]]:
+    with witness_at(folder / "0", WITNESSES[0]) as a, witness_at(folder / "1", WITNESSES[1]) as b:
+        yield a, b
+
+
+def size_in(folder: Path, name: str = "checkpoint") -> int:
+    return open_checkpoint((folder / name).read_bytes(), [LOG.verifier]).checkpoint.size
+
+
+def test_a_log_grows_and_every_file_hashes(tmp_path: Path) -> None:
+    for count in (0, 1, 5, 5, 256, 300):
+        done = published(tmp_path, count)
+        assert (done.checkpoint.size, done.is_published) == (count, True)
+        signed = open_checkpoint(checkpoint_at(str(tmp_path)), [LOG.verifier])
+        found = read_entries(signed.checkpoint, lambda path: file_at(str(tmp_path), path))
+        assert found == entries(count)
+    # Partial tiles of checkpoints that were published stay.
+    assert (tmp_path / "tile" / "0" / "000.p" / "5").exists()
+
+
+def test_the_key_signs_nothing_that_contradicts_what_it_signed(tmp_path: Path) -> None:
+    published(tmp_path, 5)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(LogConflictError, match="rolled back"):
+        published(tmp_path, 4)
+    with pytest.raises(LogConflictError, match="another history"):
+        published(tmp_path, 6, fork=3)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_what_was_signed_counts_though_no_witness_has_cosigned_it(tmp_path: Path) -> None:
+    """Its bytes may be with a witness whose answer was lost."""
+    done = published(tmp_path, 5, policy([]))
+    assert (done.is_published, done.cosigned) == (False, ())
+    assert not (tmp_path / "checkpoint").exists()
+    assert size_in(tmp_path, "checkpoint.signed") == 5
+    with pytest.raises(LogConflictError):
+        published(tmp_path, 4)
+
+
+def test_a_folder_of_another_key_is_refused(tmp_path: Path) -> None:
+    published(tmp_path, 5)
+    with pytest.raises(WitnessError, match="another log"):
+        publish(entries(6), OTHER_LOG, tmp_path, None)
+
+
+def test_witnesses_cosign_and_one_that_is_behind_gets_its_proof(tmp_path: Path) -> None:
+    with (
+        witness_at(tmp_path / "0", WITNESSES[0]) as a,
+        witness_at(tmp_path / "1", WITNESSES[1]) as b,
+    ):
+        one = published(tmp_path / "log", 3, policy([a], "any"))
+        assert one.cosigned == ("W0",)
+        both = published(tmp_path / "log", 7, policy([a, b]))
+        assert (both.cosigned, both.failures, both.is_published) == (("W0", "W1"), (), True)
+        again = published(tmp_path / "log", 7, policy([a, b]))
+        assert again.is_published
+    signed = open_checkpoint((tmp_path / "log" / "checkpoint").read_bytes(), [LOG.verifier])
+    assert [each.time for each in signed.cosignatures(KEYS)] == [NOW, NOW]
+
+
+def test_without_a_quorum_the_checkpoint_in_place_stays(tmp_path: Path) -> None:
+    with (
+        witness_at(tmp_path / "0", WITNESSES[0]) as a,
+        witness_at(tmp_path / "1", WITNESSES[1]) as b,
+    ):
+        published(tmp_path / "log", 3, policy([a, b]))
+    with witness_at(tmp_path / "0", WITNESSES[0]) as a:
+        done = published(tmp_path / "log", 7, policy([a, b]))
+    assert (done.cosigned, done.is_published, len(done.failures)) == (("W0",), False, 1)
+    assert size_in(tmp_path / "log") == 3
+
+
+def test_a_witness_that_has_seen_more_names_the_rollback(tmp_path: Path) -> None:
+    """The folder of the log was lost with the newest blocks, and nobody here would notice."""
+    with witness_at(tmp_path / "0", WITNESSES[0]) as url:
+        published(tmp_path / "log", 7, policy([url], "any"))
+        done = published(tmp_path / "restored", 5, policy([url], "any"))
+        assert not done.is_published
+        assert "rolled back" in done.failures[0]
+        forked = published(tmp_path / "forked", 9, policy([url], "any"), fork=6)
+        assert not forked.is_published
+        assert "422" in forked.failures[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b""),
+        (200, b"x" * 200_000),
+        (200, "— w0.example AAAAAAAA\n".encode()),
+        (200, str(checkpoint(5, by=[WITNESSES[1]]).note.signatures[-1]).encode()),
+        (200, str(checkpoint(6, by=[WITNESSES[0]]).note.signatures[-1]).encode()),
+        (409, b"five\n"),
+        (409, b"9" * 400 + b"\n"),
+        (409, b"6\n"),
+        (500, b"\x1b[31mno"),
+        (302, b""),
+    ],
+)
+def test_a_lying_witness_is_one_sentence(tmp_path: Path, status: int, body: bytes) -> None:
+    with lying(Answers({"/add-checkpoint": (status, body)})) as url:
+        done = published(tmp_path, 5, policy([url], "any"))
+    assert (done.cosigned, len(done.failures)) == ((), 1)
+    assert done.failures[0].isprintable()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "not a url", "ftp://127.0.0.1"])
+def test_a_witness_that_is_not_there_is_one_sentence(tmp_path: Path, url: str) -> None:
+    policy_line = policy([url.replace(" ", "%20")], "any")
+    done = published(tmp_path, 5, policy_line)
+    assert (done.is_published, len(done.failures)) == (False, 1)
+
+
+def test_a_log_without_a_file_is_named() -> None:
+    with lying(Answers()) as url, pytest.raises(WitnessError, match="answers 404 for tile"):
+        file_at(url, "tile/0/000")
+
+
+def test_places_without_a_checkpoint_are_named(tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(b"x" * 100_001)
+    for place in (tmp_path / "missing", tmp_path, tmp_path / "long"):
+        with pytest.raises(CmflError, match=str(place)):
+            checkpoint_at(str(place))
+
+
+def test_sigstores_reader_reads_and_verifies_our_checkpoint(tmp_path: Path) -> None:
+    """A foreign implementation: sigstore-python, which reads those of Rekor."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+    from sigstore._internal.rekor.checkpoint import SignedCheckpoint
+    from sigstore._internal.trust import Keyring, RekorKeyring
+    from sigstore._utils import KeyID
+    from sigstore.errors import VerificationError
+    from sigstore_models.common import v1 as common
+
+    with witness_at(tmp_path / "0", WITNESSES[0]) as url:
+        published(tmp_path / "log", 5, policy([url], "any"))
+    text = (tmp_path / "log" / "checkpoint").read_text("utf-8")
+    found = SignedCheckpoint.from_text(text)
+    ours = checkpoint(5).checkpoint
+    assert found.checkpoint.origin == ours.origin
+    assert (found.checkpoint.log_size, found.checkpoint.log_hash) == (5, ours.root.hex())
+    names = [line.name for line in found.signed_note.signatures]
+    assert names == [LOG.name, WITNESSES[0].name]
+    public = Ed25519PublicKey.from_public_bytes(LOG.verifier.public_key)
+    der = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    key = common.PublicKey(
+        raw_bytes=base64.b64encode(der), key_details=common.PublicKeyDetails.PKIX_ED25519
+    )
+    keyring = RekorKeyring(Keyring([key]))
+    found.signed_note.verify(keyring, KeyID(LOG.verifier.key_id))
+    other = SignedCheckpoint.from_text(text.replace("\n5\n", "\n6\n"))
+    with pytest.raises(VerificationError):
+        other.signed_note.verify(keyring, KeyID(LOG.verifier.key_id))
