@@ -92,8 +92,8 @@ def test_no_worker_takes_part_in_a_run_that_may_stop(stopped: Path, tmp_path: Pa
     keystore, *_ = write_test_keystores(tmp_path / "keys", simulated_keys(0, 1))
     manifest = manifest_of(home.path, "run")
     with EmbeddedChain.open_or_create(home.chain) as chain, RpcServer(chain) as server:
-        place = ("--rpc-url", server.url, "--chain-id", chain.chain_id)
-        place = (*place, "--contract", manifest.address, "--blobs", home.blobs)
+        place: list[object] = ["--rpc-url", server.url, "--chain-id", chain.chain_id]
+        place += ["--contract", manifest.address, "--blobs", home.blobs]
         key = ("--keystore", keystore, "--password-file", tmp_path / "keys" / PASSWORD_FILE)
         command = ("worker", *place, *key, "--folder", tmp_path / "worker")
         refused = cmfl(*command, "--allow-predictable-seeds")
