@@ -142,9 +142,9 @@ def _states_after(
 
 
 def _repeated(coverage: TrainingCoverage) -> tuple[RepeatedUpdate, ...]:
-    given = {
+    verdicts = {
         RepeatedUpdate(update["round"], update["client"], each["auditor"], each["verdict"])
         for update in coverage["updates"]
         for each in update["attestations"]
     }
-    return tuple(sorted(given))
+    return tuple(sorted(verdicts))
