@@ -25,9 +25,8 @@ class RoundNotEndedError(ConfigurationError):
     """The chain has no final end of a round."""
 
     def __init__(self, number: int, newest: int) -> None:
-        super().__init__(
-            f"round {number} has not ended in a final block: the newest that has is {newest}"
-        )
+        others = f"the newest that has is {newest}" if newest else "none has"
+        super().__init__(f"round {max(number, 1)} has not ended in a final block: {others}")
 
 
 def read_facts(

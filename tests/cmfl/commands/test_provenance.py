@@ -19,7 +19,7 @@ from cmfl.auditing import audit_target
 from cmfl.provenance.crate import METADATA_FILE
 from cmfl.provenance.document import DocumentKind, read_document
 from cmfl.provenance.json_form import differences, json_bytes
-from cmfl.provenance.reading import read_facts
+from cmfl.provenance.reading import RoundNotEndedError, read_facts
 from cmfl.provenance.verification import verify_document
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
@@ -360,9 +360,9 @@ def test_a_crates_files_are_the_runs(
     kind: str, document: Path, documents: dict[str, Path], home: Path
 ) -> None:
     def fields() -> set[str]:
-        code, result = verified(document, home)
-        assert code == 1
-        return {each["field"] for each in result["differences"]}
+        result = verify_document(read_document(document), Target(home), lambda: audited(home))
+        assert str(result.state) == "false"
+        return {each.field for each in result.differences}
 
     for path in sorted(documents[kind].iterdir()):
         if path.name == METADATA_FILE:
@@ -508,6 +508,7 @@ def test_wrong_options_are_refused_before_an_audit(
         "export", "mlbom", "--home", home, "--out", out, "--round", 6
     )
     assert "No such file" in refusal("verify", "attestation", out, "--home", home)
+    assert str(RoundNotEndedError(0, 0)) == "round 1 has not ended in a final block: none has"
     api = ("--api", "http://127.0.0.1:1")
     assert "gives blobs, and no chain" in refusal("export", "mlbom", "--out", out, *api)
     node = ("--rpc-url", "http://127.0.0.1:1", "--chain-id", 1, "--address", f"0x{'11' * 20}")
