@@ -317,21 +317,27 @@ def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
 
 
 def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_path: Path) -> None:
-    def bare(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-        program = (
-            f"import sys\nsys.modules[{module!r}] = None\nfrom cmfl.commands.main import run\n"
-            f"sys.argv = {['cmfl', *map(str, arguments)]!r}\nrun()"
-        )
-        command = [sys.executable, "-c", program]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
     out = tmp_path / "crate"
-    assert bare("torch", "export", "crate", "--home", home, "--out", out).returncode == 0
-    assert bare("torch", "verify", "attestation", out, "--home", home).returncode == 0
-    asked = ("verify", "attestation", documents["ML-BOM"], "--home", home)
-    refused = bare("safetensors", *asked)
-    assert refused.returncode == 2
-    assert "cmfl-ledger[provenance]" in refused.stderr
+    where = ["--home", str(home)]
+    commands = [
+        ["export", "crate", *where, "--out", str(out)],
+        ["verify", "attestation", *where, str(out)],
+        ["verify", "attestation", *where, str(documents["SLSA provenance"])],
+    ]
+    program = (
+        "import sys\nsys.modules['torch'] = None\nfrom cmfl.commands.application import main\n"
+        f"for words in {commands!r}:\n sys.argv = ['cmfl', *words]\n assert main() == 0, words\n"
+    )
+    bare = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert bare.returncode == 0, bare.stderr
+
+
+def test_without_safetensors_the_extra_is_named(
+    documents: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    sentence = refusal("verify", "attestation", documents["ML-BOM"], "--home", home)
+    assert "cmfl-ledger[provenance]" in sentence
 
 
 def test_nothing_is_written_about_a_run_that_fails(copy: Path, tmp_path: Path) -> None:
