@@ -289,6 +289,44 @@ def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, cop
     assert (code, result["state"]) == (3, "unconfirmed")
 
 
+def test_people_read_which_field_is_false(
+    documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    value = json.loads(documents["statement"].read_text())
+    value["predicate"] |= {"decided": True, "more": "x" * 200}
+    del value["predicate"]["abandoned"]
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    result = cmfl("verify", "attestation", file, "--home", home)
+    lines = result.out.splitlines()
+    assert (result.code, lines[0].partition(":")[0]) == (1, "FAILED, false")
+    assert lines[1].startswith("  predicate.abandoned is missing, and must be ")
+    assert lines[2].startswith("  predicate.decided is true, and must be ")
+    assert lines[3].startswith('  predicate.more is "xxx')
+    assert lines[3].endswith("..., and must not be there")
+
+
+@EACH
+def test_a_model_that_is_gone_leaves_documents_unconfirmed(
+    kind: str, document: Path, copy: Path
+) -> None:
+    digest = read_facts(Target(copy)).model.hex()
+    (copy / "blobs" / digest[:2] / digest).unlink()
+    code, result = verified(document, copy)
+    assert (code, result["state"]) == (3, "unconfirmed")
+    assert digest in result["notes"][0]
+
+
+@EACH
+def test_what_cannot_be_written_is_one_sentence(kind: str, home: Path, tmp_path: Path) -> None:
+    asked = ("export", *EXPORTS[kind], "--home", home)
+    (tmp_path / "file").write_text("")
+    assert "--out" in refusal(*asked, "--out", tmp_path / "file" / "out")
+    shown = succeeds(*asked, "--out", tmp_path / "out", "--json").json
+    assert shown["round"] == ROUNDS
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 def test_an_audit_that_fails_later_makes_older_documents_false(copy: Path, tmp_path: Path) -> None:
     first, *_, last = (row["round"] for row in decided_rounds(copy))
     out = tmp_path / "older"
