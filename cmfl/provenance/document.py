@@ -106,14 +106,14 @@ class ProvenanceDocument:
         """Return the verdicts of auditors that it lists; those that are unreadable left out."""
         listed = self._listed()
         rows = listed if isinstance(listed, list) else []
-        found = {
+        verdicts = {
             RepeatedUpdate(**row)
             for row in rows
             if isinstance(row, dict)
             and row.keys() == _LISTED.keys()
             and all(type(row[name]) is kind for name, kind in _LISTED.items())
         }
-        return tuple(sorted(found))
+        return tuple(sorted(verdicts))
 
     def _listed(self) -> Any:
         match self.kind:
@@ -200,8 +200,8 @@ def _kind(value: Any) -> DocumentKind | None:
         return None
     if value.get("_type") == STATEMENT:
         kinds = {Predicate.RUN.uri: DocumentKind.RUN, Predicate.SLSA.uri: DocumentKind.SLSA}
-        named = value.get("predicateType")
-        return kinds.get(named) if isinstance(named, str) else None
+        uri = value.get("predicateType")
+        return kinds.get(uri) if isinstance(uri, str) else None
     if value.get("bomFormat") == BOM_FORMAT:
         return DocumentKind.MLBOM
     return DocumentKind.CRATE if isinstance(value.get("@graph"), list) else None

@@ -137,10 +137,10 @@ class RunFacts:
     def option_digests(self) -> dict[str, str]:
         """Return the hex digits of files and folders that options of the model name."""
         options = self.described("model").get("options")
-        named = options.items() if isinstance(options, dict) else ()
+        values = options.items() if isinstance(options, dict) else ()
         return {
             str(name): value.removeprefix(RECORDED_FILE)
-            for name, value in named
+            for name, value in values
             if isinstance(value, str) and value.startswith(RECORDED_FILE)
         }
 
@@ -155,7 +155,7 @@ class RunFacts:
         for each in self.repeated:
             verdicts.setdefault((each.round, each.client), set()).add(each.verdict)
         by_verdict = [
-            next(iter(given)) if len(given) == 1 else "disputed" for given in verdicts.values()
+            next(iter(each)) if len(each) == 1 else "disputed" for each in verdicts.values()
         ]
         counts = {name: by_verdict.count(name) for name in ("same", "other", "disputed")}
         return {

@@ -25,9 +25,8 @@ class RoundNotEndedError(ConfigurationError):
     """The chain has no final end of a round."""
 
     def __init__(self, number: int, newest: int) -> None:
-        super().__init__(
-            f"round {number} has not ended in a final block: the newest that has is {newest}"
-        )
+        others = f"the newest that has is {newest}" if newest else "none has"
+        super().__init__(f"round {max(number, 1)} has not ended in a final block: {others}")
 
 
 def read_facts(
@@ -142,9 +141,9 @@ def _states_after(
 
 
 def _repeated(coverage: TrainingCoverage) -> tuple[RepeatedUpdate, ...]:
-    given = {
+    verdicts = {
         RepeatedUpdate(update["round"], update["client"], each["auditor"], each["verdict"])
         for update in coverage["updates"]
         for each in update["attestations"]
     }
-    return tuple(sorted(given))
+    return tuple(sorted(verdicts))

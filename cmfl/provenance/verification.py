@@ -35,7 +35,7 @@ _MOST_NAMED = 50
 
 
 class ProvenanceState(StrEnum):
-    """What a verification has found out about a document."""
+    """The result of a verification in a word."""
 
     CURRENT = "current"
     """Every field is the run's, as of its newest round that is final."""
@@ -55,7 +55,7 @@ class DocumentVerification:
 
     Attributes:
         kind: of the document.
-        state: what was found out.
+        state: the result in a word.
         differences: fields that are not the run's.
         notes: what else is to be known, in sentences.
         round: that the document is about; None where it names none.
@@ -143,12 +143,12 @@ def verify_document(
         return _underivable(document, is_false=bool(failures), notes=[str(error), *failures])
     except BlobError as error:
         return _underivable(document, is_false=bool(failures), notes=[str(error), *failures])
-    found = list(_differences(document, replace(facts, repeated=document.repeated())))
+    wrong = list(_differences(document, replace(facts, repeated=document.repeated())))
     if violation is not None:
-        found.append(Difference("signature", violation, "of the key that was named"))
+        wrong.append(Difference("signature", violation, "of the key that was named"))
     notes = [*failures, *_attestation_notes(document, facts)]
-    if failures or found:
-        return _result(document, ProvenanceState.FALSE, found, notes, facts.round)
+    if failures or wrong:
+        return _result(document, ProvenanceState.FALSE, wrong, notes, facts.round)
     lacks = [each.sentence for step in report.steps for each in step.missing[:1]]
     if document.is_signed and public_key is None:
         lacks.append("it is signed, and the signature was not checked: --key names the public key")
@@ -164,13 +164,13 @@ def verify_document(
 def _result(
     document: ProvenanceDocument,
     state: ProvenanceState,
-    found: list[Difference],
+    wrong: list[Difference],
     notes: list[str] | None = None,
     number: int | None = None,
 ) -> DocumentVerification:
-    named = tuple(sorted(found, key=lambda each: each.field)[:_MOST_NAMED])
+    first = tuple(sorted(wrong, key=lambda each: each.field)[:_MOST_NAMED])
     about = document.round if number is None else number
-    return DocumentVerification(document.kind, state, named, tuple(notes or ()), about)
+    return DocumentVerification(document.kind, state, first, tuple(notes or ()), about)
 
 
 def _underivable(

@@ -122,6 +122,12 @@ def test_another_base_or_adapter_is_false_whoever_signs_it(
     assert state(without, folder, key) == (1, "false", {"base"})
     if not (signed / "adapter_config.json").exists():
         return
+    unread = signed_again("unread")
+    (unread / "adapter_config.json").write_text("[]")
+    (unread / "adapter_model.safetensors").write_bytes(b"")
+    sign_folder(unread, key)
+    found = {"adapter_config.json", "adapter_model.safetensors"}
+    assert state(unread, folder, key) == (1, "false", found)
     scaled = signed_again("scaled")
     file = scaled / "adapter_config.json"
     settings = json.loads(file.read_text())

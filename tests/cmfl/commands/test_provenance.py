@@ -19,7 +19,7 @@ from cmfl.auditing import audit_target
 from cmfl.provenance.crate import METADATA_FILE
 from cmfl.provenance.document import DocumentKind, read_document
 from cmfl.provenance.json_form import differences, json_bytes
-from cmfl.provenance.reading import read_facts
+from cmfl.provenance.reading import RoundNotEndedError, read_facts
 from cmfl.provenance.verification import verify_document
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.manifest import read_run_manifest
@@ -289,6 +289,44 @@ def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, cop
     assert (code, result["state"]) == (3, "unconfirmed")
 
 
+def test_people_read_which_field_is_false(
+    documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    value = json.loads(documents["statement"].read_text())
+    value["predicate"] |= {"decided": True, "more": "x" * 200}
+    del value["predicate"]["abandoned"]
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    result = cmfl("verify", "attestation", file, "--home", home)
+    lines = result.out.splitlines()
+    assert (result.code, lines[0].partition(":")[0]) == (1, "FAILED, false")
+    assert lines[1].startswith("  predicate.abandoned is missing, and must be ")
+    assert lines[2].startswith("  predicate.decided is true, and must be ")
+    assert lines[3].startswith('  predicate.more is "xxx')
+    assert lines[3].endswith("..., and must not be there")
+
+
+@EACH
+def test_a_model_that_is_gone_leaves_documents_unconfirmed(
+    kind: str, document: Path, copy: Path
+) -> None:
+    digest = read_facts(Target(copy)).model.hex()
+    (copy / "blobs" / digest[:2] / digest).unlink()
+    code, result = verified(document, copy)
+    assert (code, result["state"]) == (3, "unconfirmed")
+    assert digest in result["notes"][0]
+
+
+@EACH
+def test_what_cannot_be_written_is_one_sentence(kind: str, home: Path, tmp_path: Path) -> None:
+    asked = ("export", *EXPORTS[kind], "--home", home)
+    (tmp_path / "file").write_text("")
+    assert "--out" in refusal(*asked, "--out", tmp_path / "file" / "out")
+    shown = succeeds(*asked, "--out", tmp_path / "out", "--json").json
+    assert shown["round"] == ROUNDS
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 def test_an_audit_that_fails_later_makes_older_documents_false(copy: Path, tmp_path: Path) -> None:
     first, *_, last = (row["round"] for row in decided_rounds(copy))
     out = tmp_path / "older"
@@ -317,21 +355,27 @@ def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
 
 
 def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_path: Path) -> None:
-    def bare(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-        program = (
-            f"import sys\nsys.modules[{module!r}] = None\nfrom cmfl.commands.main import run\n"
-            f"sys.argv = {['cmfl', *map(str, arguments)]!r}\nrun()"
-        )
-        command = [sys.executable, "-c", program]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
     out = tmp_path / "crate"
-    assert bare("torch", "export", "crate", "--home", home, "--out", out).returncode == 0
-    assert bare("torch", "verify", "attestation", out, "--home", home).returncode == 0
-    asked = ("verify", "attestation", documents["ML-BOM"], "--home", home)
-    refused = bare("safetensors", *asked)
-    assert refused.returncode == 2
-    assert "cmfl-ledger[provenance]" in refused.stderr
+    where = ["--home", str(home)]
+    commands = [
+        ["export", "crate", *where, "--out", str(out)],
+        ["verify", "attestation", *where, str(out)],
+        ["verify", "attestation", *where, str(documents["SLSA provenance"])],
+    ]
+    program = (
+        "import sys\nsys.modules['torch'] = None\nfrom cmfl.commands.application import main\n"
+        f"for words in {commands!r}:\n sys.argv = ['cmfl', *words]\n assert main() == 0, words\n"
+    )
+    bare = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert bare.returncode == 0, bare.stderr
+
+
+def test_without_safetensors_the_extra_is_named(
+    documents: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    sentence = refusal("verify", "attestation", documents["ML-BOM"], "--home", home)
+    assert "cmfl-ledger[provenance]" in sentence
 
 
 def test_nothing_is_written_about_a_run_that_fails(copy: Path, tmp_path: Path) -> None:
@@ -360,9 +404,9 @@ def test_a_crates_files_are_the_runs(
     kind: str, document: Path, documents: dict[str, Path], home: Path
 ) -> None:
     def fields() -> set[str]:
-        code, result = verified(document, home)
-        assert code == 1
-        return {each["field"] for each in result["differences"]}
+        result = verify_document(read_document(document), Target(home), lambda: audited(home))
+        assert str(result.state) == "false"
+        return {each.field for each in result.differences}
 
     for path in sorted(documents[kind].iterdir()):
         if path.name == METADATA_FILE:
@@ -508,6 +552,7 @@ def test_wrong_options_are_refused_before_an_audit(
         "export", "mlbom", "--home", home, "--out", out, "--round", 6
     )
     assert "No such file" in refusal("verify", "attestation", out, "--home", home)
+    assert str(RoundNotEndedError(0, 0)) == "round 1 has not ended in a final block: none has"
     api = ("--api", "http://127.0.0.1:1")
     assert "gives blobs, and no chain" in refusal("export", "mlbom", "--out", out, *api)
     node = ("--rpc-url", "http://127.0.0.1:1", "--chain-id", 1, "--address", f"0x{'11' * 20}")

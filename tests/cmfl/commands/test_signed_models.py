@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cmfl.provenance.signing import SignatureMismatchError, require_signed_folder
+from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import SHARED, cmfl, decided_rounds, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -144,6 +145,19 @@ def test_links_and_names_that_lead_out_are_refused(model: Path, keys: Path, home
     bundle["dsseEnvelope"]["payload"] = b64encode(json.dumps(statement).encode()).decode()
     (model / "model.sig").write_text(json.dumps(bundle))
     assert verified(model, home, keys / "own.pub")[0] == 1
+
+
+def test_a_folder_with_a_link_is_not_signed(model: Path, keys: Path, home: Path) -> None:
+    from cmfl.provenance.signing import sign_folder
+
+    (model / "link").symlink_to(model / "model.sig")
+    with pytest.raises(ConfigurationError, match="cannot be signed"):
+        sign_folder(model, keys / "own.pem")
+    (model / "link").unlink()
+    (model / "model.safetensors").write_bytes(b"no tensors")
+    sign_folder(model, keys / "own.pem")
+    code, result = verified(model, home, keys / "own.pub")
+    assert (code, [each["field"] for each in result["differences"]]) == (1, ["model.safetensors"])
 
 
 def test_a_signature_over_another_folder_is_refused(
