@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from clients.configuration.schema import Configuration
+    from clients.runs.flower.nodes import Nodes
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
     from cmfl.access.target import Target
@@ -46,6 +47,7 @@ def play_on_chain(
     go_on: GoOn,
     *,
     accept_rollback: bool = False,
+    nodes: Nodes | None = None,
 ) -> PlayedRun:
     """Start a run on a chain, or resume it, and play its remaining rounds.
 
@@ -56,13 +58,20 @@ def play_on_chain(
         writer: opens the chain.
         go_on: plays the rounds of the opened run, and returns their rows.
         accept_rollback: continue if the chain lacks rounds of the run's metrics.
+        nodes: of Flower, where they train; None for what the configuration says.
     """
     from clients.runs.open_run import open_run
 
     with (
         writer as chain,
         open_run(
-            target.home, name, configuration, chain, target.blobs(), accept_rollback=accept_rollback
+            target.home,
+            name,
+            configuration,
+            chain,
+            target.blobs(),
+            accept_rollback=accept_rollback,
+            nodes=nodes,
         ) as opened,
     ):
         return _played(name, opened, go_on)

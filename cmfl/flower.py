@@ -1,0 +1,124 @@
+"""`cmfl.flower`: apps of Flower in whose rounds a committee decides and a contract enforces.
+
+    # server_app.py                             # client_app.py
+    from cmfl.flower import server_app          from cmfl.flower import client_app
+    app = server_app("run.toml")                app = client_app("run.toml")
+
+`cmfl flower new DIR` writes such a project. SuperNodes train; the actors of all clients score and
+vote in the process of the ServerApp, whose home has chain, blobs and files of the run.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmfl.access.target import Target
+from cmfl.extras import naming_extras
+from cmfl.playing import play_on_chain
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+
+    from clients.configuration.schema import Configuration
+    from clients.runs.flower.training_node import TrainingNode
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.open_run import OpenedRun
+
+_log = logging.getLogger("flwr")
+"""Flower shows no other logger's lines."""
+
+
+@naming_extras()
+def server_app(settings: str | Path) -> ServerApp:
+    """Return a ServerApp that plays a run, or resumes it, with the SuperNodes as trainers.
+
+    The run configuration has `home`, the folder of chain, blobs and files, `run`, its name, and
+    `chain-id`, 0 for a new chain's own.
+
+    Args:
+        settings: path of the run's TOML file, the same in the ClientApp.
+    """
+    from clients.runs.flower.opening import require_flower
+
+    require_flower("flwr")
+    from flwr.serverapp import ServerApp
+
+    def play(grid: Grid, context: Context) -> None:
+        from clients.runs.flower.grid_nodes import GridNodes
+
+        home = Path(_option(context, "home", str))
+        name, chain_id = _option(context, "run", str), _option(context, "chain-id", int)
+        target = Target(home, name, chain_id=chain_id or None)
+        configuration = _settings(settings)
+        writer = target.writer(create=True)
+        played = play_on_chain(target, name, configuration, writer, _go_on, nodes=GridNodes(grid))
+        _log.info("cmfl: contract %s, head 0x%s", played.address, played.head.hex())
+        _log.info("cmfl: audit it with: cmfl audit --home %s --run %s", home, name)
+
+    app = ServerApp()
+    app.main()(play)
+    return app
+
+
+@naming_extras()
+def client_app(settings: str | Path) -> ClientApp:
+    """Return a ClientApp that trains the clients of its SuperNode's partition.
+
+    The node's configuration has `partition-id` and `num-partitions`, and may have `device`.
+
+    Args:
+        settings: path of the run's TOML file, the same in the ServerApp.
+    """
+    from clients.runs.flower.opening import require_flower
+
+    require_flower("flwr")
+    from clients.runs.flower.training_app import training_app
+
+    @cache
+    def opened(device: str) -> TrainingNode:
+        from clients.runs.flower.training_node import TrainingNode
+
+        return TrainingNode.open(_settings(settings, device))
+
+    def node(context: Context) -> TrainingNode:
+        return opened(str(context.node_config.get("device", "cpu")))
+
+    return training_app(node)
+
+
+def _settings(path: str | Path, device: str = "cpu") -> Configuration:
+    from clients.configuration.loading import load
+
+    machine = ("machine.engine=flower", f"machine.device={device}")
+    return load(path=Path(path), settings=machine)
+
+
+def _option(context: Context, name: str, kind: type) -> Any:
+    """Return an option of the run configuration.
+
+    Raises:
+        ConfigurationError: it is missing, or of another type.
+    """
+    value = context.run_config.get(name)
+    if type(value) is not kind:
+        raise ConfigurationError(
+            f"run configuration: {name} = {value!r:.80}: must be of type {kind.__name__}; "
+            f"set it in pyproject.toml under [tool.flwr.app.config]"
+        )
+    return value
+
+
+def _go_on(opened: OpenedRun) -> list[RoundMetrics]:
+    rounds = opened.configuration.protocol.rounds
+
+    def show(row: RoundMetrics) -> None:
+        accuracy = "" if row.accuracy is None else f", accuracy {row.accuracy:.3f}"
+        _log.info("cmfl: round %d of %d%s", row.round, rounds, accuracy)
+
+    return opened.go_on(show)
