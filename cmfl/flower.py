@@ -6,11 +6,15 @@
 
 `cmfl flower new DIR` writes such a project. SuperNodes train; the actors of all clients score and
 vote in the process of the ServerApp, whose home has chain, blobs and files of the run.
+
+With `carrier_app` and `owner_app` (`cmfl flower new DIR --carrier`) every owner has a worker of its
+own, which trains, signs, scores and votes; the ServerApp only carries blobs and mail between them.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +33,17 @@ if TYPE_CHECKING:
     from clients.runs.flower.training_node import TrainingNode
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
+    from clients.worker.carried.carrier import Carrier
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 _log = logging.getLogger("flwr")
 """Flower shows no other logger's lines."""
+
+EXCHANGE_SECONDS = 20.0
+"""How long an exchange waits for a SuperNode; a lost one counts as connected for a minute."""
+
+IDLE_SECONDS = 0.5
+"""Pause after an exchange that brought nothing new."""
 
 
 @naming_extras()
@@ -90,6 +102,66 @@ def client_app(settings: str | Path) -> ClientApp:
         return opened(str(context.node_config.get("device", "cpu")))
 
     return training_app(node)
+
+
+@naming_extras()
+def carrier_app() -> ServerApp:
+    """Return a ServerApp that carries blobs and mail between owners until their run is over.
+
+    The run configuration has `home`, whose blobs have the run's document and first model as
+    `cmfl deploy` stores them, and `rpc-url`, `chain-id` and `contract`, which tell it the round.
+    """
+    from clients.runs.flower.opening import require_flower
+
+    require_flower("flwr")
+    from flwr.serverapp import ServerApp
+
+    def carry(grid: Grid, context: Context) -> None:
+        from clients.runs.flower.grid_nodes import GridNodes
+        from clients.worker.carried.carrier import Carrier
+        from ledger.chain.contract.committee_ledger import CommitteeLedger
+        from ledger.chain.rpc.rpc_reader import RpcReader
+        from ledger.io.home import Home
+        from ledger.storage.folder import FolderObjects
+
+        url, chain_id = _option(context, "rpc-url", str), _option(context, "chain-id", int)
+        objects = FolderObjects(Home(Path(_option(context, "home", str))).blobs)
+        carrier = Carrier(GridNodes(grid), objects, EXCHANGE_SECONDS)
+        with RpcReader(url, chain_id=chain_id) as chain:
+            _carry(carrier, CommitteeLedger(chain, _option(context, "contract", str)))
+
+    app = ServerApp()
+    app.main()(carry)
+    return app
+
+
+@naming_extras()
+def owner_app() -> ClientApp:
+    """Return a ClientApp that exchanges an owner's blobs and mail with the carrier.
+
+    The node's configuration has `carried`, the folder that the owner's `cmfl worker` uses as
+    `--blobs carried://FOLDER` and `--mailbox carried://FOLDER`. The app knows no key.
+    """
+    from clients.runs.flower.opening import require_flower
+
+    require_flower("flwr")
+    from clients.worker.carried.app import carried_app
+
+    return carried_app()
+
+
+def _carry(carrier: Carrier, ledger: CommitteeLedger) -> None:
+    """Exchange until the run of a contract is over."""
+    from ledger.protocol.ledger_state import LedgerStage
+
+    open_round = 0
+    while (state := ledger.state()).stage is not LedgerStage.FINISHED:
+        if state.round != open_round:
+            open_round = state.round
+            _log.info("cmfl: round %d is open", open_round)
+        if not carrier.exchange(state.round):
+            time.sleep(IDLE_SECONDS)
+    _log.info("cmfl: the run is over, head 0x%s", state.head.hex())
 
 
 def _settings(path: str | Path, device: str = "cpu") -> Configuration:

@@ -36,6 +36,21 @@ def write_project(folder: Path, configuration: Configuration) -> None:
     (package / "run.toml").write_text(configuration.to_toml())
 
 
+def write_carrier_project(folder: Path) -> None:
+    """Write a project whose ServerApp carries blobs and mail between owners.
+
+    Args:
+        folder: of the project; its name becomes the app's.
+
+    Raises:
+        ConfigurationError: the folder is not empty, or its name is no name of an app.
+        OSError: it cannot be written.
+    """
+    home = str(folder.resolve() / "home")
+    node = "http://127.0.0.1:8545"
+    _write(folder, "signed", {"home": home, "rpc-url": node, "chain-id": 1337, "contract": ""})
+
+
 def _write(folder: Path, kind: str, config: Mapping[str, str | int]) -> None:
     from clients.runs.flower.opening import FLWR
 

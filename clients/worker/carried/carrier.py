@@ -19,7 +19,7 @@ from clients.worker.carried.exchange import (
     decode_answer,
     encode_delivery,
 )
-from ledger.protocol.errors import CmflError, EncodingError
+from ledger.protocol.errors import EncodingError
 from ledger.protocol.payload import Payload
 from ledger.storage.mailbox import MAIL_FOLDER
 from ledger.storage.object_paths import mail_round
@@ -36,10 +36,6 @@ _ROOM = MAX_EXCHANGE_BYTES - (1 << 24)
 _POLL_SECONDS = 0.2
 MAIL_ROUNDS = 2
 """The open round and those before it whose mail is brought."""
-
-
-class CarrierError(CmflError):
-    """No node can be reached, or one refuses."""
 
 
 @dataclass(slots=True)
@@ -80,7 +76,6 @@ class Carrier:
             round_number: that is open.
 
         Raises:
-            CarrierError: a node refuses.
             TrainingError: Flower itself fails.
         """
         self._known = {node: self._known.get(node, _KnownNode()) for node in self._nodes.online()}
@@ -122,8 +117,7 @@ class Carrier:
     def _collect(self, node: int, data: bytes) -> bool:
         """Keep what a node has put; return whether there was anything.
 
-        Raises:
-            CarrierError: the node refuses.
+        A node that refuses is passed over: it must not stop the others.
         """
         known = self._known[node]
         try:
@@ -132,7 +126,8 @@ class Carrier:
             _log.warning("node %d sends something else than an answer: %s", node, error)
             return False
         if isinstance(answer, NodeRefusal):
-            raise CarrierError(f"a SuperNode cannot take part: {answer.sentence}")
+            _log.warning("node %d cannot take part: %s", node, answer.sentence)
+            return False
         known.wanted, taken = answer.wanted, []
         for path, content in answer.objects.items():
             payload = Payload.of(content)

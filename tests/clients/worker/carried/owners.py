@@ -56,6 +56,8 @@ SETTINGS = (
     "training.path=plain",
 )
 MOST_EXCHANGES = 400
+PATIENCE = 3
+"""Exchanges without anything new before time jumps."""
 
 
 class Clock:
@@ -171,6 +173,7 @@ class CarriedRun:
 
     def play(self, exchange: Callable[[int], bool]) -> bytes:
         """Let the owners act in turn, and exchange, until the run is over; return its head."""
+        idle = 0
         for _ in range(MOST_EXCHANGES):
             state = self.ledger.state()
             if state.stage is LedgerStage.FINISHED:
@@ -178,8 +181,9 @@ class CarriedRun:
             steps = [owner.step(state.round) for owner in self.owners]
             has_news = exchange(state.round)
             due = [later for _, later in steps if later is not None]
-            is_idle = not has_news and not any(has_effect for has_effect, _ in steps)
-            self.clock.now += max(1.0, min(due)) if is_idle and due else 1.0
+            idle = 0 if has_news or any(has_effect for has_effect, _ in steps) else idle + 1
+            # What was kept back once is there by then.
+            self.clock.now += max(1.0, min(due)) if idle >= PATIENCE and due else 1.0
         raise AssertionError(f"the run is not over after {MOST_EXCHANGES} exchanges")
 
 
