@@ -117,27 +117,24 @@ class CarriedObjects:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._disk.rename(source, target)
 
-    def forget(self) -> None:
-        """Remove mail of old rounds and the blobs of the round before; who misses one wants it."""
-        rounds: set[int] = set()
-        for path in _paths(self._brought.folder):
-            if (number := mail_round(path)) is not None:
-                rounds.add(number)
-        oldest = sorted(rounds, reverse=True)[:KEPT_ROUNDS][-1:]
+    def forget(self, newest: int) -> None:
+        """Remove all blobs that were brought, and the mail of rounds long before the newest.
+
+        A reader who misses a blob wants it again.
+        """
         for path in _paths(self._brought.folder):
             number = mail_round(path)
-            if number is None or number < oldest[0]:
+            if number is None or number <= newest - KEPT_ROUNDS:
                 self._brought.delete(path)
 
     def newest_round(self) -> int:
         """Return the newest round of which mail was brought; 0 if there is none."""
-        numbers = (mail_round(path) for path in _paths(self._brought.folder))
-        return max((number for number in numbers if number is not None), default=0)
+        return max((mail_round(path) or 0 for path in _paths(self._brought.folder)), default=0)
 
 
 def _paths(folder: Path) -> Iterator[str]:
     """Yield the paths of the objects in a folder; unfinished files are none."""
-    for file in folder.rglob("*"):
+    for file in list(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
         if (is_blob(path) or mail_round(path) is not None) and file.is_file():
             yield path

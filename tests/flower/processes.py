@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -67,8 +68,8 @@ class Background:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, *words: object, **variables: str) -> None:
-        """Start a command under a name; its log goes on where it was."""
-        with self.log(name).open("ab") as log:
+        """Start a command under a name, with a new log."""
+        with self.log(name).open("wb") as log:
             self._running[name] = subprocess.Popen(
                 [BIN / str(words[0]), *map(str, words[1:])],
                 env=environment(self.folder) | variables,
@@ -80,7 +81,8 @@ class Background:
     def kill(self, name: str) -> None:
         """Kill a process and its children outright."""
         process = self._running.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def wait(self, name: str, seconds: float = SECONDS) -> int:

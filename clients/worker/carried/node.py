@@ -14,6 +14,7 @@ from clients.worker.carried.exchange import (
 )
 from ledger.protocol.errors import CmflError
 from ledger.storage.carried import CarriedObjects
+from ledger.storage.object_paths import mail_round
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,12 +41,12 @@ def answer_carrier(message: bytes, folder: Path) -> bytes:
 
 
 def _exchanged(delivery: Delivery, objects: CarriedObjects) -> Collection:
-    before = objects.newest_round()
     objects.take_over(delivery.taken)
+    newest = max((mail_round(path) or 0 for path in delivery.objects), default=0)
+    if 0 < objects.newest_round() < newest:
+        objects.forget(newest)
     for path, data in delivery.objects.items():
         objects.bring(path, data)
-    if 0 < before < objects.newest_round():
-        objects.forget()
     sent: dict[str, bytes] = {}
     room = _ROOM
     for path in objects.outgoing()[:MAX_OBJECTS]:
