@@ -38,7 +38,19 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NOT_RUN = {"text", "toml", "nginx", "mermaid", "json"}
-FOREIGN = {"anvil", "geth", "besu", "ray", "python3", "source", "twine", "git"}
+FOREIGN = {
+    "flower-superlink",
+    "flower-supernode",
+    "flwr",
+    "anvil",
+    "geth",
+    "besu",
+    "ray",
+    "python3",
+    "source",
+    "twine",
+    "git",
+}
 _BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
 _VARIABLE = re.compile(r"^[A-Z_]+=\S* ")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.flower.processes import CHAIN_ID, Background, head_in, run
+from tests.flower.processes import CHAIN_ID, Background, free_port, head_in, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +29,7 @@ class Federation(Background):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.ports = [_free_port() for _ in range(NODES + 1)]
+        self.ports = [free_port() for _ in range(NODES + 1)]
         self.app = folder / "app"
         (folder / "flwr").mkdir()
         (folder / "flwr" / "config.toml").write_text(CONNECTION.format(port=self.ports[0]))
@@ -114,9 +113,3 @@ def test_a_node_without_a_partition_is_named(federation: Federation) -> None:
     federation.start("run", "flwr", "run", federation.app, "--stream")
     output = federation.until("run", lambda text: "a SuperNode refuses" in text)
     assert re.search(r"start each SuperNode with --node-config", output)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
