@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from clients.runs.flower.training_node import TrainingNode
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
-    from clients.worker.carried.carrier import Carrier
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 _log = logging.getLogger("flwr")
 """Flower shows no other logger's lines."""
@@ -118,7 +116,7 @@ def carrier_app() -> ServerApp:
 
     def carry(grid: Grid, context: Context) -> None:
         from clients.runs.flower.grid_nodes import GridNodes
-        from clients.worker.carried.carrier import Carrier
+        from clients.worker.carried.carrier import Carrier, carry_until_finished
         from ledger.chain.contract.committee_ledger import CommitteeLedger
         from ledger.chain.rpc.rpc_reader import RpcReader
         from ledger.io.home import Home
@@ -128,7 +126,14 @@ def carrier_app() -> ServerApp:
         objects = FolderObjects(Home(Path(_option(context, "home", str))).blobs)
         carrier = Carrier(GridNodes(grid), objects, EXCHANGE_SECONDS)
         with RpcReader(url, chain_id=chain_id) as chain:
-            _carry(carrier, CommitteeLedger(chain, _option(context, "contract", str)))
+            ledger = CommitteeLedger(chain, _option(context, "contract", str))
+            head = carry_until_finished(
+                carrier,
+                ledger.state,
+                lambda number: _log.info("cmfl: round %d is open", number),
+                lambda: time.sleep(IDLE_SECONDS),
+            )
+        _log.info("cmfl: the run is over, head 0x%s", head.hex())
 
     app = ServerApp()
     app.main()(carry)
@@ -148,20 +153,6 @@ def owner_app() -> ClientApp:
     from clients.worker.carried.app import carried_app
 
     return carried_app()
-
-
-def _carry(carrier: Carrier, ledger: CommitteeLedger) -> None:
-    """Exchange until the run of a contract is over."""
-    from ledger.protocol.ledger_state import LedgerStage
-
-    open_round = 0
-    while (state := ledger.state()).stage is not LedgerStage.FINISHED:
-        if state.round != open_round:
-            open_round = state.round
-            _log.info("cmfl: round %d is open", open_round)
-        if not carrier.exchange(state.round):
-            time.sleep(IDLE_SECONDS)
-    _log.info("cmfl: the run is over, head 0x%s", state.head.hex())
 
 
 def _settings(path: str | Path, device: str = "cpu") -> Configuration:

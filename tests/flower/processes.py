@@ -28,6 +28,13 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
 }
+CONNECTION = """[superlink]
+default = "here"
+
+[superlink.here]
+address = "127.0.0.1:{port}"
+insecure = true
+"""
 _HEAD = re.compile(r"head (0x[0-9a-f]{64})")
 
 

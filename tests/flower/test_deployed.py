@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.flower.processes import CHAIN_ID, Background, free_port, head_in, run
+from tests.flower.processes import CHAIN_ID, CONNECTION, Background, free_port, head_in, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,13 +15,6 @@ if TYPE_CHECKING:
 
 NODES = 3
 SETTINGS = ("--preset", "smoke", "--set", "protocol.rounds=3")
-CONNECTION = """[superlink]
-default = "here"
-
-[superlink.here]
-address = "127.0.0.1:{port}"
-insecure = true
-"""
 
 
 class Federation(Background):

@@ -20,20 +20,24 @@ from clients.worker.carried.exchange import (
     encode_delivery,
 )
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.payload import Payload
 from ledger.storage.mailbox import MAIL_FOLDER
 from ledger.storage.object_paths import mail_round
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from clients.runs.flower.nodes import Nodes
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
+    from ledger.protocol.types import Digest
     from ledger.storage.folder import FolderObjects
 
 _log = logging.getLogger(__name__)
 
 _ROOM = MAX_EXCHANGE_BYTES - (1 << 24)
 _POLL_SECONDS = 0.2
+LAST_EXCHANGES = 3
 MAIL_ROUNDS = 2
 """The open round and those before it whose mail is brought."""
 
@@ -147,6 +151,41 @@ class Carrier:
         files = sorted((root / MAIL_FOLDER).glob("*/*/*/*/*/*"))
         paths: Sequence[str] = [file.relative_to(root).as_posix() for file in files]
         return [path for path in paths if mail_round(path) is not None]
+
+
+def carry_until_finished(
+    carrier: Carrier,
+    state: Callable[[], LedgerSnapshot],
+    on_round: Callable[[int], None],
+    pause: Callable[[], None],
+) -> Digest:
+    """Exchange until a run is finished, and until what its last round has left is fetched.
+
+    Args:
+        carrier: of the run's objects.
+        state: returns the state of its contract.
+        on_round: called with the number of each round that is open.
+        pause: called after an exchange without news.
+
+    Returns:
+        The head.
+
+    Raises:
+        ChainError: the chain is unreachable.
+        TrainingError: Flower itself fails.
+    """
+    last_round = 0
+    while (current := state()).stage is not LedgerStage.FINISHED:
+        if current.round != last_round:
+            last_round = current.round
+            on_round(last_round)
+        if not carrier.exchange(current.round):
+            pause()
+    # Whoever decided has put the last model just before.
+    for _ in range(LAST_EXCHANGES):
+        if not carrier.exchange(current.round):
+            pause()
+    return current.head
 
 
 def _is_current(path: str, round_number: int) -> bool:

@@ -171,14 +171,21 @@ class CarriedRun:
     ) -> None:
         self.stack.close()
 
-    def play(self, exchange: Callable[[int], bool]) -> bytes:
-        """Let the owners act in turn, and exchange, until the run is over; return its head."""
+    def play(self, exchange: Callable[[int], bool], *, exchanges_last: bool = True) -> bytes:
+        """Let the owners act in turn, and exchange, until the run is over; return its head.
+
+        Args:
+            exchange: takes the open round; returns whether anything was new.
+            exchanges_last: whether there is an exchange after the decision of the last round.
+        """
         idle = 0
         for _ in range(MOST_EXCHANGES):
             state = self.ledger.state()
             if state.stage is LedgerStage.FINISHED:
                 return state.head
             steps = [owner.step(state.round) for owner in self.owners]
+            if not exchanges_last and self.ledger.state().stage is LedgerStage.FINISHED:
+                continue
             has_news = exchange(state.round)
             due = [later for _, later in steps if later is not None]
             idle = 0 if has_news or any(has_effect for has_effect, _ in steps) else idle + 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clients.worker.carried import carrier as carrier_module
-from clients.worker.carried.carrier import Carrier
+from clients.worker.carried.carrier import Carrier, carry_until_finished
 from ledger.chain.contract.deployment import deployed_domain
 from ledger.storage.folder import FolderObjects
 from tests.clients.runs.flower.connected import ConnectedNodes
@@ -48,6 +48,16 @@ def test_the_head_is_that_of_a_run_in_one_process(tmp_path: Path, expected: str)
         carrier = Carrier(nodes_of(run), FolderObjects(run.home.blobs), 60.0)
         head = run.play(carrier.exchange)
     assert head.hex() == expected
+    succeeds("audit", "--home", run.home.path)
+
+
+def test_what_the_last_round_leaves_is_fetched(tmp_path: Path) -> None:
+    rounds: list[int] = []
+    with CarriedRun(tmp_path, SEED) as run:
+        carrier = Carrier(nodes_of(run), FolderObjects(run.home.blobs), 60.0)
+        head = run.play(carrier.exchange, exchanges_last=False)
+        assert head == carry_until_finished(carrier, run.ledger.state, rounds.append, lambda: None)
+    assert rounds == []
     succeeds("audit", "--home", run.home.path)
 
 
