@@ -104,7 +104,7 @@ bench-peers: .bench/pfl/.installed .bench/flower/.installed .bench/byzfl/.instal
 	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet $(ALONE) --requirement $<
 	touch $@
 
-# Tests with Flower itself, in an environment of its own, whose pins differ from ours; by hand, a quarter of an hour.
+# Tests with Flower itself, in an environment of its own, whose pins differ from ours: by hand, 20 minutes.
 flower: .flower/.installed
 	.flower/bin/python -m pytest tests/flower
 

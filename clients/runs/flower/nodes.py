@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NODE_SECONDS = 600.0
-"""How long a call waits without any answer, unless it is told otherwise."""
+"""How long a call waits without any answer."""
 
 MOST_FAILURES = 3
 """Failed messages for one partition, one after another, after which a call fails."""
@@ -74,7 +74,7 @@ class Partitions:
         self._seconds = seconds
         self._asked: dict[str, int] = {}
         self._node_of: dict[int, int] = {}
-        self._known: dict[int, NodeDescription] = {}
+        self._descriptions: dict[int, NodeDescription] = {}
 
     def count(self) -> int:
         """Return the number of partitions, once a node has named it.
@@ -83,11 +83,11 @@ class Partitions:
             TrainingError: no node answers in time, or one has other settings.
         """
         waiting = _Patience(self._seconds)
-        while not self._known:
+        while not self._descriptions:
             if self._describe():
                 break
             waiting.pause("no SuperNode")
-        return next(iter(self._known.values())).partitions
+        return next(iter(self._descriptions.values())).partitions
 
     def ask(self, messages: Mapping[int, bytes], accept: Callable[[int, bytes], None]) -> None:
         """Send a message to each partition, and again where its node is lost.
@@ -152,11 +152,13 @@ class Partitions:
             TrainingError: a node has other settings.
         """
         online = set(self._nodes.online())
-        self._known = {node: known for node, known in self._known.items() if node in online}
+        self._descriptions = {
+            node: description for node, description in self._descriptions.items() if node in online
+        }
         self._node_of = {p: node for p, node in self._node_of.items() if node in online}
         self._asked = {name: node for name, node in self._asked.items() if node in online}
         query = encode_request(NodeQuery(self._run))
-        for node in sorted(online - self._known.keys() - set(self._asked.values())):
+        for node in sorted(online - self._descriptions.keys() - set(self._asked.values())):
             self._asked[self._nodes.send(node, query)] = node
         has_answered = False
         for name, answer in self._nodes.answers(tuple(self._asked)).items():
@@ -172,7 +174,7 @@ class Partitions:
         Raises:
             TrainingError: it has another number of partitions than the others.
         """
-        for other in self._known.values():
+        for other in self._descriptions.values():
             if other.partitions != described.partitions:
                 raise TrainingError(
                     f"SuperNodes name {other.partitions} and {described.partitions} as "
@@ -185,7 +187,7 @@ class Partitions:
                     other.environment,
                     described.environment,
                 )
-        self._known[node] = described
+        self._descriptions[node] = described
         self._node_of[described.partition] = node
 
 

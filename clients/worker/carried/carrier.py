@@ -43,8 +43,8 @@ MAIL_ROUNDS = 2
 
 
 @dataclass(slots=True)
-class _KnownNode:
-    """What the carrier knows of one node.
+class _NodeRecord:
+    """What the carrier has exchanged with one node.
 
     Attributes:
         brought: paths of mail that it has.
@@ -70,7 +70,7 @@ class Carrier:
         self._nodes = nodes
         self._objects = objects
         self._seconds = seconds
-        self._known: dict[int, _KnownNode] = {}
+        self._records: dict[int, _NodeRecord] = {}
         self._mail = self._stored_mail()
 
     def exchange(self, round_number: int) -> bool:
@@ -82,9 +82,11 @@ class Carrier:
         Raises:
             TrainingError: Flower itself fails.
         """
-        self._known = {node: self._known.get(node, _KnownNode()) for node in self._nodes.online()}
+        self._records = {
+            node: self._records.get(node, _NodeRecord()) for node in self._nodes.online()
+        }
         self._mail = [path for path in self._mail if _is_current(path, round_number)]
-        deliveries = {node: self.delivery(node) for node in self._known}
+        deliveries = {node: self.delivery(node) for node in self._records}
         names = {
             self._nodes.send(node, encode_delivery(delivery)): node
             for node, delivery in deliveries.items()
@@ -97,7 +99,7 @@ class Carrier:
                     _log.warning("node %d: %s", node, answer)
                     continue
                 # Of a message that was not answered, it may have nothing.
-                self._known[node].brought |= deliveries[node].objects.keys()
+                self._records[node].brought |= deliveries[node].objects.keys()
                 has_news |= bool(deliveries[node].objects) | self._collect(node, answer)
             online = set(self._nodes.online())
             names = {name: node for name, node in names.items() if node in online}
@@ -108,22 +110,22 @@ class Carrier:
 
     def delivery(self, node: int) -> Delivery:
         """Return what is brought to a node now."""
-        known, objects, room = self._known[node], dict[str, bytes](), _ROOM
-        mail = [path for path in self._mail if path not in known.brought]
-        for path in (*mail, *known.wanted)[:MAX_OBJECTS]:
+        record, objects, room = self._records[node], dict[str, bytes](), _ROOM
+        mail = [path for path in self._mail if path not in record.brought]
+        for path in (*mail, *record.wanted)[:MAX_OBJECTS]:
             try:
                 objects[path] = self._objects.get(path, room)
             except OSError:
                 continue  # missing, damaged, or larger than what is left of the message
             room -= len(objects[path])
-        return Delivery(objects, known.taken)
+        return Delivery(objects, record.taken)
 
     def _collect(self, node: int, data: bytes) -> bool:
         """Keep what a node has put; return whether there was anything.
 
         A node that refuses is passed over: it must not stop the others.
         """
-        known = self._known[node]
+        record = self._records[node]
         try:
             answer = decode_answer(data)
         except EncodingError as error:
@@ -132,7 +134,7 @@ class Carrier:
         if isinstance(answer, NodeRefusal):
             _log.warning("node %d cannot take part: %s", node, answer.sentence)
             return False
-        known.wanted, taken = answer.wanted, []
+        record.wanted, taken = answer.wanted, []
         for path, content in answer.objects.items():
             payload = Payload.of(content)
             if payload.digest.hex() != path.rpartition("/")[2]:
@@ -140,10 +142,10 @@ class Carrier:
                 continue
             if self._objects.put(path, payload) and mail_round(path) is not None:
                 self._mail.append(path)
-            known.brought.add(path)
+            record.brought.add(path)
             taken.append(path)
-        known.taken = tuple(taken)
-        return bool(taken or known.wanted)
+        record.taken = tuple(taken)
+        return bool(taken or record.wanted)
 
     def _stored_mail(self) -> list[str]:
         """Return the paths of all mail that an earlier carrier has left."""

@@ -27,14 +27,14 @@ class LyingCarrier(Carrier):
     """Lies once to each node about each object, and tells the truth the next time.
 
     Attributes:
-        told: how often it has told each lie.
+        lies: how often each was used.
     """
 
     def __init__(
         self, nodes: Nodes, objects: FolderObjects, seconds: float, domain: Domain, rng: Random
     ) -> None:
         super().__init__(nodes, objects, seconds)
-        self.told = dict.fromkeys(LIES, 0)
+        self.lies = dict.fromkeys(LIES, 0)
         self._domain = domain
         self._rng = rng
         self._lied: dict[int, set[str]] = {}
@@ -44,7 +44,7 @@ class LyingCarrier(Carrier):
         has_news = super().exchange(round_number)
         for node, lied in self._lied.items():
             # What was not brought in truth is still to be brought.
-            self._known[node].brought -= lied - before.get(node, set())
+            self._records[node].brought -= lied - before.get(node, set())
         return has_news
 
     def delivery(self, node: int) -> Delivery:
@@ -56,7 +56,7 @@ class LyingCarrier(Carrier):
                 continue
             lied.add(path)
             lie = self._rng.choice(LIES)
-            self.told[lie] += 1
+            self.lies[lie] += 1
             objects |= self._about(lie, path, data)
         # It also forgets at times that it has anything, so that a node sends it again.
         return Delivery(objects, true.taken if self._rng.random() < 0.5 else ())

@@ -66,6 +66,6 @@ def test_a_lying_carrier_changes_no_verdict(tmp_path: Path, expected: str) -> No
         objects, domain = FolderObjects(run.home.blobs), deployed_domain(run.ledger)
         carrier = LyingCarrier(nodes_of(run), objects, 60.0, domain, Random(7))
         head = run.play(carrier.exchange)
-    assert min(carrier.told[lie] for lie in LIES) > 10
+    assert min(carrier.lies[lie] for lie in LIES) > 10
     assert head.hex() == expected
     succeeds("audit", "--home", run.home.path)
