@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the two cores that this is reckoned for: many tests wait for processes of their own.
 TEST_PROCESSES ?= 3
 
-.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers gpu serve matrix floors wheel beside crate clean
+.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -104,6 +104,17 @@ bench-peers: .bench/pfl/.installed .bench/flower/.installed .bench/byzfl/.instal
 	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet $(ALONE) --requirement $<
 	touch $@
 
+# Tests with Flower itself, in an environment of its own, whose pins differ from ours: by hand, 20 minutes.
+flower: .flower/.installed
+	.flower/bin/python -m pytest tests/flower
+
+.flower/.installed: tests/flower/requirements.txt benchmarks/peers/requirements-flower.txt pyproject.toml
+	$(PYTHON) -m venv .flower
+	.flower/bin/python -m pip install --disable-pip-version-check --quiet torch==2.13.0
+	.flower/bin/python -m pip install --disable-pip-version-check --quiet --requirement $<
+	.flower/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+	touch $@
+
 # The core's tests under each of these Pythons that this machine has; see tests/packaging/matrix.py.
 MATRIX ?= 3.11 3.12 3.13
 matrix:
@@ -149,4 +160,4 @@ $(VENV)/.dev: $(VENV)/.clients
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-home network-home build *.egg-info
+	rm -rf $(VENV) .flower demo-home network-home build *.egg-info

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from clients.configuration.schema import Configuration
+    from clients.runs.flower.nodes import Nodes
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
     from cmfl.access.target import Target
@@ -52,6 +53,7 @@ def play_on_chain(
     *,
     warn: Callable[[str], None],
     accept_rollback: bool = False,
+    nodes: Nodes | None = None,
 ) -> PlayedRun:
     """Start a run on a chain, or resume it, and play its remaining rounds.
 
@@ -63,6 +65,7 @@ def play_on_chain(
         go_on: plays the rounds of the opened run, and returns their rows.
         warn: called with one sentence for each tracker that fails.
         accept_rollback: continue if the chain lacks rounds of the run's metrics.
+        nodes: of Flower, where they train; None for what the configuration says.
     """
     from clients.runs.open_run import open_run
     from cmfl.tracking.live import audited_in_place, logged
@@ -72,7 +75,13 @@ def play_on_chain(
     with (
         writer as chain,
         open_run(
-            target.home, name, configuration, chain, blobs, accept_rollback=accept_rollback
+            target.home,
+            name,
+            configuration,
+            chain,
+            blobs,
+            accept_rollback=accept_rollback,
+            nodes=nodes,
         ) as opened,
         logged(
             opened, target.home, trackers, lambda: audited_in_place(opened, chain, blobs)

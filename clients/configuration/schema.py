@@ -277,7 +277,8 @@ class MachineSection(Section):
     """Execution of the run; only `isa` and `device` change the result, by its last bits.
 
     So do processors with other instruction sets, where no cap makes them alike. On Ray, workers are
-    actors of the cluster at the address, or of one that starts with the run.
+    actors of the cluster at the address, or of one that starts with the run. On Flower, each client
+    has a SuperNode of a simulation that starts with the run, and the workers are its actors.
     """
 
     device: Annotated[str, Field(pattern=r"^(cpu|auto|cuda(:[0-9]{1,2})?)$")] = "cpu"
@@ -286,8 +287,8 @@ class MachineSection(Section):
     """Processes that train, hash and evaluate."""
     ledger: Literal["chain", "memory"] = "chain"
     """Where rounds are decided; memory records nothing, and cannot be audited."""
-    engine: Literal["local", "ray"] = "local"
-    """Where the workers are: on this machine, or actors of a Ray cluster."""
+    engine: Literal["local", "ray", "flower"] = "local"
+    """Where the workers are: on this machine, actors of a Ray cluster, or SuperNodes of Flower."""
     ray_address: Annotated[str, Field(min_length=1)] | None = None
     """Of the cluster, with engine = ray; one of the run's own if not given."""
     isa: InstructionSet | None = None
@@ -299,6 +300,11 @@ class MachineSection(Section):
     def cluster(self) -> str | None:
         """The address of the Ray cluster that is asked for, None if none is."""
         return (self.ray_address or LOCAL) if self.engine == "ray" else None
+
+    @property
+    def trains_elsewhere(self) -> bool:
+        """True if other processes train than those that this one starts by itself."""
+        return self.engine != "local"
 
 
 class EarlyStopSection(Section):

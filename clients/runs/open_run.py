@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.models.model_file import facts_of
+from clients.runs.flower.opening import require_flower
 from clients.runs.metrics_recovery import restore_metrics
 from clients.runs.population import Population, populate, run_document
 from clients.runs.preparation import open_measure, prepare, unwrapped_engine, with_training_path
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration.schema import Configuration
+    from clients.runs.flower.nodes import Nodes
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.preparation import Watched
     from clients.runs.run_folder import RunFolder
@@ -125,6 +127,7 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     accept_rollback: bool = False,
     disk: Disk = DISK,
     watched: Watched = unwrapped_engine,
+    nodes: Nodes | None = None,
 ) -> Iterator[OpenedRun]:
     """Deploy a run, or resume it.
 
@@ -137,13 +140,12 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
         accept_rollback: continue if the chain lacks rounds of the run's metrics.
         disk: for the run's files.
         watched: wraps its engine without another result, to time it, say.
+        nodes: of Flower, where they train; None for a simulation that starts with the run.
 
     Yields:
         The run; its worker processes end with the context.
     """
-    # Before anything is deployed.
-    machine = configuration.machine
-    require_engine(machine.device, machine.cluster, machine.isa)
+    _require_machine(configuration, nodes)  # before anything is deployed
     configuration, population, manifest = prepare(home, name, configuration, chain, blobs, disk)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
     keep = retention_policy_of(configuration.machine.keep)
@@ -151,7 +153,7 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
     pinned = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
     folder = run_folder(home, name, disk)
     require_journal(folder.paths, ledger.state(), manifest.domain())
-    with _measured(configuration, population, watched) as measure:
+    with _measured(configuration, population, watched, nodes) as measure:
         without_row = restore_metrics(
             folder, measure, ledger, blobs, accept_rollback=accept_rollback
         )
@@ -211,15 +213,14 @@ def open_memory_run(
             blocks.
         OSError: the run's folder cannot be written.
     """
-    machine = configuration.machine
-    require_engine(machine.device, machine.cluster, machine.isa)
+    _require_machine(configuration, None)
     population = populate(configuration)
     configuration = with_training_path(configuration, population)
     document = run_document(configuration, population)
     ledger, blobs = memory_ledger(document, chain_id=chain_id), MemoryBlobs()
     blobs.put(vector_bytes(population.initial))
     folder = run_folder(home, name, disk)
-    with _measured(configuration, population, watched) as measure:
+    with _measured(configuration, population, watched, None) as measure:
         # No chain keeps two runs apart, and of several that are started at once each has found the
         # name free until now.
         require_new(home, name)
@@ -246,11 +247,19 @@ def open_memory_run(
 
 
 def _measured(
-    configuration: Configuration, population: Population, watched: Watched
+    configuration: Configuration, population: Population, watched: Watched, nodes: Nodes | None
 ) -> AbstractContextManager[Measure]:
     """Return the measure, with an engine for all active clients of a round."""
     active = configuration.parameters(population.model.dimension).active
-    return open_measure(configuration, population, active, watched)
+    return open_measure(configuration, population, active, watched, nodes)
+
+
+def _require_machine(configuration: Configuration, nodes: Nodes | None) -> None:
+    """Refuse settings with which no engine can be opened; raises ConfigurationError."""
+    machine = configuration.machine
+    require_engine(machine.device, machine.cluster, machine.isa)
+    if machine.engine == "flower" and nodes is None:
+        require_flower("flwr", "ray")
 
 
 def _record_environment(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from clients.runs.evaluation_sets import TEST, measured_sets
+from clients.runs.flower.opening import flower_engine
 from clients.runs.input_binding import require_bound_inputs, require_bound_sources
 from clients.runs.metrics import Measure, ModelGauge
 from clients.runs.population import Population, populate, run_document
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from clients.configuration.owners import Owners
     from clients.configuration.schema import Configuration
     from clients.datasets.federated_data import Samples
+    from clients.runs.flower.nodes import Nodes
     from clients.training.port import Engine
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
@@ -49,8 +51,8 @@ def with_training_path(configuration: Configuration, population: Population) -> 
     if configuration.training.path == "plain":
         return configuration
     machine = configuration.machine
-    # The path is the same on every device, and with a cluster this process may have no card.
-    device = machine.device if machine.cluster is None else "cpu"
+    # The path is the same on every device, and this process may have no card.
+    device = "cpu" if machine.trains_elsewhere else machine.device
     path_plan = plan(population.model, population.data, configuration.local_training(), device)
     if configuration.training.path != "auto" and path_plan.path == "plain":
         raise ConfigurationError(f"training.path = lockstep: {path_plan.reason}")
@@ -68,6 +70,7 @@ def open_measure(
     population: Population,
     rows: int,
     watched: Watched = unwrapped_engine,
+    nodes: Nodes | None = None,
 ) -> Iterator[Measure]:
     """Open an engine, and what evaluates models with it.
 
@@ -76,6 +79,7 @@ def open_measure(
         population: its clients.
         rows: most clients that train in a round.
         watched: wraps the engine without another result, to time it, say.
+        nodes: of Flower, where they train; None for a simulation that starts with the engine.
 
     Yields:
         The measure; the engine's worker processes end with the context.
@@ -84,19 +88,24 @@ def open_measure(
     parameters = configuration.parameters(population.model.dimension)
     machine, path = configuration.machine, configuration.training.path
     assert path != "auto", "the training path is settled when a run is prepared"
-    with open_engine(
-        population.model,
-        population.data,
-        configuration.local_training(),
-        device=machine.device,
-        workers=machine.workers,
-        path=path,
-        sets=sets,
-        rows=rows,
-        cluster=machine.cluster,
-        isa=machine.isa,
-        form=parameters.payload_form,
-    ) as engine:
+    with (
+        open_engine(
+            population.model,
+            population.data,
+            configuration.local_training(),
+            device=machine.device,
+            workers=machine.workers,
+            path=path,
+            sets=sets,
+            rows=rows,
+            cluster=machine.cluster,
+            isa=machine.isa,
+            form=parameters.payload_form,
+        ) as local,
+        flower_engine(configuration, local, parameters, nodes)
+        if machine.engine == "flower"
+        else nullcontext(local) as engine,
+    ):
         gauge = ModelGauge(
             engine=watched(engine),
             section=configuration.evaluation,

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.training.port import TrainingPath
 
-_ELSEWHERE = "unknown: actors of a cluster"
+_ELSEWHERE = {"ray": "unknown: actors of a cluster", "flower": "unknown: SuperNodes of Flower"}
 _CARDS_ELSEWHERE = "unknown: cards of a cluster"
 
 
 def environment_of(configuration: Configuration) -> TrainingEnvironment:
     """Return the class of updates that an engine of this process trains for a run.
 
-    Of a cluster's actors it is unknown, and equal to that of no repetition.
+    Of a cluster's actors and of Flower's nodes it is unknown, and equal to that of no repetition.
 
     Raises:
         ConfigurationError: the training path is left open, the device is not available, or it is a
@@ -32,11 +32,11 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
     machine = configuration.machine
     if trains_on_cluster_cards(configuration):
         raise ConfigurationError(
-            f"machine.device = {machine.device} with machine.engine = ray: which "
+            f"machine.device = {machine.device} with machine.engine = {machine.engine}: which "
             f"cards train is not known in this process, so their environment cannot be stated"
         )
     here = environment_here(settled_path(configuration), machine.device, machine.isa)
-    return here if machine.cluster is None else replace(here, isa=_ELSEWHERE)
+    return replace(here, isa=_ELSEWHERE.get(machine.engine, here.isa))
 
 
 def environment_of_run(configuration: Configuration) -> TrainingEnvironment:
@@ -48,12 +48,13 @@ def environment_of_run(configuration: Configuration) -> TrainingEnvironment:
     if not trains_on_cluster_cards(configuration):
         return environment_of(configuration)
     here = environment_here(settled_path(configuration), "cpu")
-    return replace(here, isa=_ELSEWHERE, device=_CARDS_ELSEWHERE)
+    isa = _ELSEWHERE[configuration.machine.engine]
+    return replace(here, isa=isa, device=_CARDS_ELSEWHERE)
 
 
 def trains_on_cluster_cards(configuration: Configuration) -> bool:
     """Return whether other machines' cards may train: their kind is not known in this process."""
-    return configuration.machine.cluster is not None and configuration.machine.device != "cpu"
+    return configuration.machine.trains_elsewhere and configuration.machine.device != "cpu"
 
 
 def environment_here(

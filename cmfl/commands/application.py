@@ -31,6 +31,7 @@ from cmfl.commands import (
     experiment,
     export,
     find,
+    flower,
     index,
     join,
     keys,
@@ -131,6 +132,7 @@ app.command("join", rich_help_panel=_DEPLOY)(join.join)
 app.command("worker", rich_help_panel=_DEPLOY)(worker.worker)
 app.command("leave", rich_help_panel=_DEPLOY)(leave.leave)
 app.command("network", rich_help_panel=_DEPLOY)(network.network)
+app.add_typer(flower.app, name="flower", rich_help_panel=_DEPLOY)
 app.command("serve", rich_help_panel=_OPERATE)(serve.serve)
 app.command("watch", rich_help_panel=_OPERATE)(watch.watch)
 app.command("doctor", rich_help_panel=_OPERATE)(doctor.doctor)

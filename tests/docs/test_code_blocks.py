@@ -52,8 +52,20 @@ PAGES = [
 ]
 PASSWORD = "correct horse battery staple"
 NOT_RUN = {"text", "toml", "nginx", "mermaid", "json"}
-FOREIGN = {"anvil", "geth", "besu", "ray", "python3", "source", "twine", "git", "openssl"} | {
-    "model_signing"
+FOREIGN = {
+    "flower-superlink",
+    "flower-supernode",
+    "flwr",
+    "anvil",
+    "geth",
+    "besu",
+    "ray",
+    "python3",
+    "source",
+    "twine",
+    "git",
+    "openssl",
+    "model_signing",
 }
 _BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")

@@ -30,7 +30,7 @@ PINS = {
         r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE
     )
 }
-BY_OTHERS = {"vyper", "click", "pandas", "IPython", "datasets"}
+BY_OTHERS = {"vyper", "click", "pandas", "IPython", "datasets", "flwr"}
 """Modules that only others install: the contract's compiler, what Typer stands on, and what is used
 where the user has it."""
 UPPER_BOUNDS = {"llvmlite", "vyper"}

@@ -316,6 +316,11 @@ def _engine(
     configuration: Configuration, model: Model, data: FederatedData, rows: int
 ) -> RestartingEngine:
     machine, path = configuration.machine, configuration.training.path
+    if machine.engine == "flower":
+        raise ConfigurationError(
+            "machine.engine = flower: it simulates all clients, and a worker trains its own: leave "
+            "it out"
+        )
     if path == "auto":
         raise ConfigurationError("the run document leaves training.path open: it has to be settled")
     if machine.workers == 1:

@@ -276,7 +276,7 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("machine.ledger=paper", "machine.ledger: Input should be 'chain' or 'memory'"),
         ("machine.keep=some", "machine.keep"),
         ("machine.keep=0", "machine.keep"),
-        ("machine.engine=spark", "machine.engine: Input should be 'local' or 'ray'"),
+        ("machine.engine=spark", "machine.engine: Input should be 'local', 'ray' or 'flower'"),
         ("training.local_steps=2.5", "training.local_steps: Input should be a valid integer"),
     ],
 )

@@ -1,0 +1,125 @@
+"""An engine whose clients are trained by the nodes of Flower, each its own partition of them.
+
+Client i belongs to the partition with its remainder. Updates have the same bytes wherever they are
+trained; evaluation and distances are computed in this process, by the engine that is wrapped.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.runs.flower.messages import (
+    MAX_OVERHEAD_BYTES,
+    NodeFailure,
+    TrainedPayloads,
+    TrainingRequest,
+    decode_answer,
+    encode_request,
+)
+from clients.training.port import Engine, TrainedUpdate, TrainingError
+from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.payload import Payload
+from ledger.protocol.payload_forms import FLOAT32
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clients.models.model import ParameterVector
+    from clients.runs.flower.nodes import Partitions
+    from clients.training.port import PendingEvaluation, TrainingJob
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.types import Digest
+
+
+class FlowerEngine(Engine):
+    """Trains on the nodes of Flower.
+
+    Attributes:
+        distances: counterpart of `plain_distances`, computed in this process.
+
+    Args:
+        local: evaluates, and computes distances.
+        partitions: the nodes.
+        run: digest of the settings that an update follows from.
+        parameters: of the run.
+    """
+
+    def __init__(
+        self, local: Engine, partitions: Partitions, run: Digest, parameters: Parameters
+    ) -> None:
+        self.distances = local.distances
+        self._local = local
+        self._partitions = partitions
+        self._run = run
+        self._dimension = parameters.dimension
+        self._clients = parameters.clients
+        self._form = parameters.payload_form
+
+    def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
+        """Return the update of every job; see `Engine.train`."""
+        self._require_jobs(start, jobs)
+        count = self._partitions.count()
+        work: defaultdict[int, list[TrainingJob]] = defaultdict(list)
+        for job in jobs:
+            work[job.client % count].append(job)
+        model = vector_bytes(start)
+        messages = {
+            partition: encode_request(TrainingRequest(self._run, model, tuple(part)))
+            for partition, part in work.items()
+        }
+        payloads: dict[int, bytes] = {}
+
+        def accept(partition: int, answer: bytes) -> None:
+            part = work[partition]
+            trained = self._trained(answer, len(part))
+            payloads.update(zip((job.client for job in part), trained, strict=True))
+
+        self._partitions.ask(messages, accept)
+        return [self._update(job.client, payloads[job.client]) for job in jobs]
+
+    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
+        """Start to evaluate a parameter vector; see `Engine.evaluate`."""
+        return self._local.evaluate(vector, sets)
+
+    def close(self) -> None:
+        """Close the wrapped engine; the nodes are Flower's."""
+        self._local.close()
+
+    def _require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
+        """Validate the arguments of a training; raises ValueError."""
+        if start.shape != (self._dimension,) or start.dtype != np.float32:
+            raise ValueError(f"start: {start.dtype} {start.shape}, not ({self._dimension},)")
+        if any(not 0 <= job.client < self._clients for job in jobs):
+            raise ValueError(f"a client beyond {self._clients}")
+        if len({job.client for job in jobs}) < len(jobs):
+            raise ValueError("two jobs of one client in the same call")
+
+    def _trained(self, answer: bytes, jobs: int) -> tuple[bytes, ...]:
+        """Return the payloads of an answer.
+
+        Raises:
+            EncodingError: it is no answer, or its payloads have another number or length.
+            TrainingError: the node says that it cannot train.
+        """
+        size = self._form.size(self._dimension)
+        trained = decode_answer(answer, jobs * size + MAX_OVERHEAD_BYTES)
+        if isinstance(trained, NodeFailure):
+            raise TrainingError(f"a SuperNode cannot train: {trained.sentence}")
+        if not isinstance(trained, TrainedPayloads) or len(trained.payloads) != jobs:
+            raise EncodingError(f"{jobs} jobs have another answer than {jobs} payloads")
+        if any(len(payload) != size for payload in trained.payloads):
+            raise EncodingError(f"a payload has another length than {size} bytes")
+        return trained.payloads
+
+    def _update(self, client: int, data: bytes) -> TrainedUpdate:
+        payload = Payload.of(data)
+        if self._form == FLOAT32:
+            return TrainedUpdate(client, payload)
+        update = self._form.update_of(data, self._dimension)
+        numbers = np.full(self._dimension, np.nan, np.float32) if update is None else update
+        return TrainedUpdate(client, replace(payload, update=update), numbers=numbers)

@@ -1,0 +1,230 @@
+"""The port to the nodes of Flower, and what is asked of all of them at once.
+
+A SuperNode may be killed at any time. Restarted, it is another node to Flower, with the same
+partition: it describes itself, and gets the work that the lost one had.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from clients.runs.flower.messages import (
+    MAX_OVERHEAD_BYTES,
+    NodeDescription,
+    NodeFailure,
+    NodeQuery,
+    decode_answer,
+    encode_request,
+)
+from clients.training.port import TrainingError
+from ledger.protocol.errors import EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from ledger.protocol.types import Digest
+
+_log = logging.getLogger(__name__)
+
+NODE_SECONDS = 600.0
+"""How long a call waits without any answer."""
+
+MOST_FAILURES = 3
+"""Failed messages for one partition, one after another, after which a call fails."""
+
+_POLL_SECONDS = 0.2
+
+
+class UnansweredMessage(str):
+    """The reason that Flower gives for having no answer to a message."""
+
+    __slots__ = ()
+
+
+class Nodes(Protocol):
+    """The nodes that are connected, and messages to them.
+
+    TrainingError where Flower itself fails.
+    """
+
+    def online(self) -> Collection[int]:
+        """Return the numbers of the connected nodes."""
+
+    def send(self, node: int, message: bytes) -> str:
+        """Send a message, and return the name under which its answer comes."""
+
+    def answers(self, names: Collection[str]) -> Mapping[str, bytes | UnansweredMessage]:
+        """Return the answers that have come, by the name of the message."""
+
+
+class Partitions:
+    """The nodes by their partition, and requests to several of them.
+
+    Args:
+        nodes: the connected nodes.
+        run: digest of the settings that an update follows from.
+        seconds: how long a call waits without any answer.
+    """
+
+    def __init__(self, nodes: Nodes, run: Digest, seconds: float = NODE_SECONDS) -> None:
+        self._nodes = nodes
+        self._run = run
+        self._seconds = seconds
+        self._asked: dict[str, int] = {}
+        self._node_of: dict[int, int] = {}
+        self._descriptions: dict[int, NodeDescription] = {}
+
+    def count(self) -> int:
+        """Return the number of partitions, once a node has named it.
+
+        Raises:
+            TrainingError: no node answers in time, or one has other settings.
+        """
+        waiting = _Patience(self._seconds)
+        while not self._descriptions:
+            if self._describe():
+                break
+            waiting.pause("no SuperNode")
+        return next(iter(self._descriptions.values())).partitions
+
+    def ask(self, messages: Mapping[int, bytes], accept: Callable[[int, bytes], None]) -> None:
+        """Send a message to each partition, and again where its node is lost.
+
+        Args:
+            messages: by partition.
+            accept: takes a partition and its answer; EncodingError if that is none.
+
+        Raises:
+            TrainingError: a partition has no node for too long, or fails several times.
+        """
+        left = dict(messages)
+        sent: dict[str, tuple[int, int]] = {}
+        failures = dict.fromkeys(messages, 0)
+        waiting = _Patience(self._seconds)
+        while left:
+            if self._describe():
+                waiting.reset()
+            self._drop_lost(sent)
+            busy = {partition for partition, _ in sent.values()}
+            for partition in left.keys() - busy:
+                node = self._node_of.get(partition)
+                if node is not None:
+                    sent[self._nodes.send(node, left[partition])] = partition, node
+            for name, answer in self._nodes.answers(tuple(sent)).items():
+                partition, node = sent.pop(name)
+                waiting.reset()
+                reason = self._rejected(partition, answer, accept)
+                if reason is None:
+                    del left[partition]
+                    continue
+                failures[partition] += 1
+                _log.warning("node %d, partition %d: %s", node, partition, reason)
+                if failures[partition] >= MOST_FAILURES:
+                    raise TrainingError(f"SuperNode of partition {partition} failed: {reason}")
+            if left:
+                waiting.pause(f"no SuperNode of partition {', '.join(map(str, sorted(left)))}")
+
+    @staticmethod
+    def _rejected(
+        partition: int, answer: bytes | UnansweredMessage, accept: Callable[[int, bytes], None]
+    ) -> str | None:
+        """Return why an answer is of no use; None if it was accepted."""
+        if isinstance(answer, UnansweredMessage):
+            return answer
+        try:
+            accept(partition, answer)
+        except EncodingError as error:
+            return str(error)
+        return None
+
+    def _drop_lost(self, sent: dict[str, tuple[int, int]]) -> None:
+        """Forget messages to nodes that are gone, or whose partition has another node by now."""
+        for name, (partition, node) in list(sent.items()):
+            if self._node_of.get(partition) != node:
+                del sent[name]
+
+    def _describe(self) -> bool:
+        """Ask new nodes what they are, forget lost ones; return whether one has answered.
+
+        Raises:
+            TrainingError: a node has other settings.
+        """
+        online = set(self._nodes.online())
+        self._descriptions = {
+            node: description for node, description in self._descriptions.items() if node in online
+        }
+        self._node_of = {p: node for p, node in self._node_of.items() if node in online}
+        self._asked = {name: node for name, node in self._asked.items() if node in online}
+        query = encode_request(NodeQuery(self._run))
+        for node in sorted(online - self._descriptions.keys() - set(self._asked.values())):
+            self._asked[self._nodes.send(node, query)] = node
+        has_answered = False
+        for name, answer in self._nodes.answers(tuple(self._asked)).items():
+            node = self._asked.pop(name)
+            if (described := _description(node, answer)) is not None:
+                self._add(node, described)
+                has_answered = True
+        return has_answered
+
+    def _add(self, node: int, described: NodeDescription) -> None:
+        """Take a node into use.
+
+        Raises:
+            TrainingError: it has another number of partitions than the others.
+        """
+        for other in self._descriptions.values():
+            if other.partitions != described.partitions:
+                raise TrainingError(
+                    f"SuperNodes name {other.partitions} and {described.partitions} as "
+                    f"num-partitions: give all of them the same"
+                )
+            if other.environment != described.environment:
+                _log.warning(
+                    "SuperNodes train in different environments, so that the bytes of an update "
+                    "depend on who trains it: %s; %s",
+                    other.environment,
+                    described.environment,
+                )
+        self._descriptions[node] = described
+        self._node_of[described.partition] = node
+
+
+class _Patience:
+    """Pauses until something has not happened for too long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since = time.monotonic()
+
+    def reset(self) -> None:
+        """Start to wait anew."""
+        self._since = time.monotonic()
+
+    def pause(self, what: str) -> None:
+        """Wait a moment; raises TrainingError after too many of them."""
+        if time.monotonic() - self._since > self._seconds:
+            raise TrainingError(f"{what} has answered for {self._seconds:g} s")
+        time.sleep(_POLL_SECONDS)
+
+
+def _description(node: int, answer: bytes | UnansweredMessage) -> NodeDescription | None:
+    """Return the description of a node; None if it was lost before it gave one.
+
+    Raises:
+        TrainingError: it refuses.
+    """
+    if isinstance(answer, UnansweredMessage):
+        _log.warning("node %d does not describe itself: %s", node, answer)
+        return None
+    try:
+        described = decode_answer(answer, MAX_OVERHEAD_BYTES)
+    except EncodingError as error:
+        _log.warning("node %d sends something else than a description: %s", node, error)
+        return None
+    if isinstance(described, NodeFailure):
+        raise TrainingError(f"a SuperNode refuses: {described.sentence}")
+    if not isinstance(described, NodeDescription):
+        return None
+    return described

@@ -1,0 +1,72 @@
+"""The engine of a run whose clients the nodes of Flower train."""
+
+from __future__ import annotations
+
+import importlib.util
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clients.configuration.schema import Configuration
+    from clients.runs.flower.nodes import Nodes
+    from clients.training.port import Engine
+    from ledger.protocol.parameters import Parameters
+
+FLWR = "flwr[simulation]==1.41.0"
+"""The version that the tests run with."""
+
+FLOWER_MISSING = (
+    f"this needs Flower, whose pins differ from this project's: install both in an environment of "
+    f"their own: pip install 'cmfl-ledger[clients]' '{FLWR}'"
+)
+
+
+def require_flower(*modules: str) -> None:
+    """Reject what needs Flower where it is not installed.
+
+    Args:
+        modules: that are needed.
+
+    Raises:
+        ConfigurationError: one of them is missing.
+    """
+    if any(importlib.util.find_spec(module) is None for module in modules):
+        raise ConfigurationError(FLOWER_MISSING)
+
+
+@contextmanager
+def flower_engine(
+    configuration: Configuration, local: Engine, parameters: Parameters, nodes: Nodes | None
+) -> Iterator[Engine]:
+    """Open the engine.
+
+    Args:
+        configuration: with a chosen training path.
+        local: evaluates, and computes distances.
+        parameters: of the run.
+        nodes: those of a ServerApp; None for a simulation that starts with the engine.
+
+    Yields:
+        The engine; a simulation of its own ends with the context.
+
+    Raises:
+        ConfigurationError: Flower is not installed.
+        TrainingError: the simulation does not start.
+    """
+    from clients.runs.flower.engine import FlowerEngine  # noqa: PLC0415 - above what uses this
+    from clients.runs.flower.nodes import Partitions  # noqa: PLC0415
+    from clients.runs.flower.training_node import run_digest  # noqa: PLC0415
+
+    run = run_digest(configuration)
+    if nodes is not None:
+        yield FlowerEngine(local, Partitions(nodes, run), run, parameters)
+        return
+    require_flower("flwr", "ray")
+    from clients.runs.flower.simulation import simulated_nodes  # noqa: PLC0415 - needs Flower
+
+    with simulated_nodes(configuration) as simulated:
+        yield FlowerEngine(local, Partitions(simulated, run), run, parameters)

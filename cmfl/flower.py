@@ -1,0 +1,189 @@
+"""`cmfl.flower`: apps of Flower in whose rounds a committee decides and a contract enforces.
+
+    # server_app.py                             # client_app.py
+    from cmfl.flower import server_app          from cmfl.flower import client_app
+    app = server_app("run.toml")                app = client_app("run.toml")
+
+`cmfl flower new DIR` writes such a project. SuperNodes train; the actors of all clients score and
+vote in the process of the ServerApp, whose home has chain, blobs and files of the run.
+
+With `carrier_app` and `owner_app` (`cmfl flower new DIR --carrier`) every owner has a worker of its
+own, which trains, signs, scores and votes; the ServerApp only carries blobs and mail between them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmfl.access.target import Target
+from cmfl.extras import naming_extras
+from cmfl.playing import play_on_chain
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+
+    from clients.configuration.schema import Configuration
+    from clients.runs.flower.training_node import TrainingNode
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.open_run import OpenedRun
+
+_log = logging.getLogger("flwr")
+"""Flower shows no other logger's lines."""
+
+EXCHANGE_SECONDS = 20.0
+"""How long an exchange waits for a SuperNode; a lost one counts as connected for a minute."""
+
+IDLE_SECONDS = 0.5
+"""Pause after an exchange that brought nothing new."""
+
+
+@naming_extras()
+def server_app(settings: str | Path) -> ServerApp:
+    """Return a ServerApp that plays a run, or resumes it, with the SuperNodes as trainers.
+
+    The run configuration has `home`, the folder of chain, blobs and files, `run`, its name, and
+    `chain-id`, 0 for a new chain's own.
+
+    Args:
+        settings: path of the run's TOML file, the same in the ClientApp.
+    """
+    from clients.runs.flower.opening import require_flower
+
+    require_flower("flwr")
+    from flwr.serverapp import ServerApp
+
+    def play(grid: Grid, context: Context) -> None:
+        from clients.runs.flower.grid_nodes import GridNodes
+
+        home = Path(_option(context, "home", str))
+        name, chain_id = _option(context, "run", str), _option(context, "chain-id", int)
+        target = Target(home, name, chain_id=chain_id or None)
+        configuration = _settings(settings)
+        writer = target.writer(create=True)
+        played = play_on_chain(
+            target, name, configuration, writer, _go_on, warn=_log.warning, nodes=GridNodes(grid)
+        )
+        _log.info("cmfl: contract %s, head 0x%s", played.address, played.head.hex())
+        _log.info("cmfl: audit it with: cmfl audit --home %s --run %s", home, name)
+
+    app = ServerApp()
+    app.main()(play)
+    return app
+
+
+@naming_extras()
+def client_app(settings: str | Path) -> ClientApp:
+    """Return a ClientApp that trains the clients of its SuperNode's partition.
+
+    The node's configuration has `partition-id` and `num-partitions`, and may have `device`.
+
+    Args:
+        settings: path of the run's TOML file, the same in the ServerApp.
+    """
+    from clients.runs.flower.opening import require_flower
+
+    require_flower("flwr")
+    from clients.runs.flower.training_app import training_app
+
+    @cache
+    def opened(device: str) -> TrainingNode:
+        from clients.runs.flower.training_node import TrainingNode
+
+        return TrainingNode.open(_settings(settings, device))
+
+    def node(context: Context) -> TrainingNode:
+        return opened(str(context.node_config.get("device", "cpu")))
+
+    return training_app(node)
+
+
+@naming_extras()
+def carrier_app() -> ServerApp:
+    """Return a ServerApp that carries blobs and mail between owners until their run is over.
+
+    The run configuration has `home`, whose blobs have the run's document and first model as
+    `cmfl deploy` stores them, and `rpc-url`, `chain-id` and `contract`, which tell it the round.
+    """
+    from clients.runs.flower.opening import require_flower
+
+    require_flower("flwr")
+    from flwr.serverapp import ServerApp
+
+    def carry(grid: Grid, context: Context) -> None:
+        from clients.runs.flower.grid_nodes import GridNodes
+        from clients.worker.carried.carrier import Carrier, carry_until_finished
+        from ledger.chain.contract.committee_ledger import CommitteeLedger
+        from ledger.chain.rpc.rpc_reader import RpcReader
+        from ledger.io.home import Home
+        from ledger.storage.folder import FolderObjects
+
+        url, chain_id = _option(context, "rpc-url", str), _option(context, "chain-id", int)
+        objects = FolderObjects(Home(Path(_option(context, "home", str))).blobs)
+        carrier = Carrier(GridNodes(grid), objects, EXCHANGE_SECONDS)
+        with RpcReader(url, chain_id=chain_id) as chain:
+            ledger = CommitteeLedger(chain, _option(context, "contract", str))
+            head = carry_until_finished(
+                carrier,
+                ledger.state,
+                lambda number: _log.info("cmfl: round %d is open", number),
+                lambda: time.sleep(IDLE_SECONDS),
+            )
+        _log.info("cmfl: the run is over, head 0x%s", head.hex())
+
+    app = ServerApp()
+    app.main()(carry)
+    return app
+
+
+@naming_extras()
+def owner_app() -> ClientApp:
+    """Return a ClientApp that exchanges an owner's blobs and mail with the carrier.
+
+    The node's configuration has `carried`, the folder that the owner's `cmfl worker` uses as
+    `--blobs carried://FOLDER` and `--mailbox carried://FOLDER`. The app knows no key.
+    """
+    from clients.runs.flower.opening import require_flower
+
+    require_flower("flwr")
+    from clients.worker.carried.app import carried_app
+
+    return carried_app()
+
+
+def _settings(path: str | Path, device: str = "cpu") -> Configuration:
+    from clients.configuration.loading import load
+
+    machine = ("machine.engine=flower", f"machine.device={device}")
+    return load(path=Path(path), settings=machine)
+
+
+def _option(context: Context, name: str, kind: type) -> Any:
+    """Return an option of the run configuration.
+
+    Raises:
+        ConfigurationError: it is missing, or of another type.
+    """
+    value = context.run_config.get(name)
+    if type(value) is not kind:
+        raise ConfigurationError(
+            f"run configuration: {name} = {value!r:.80}: must be of type {kind.__name__}; "
+            f"set it in pyproject.toml under [tool.flwr.app.config]"
+        )
+    return value
+
+
+def _go_on(opened: OpenedRun) -> list[RoundMetrics]:
+    rounds = opened.configuration.protocol.rounds
+
+    def show(row: RoundMetrics) -> None:
+        accuracy = "" if row.accuracy is None else f", accuracy {row.accuracy:.3f}"
+        _log.info("cmfl: round %d of %d%s", row.round, rounds, accuracy)
+
+    return opened.go_on(show)

@@ -1,0 +1,84 @@
+"""A project of Flower, written from the templates beside this file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from clients.configuration.schema import Configuration
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+def write_project(folder: Path, configuration: Configuration) -> None:
+    """Write a project whose SuperNodes train, and whose ServerApp has the run's home.
+
+    Args:
+        folder: of the project; its name becomes the app's.
+        configuration: of the run.
+
+    Raises:
+        ConfigurationError: the folder is not empty, or its name is no name of an app.
+        OSError: it cannot be written.
+    """
+    home = str(folder.resolve() / "home")
+    _write(folder, "trained", {"home": home, "run": "run", "chain-id": 0})
+    package = folder / _package(folder)
+    (package / "run.toml").write_text(configuration.to_toml())
+
+
+def write_carrier_project(folder: Path) -> None:
+    """Write a project whose ServerApp carries blobs and mail between owners.
+
+    Args:
+        folder: of the project; its name becomes the app's.
+
+    Raises:
+        ConfigurationError: the folder is not empty, or its name is no name of an app.
+        OSError: it cannot be written.
+    """
+    home = str(folder.resolve() / "home")
+    node = "http://127.0.0.1:8545"
+    _write(folder, "signed", {"home": home, "rpc-url": node, "chain-id": 1337, "contract": ""})
+
+
+def _write(folder: Path, kind: str, config: Mapping[str, str | int]) -> None:
+    from clients.runs.flower.opening import FLWR
+
+    name, package = folder.resolve().name, folder / _package(folder)
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{folder}: the folder's name becomes the app's: small letters, digits and hyphens, "
+            f"at most 40 of them"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError(f"{folder}: is there already, and nothing is overwritten")
+    templates = files("cmfl") / "templates" / "flower"
+    lines = (f"{key} = {json.dumps(value)}" for key, value in config.items())
+    project = (templates / "pyproject.txt").read_text()
+    for word, value in {
+        "NAME": name,
+        "PACKAGE": package.name,
+        "FLWR": FLWR,
+        "CONFIG": "\n".join(lines),
+    }.items():
+        project = project.replace(word, value)
+    package.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(project)
+    (package / "__init__.py").touch()
+    for app in ("server_app.py", "client_app.py"):
+        with (templates / kind / app).open("rb") as source, (package / app).open("wb") as target:
+            shutil.copyfileobj(source, target)
+
+
+def _package(folder: Path) -> str:
+    return folder.resolve().name.replace("-", "_")

@@ -1,0 +1,117 @@
+"""Messages between ServerApp and ClientApp come back whole, or are refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.runs.flower.messages import (
+    MAX_OVERHEAD_BYTES,
+    MAX_SENTENCE,
+    Answer,
+    NodeDescription,
+    NodeFailure,
+    NodeQuery,
+    Request,
+    TrainedPayloads,
+    TrainingRequest,
+    decode_answer,
+    decode_request,
+    encode_answer,
+    encode_request,
+)
+from clients.training.port import TrainingJob
+from ledger.protocol import canonical
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import Digest
+
+RUN = Digest(b"r" * 32)
+SEEDS = st.binary(min_size=32, max_size=32)
+JOBS = st.lists(st.builds(TrainingJob, st.integers(0, 2**31), SEEDS), max_size=5).map(tuple)
+REQUESTS = st.one_of(
+    st.builds(NodeQuery, SEEDS.map(Digest)),
+    st.builds(TrainingRequest, SEEDS.map(Digest), st.binary(max_size=64), JOBS),
+)
+ANSWERS = st.one_of(
+    st.builds(NodeDescription, st.integers(0, 9), st.integers(10, 99), st.just("torch 2, cpu")),
+    st.builds(TrainedPayloads, st.lists(st.binary(max_size=64), max_size=5).map(tuple)),
+    st.builds(NodeFailure, st.just("there is no such file")),
+)
+
+
+@given(request=REQUESTS)
+def test_requests_come_back_whole(request: Request) -> None:
+    assert decode_request(encode_request(request), MAX_OVERHEAD_BYTES) == request
+
+
+@given(answer=ANSWERS)
+def test_answers_come_back_whole(answer: Answer) -> None:
+    assert decode_answer(encode_answer(answer), MAX_OVERHEAD_BYTES) == answer
+
+
+@given(data=st.binary(max_size=200))
+def test_other_bytes_are_refused(data: bytes) -> None:
+    for decode in (decode_request, decode_answer):
+        with pytest.raises(EncodingError):
+            decode(data, MAX_OVERHEAD_BYTES)
+
+
+@given(request=REQUESTS, answer=ANSWERS)
+def test_requests_and_answers_are_told_apart(request: Request, answer: Answer) -> None:
+    with pytest.raises(EncodingError, match="no answer"):
+        decode_answer(encode_request(request), MAX_OVERHEAD_BYTES)
+    with pytest.raises(EncodingError, match="no request"):
+        decode_request(encode_answer(answer), MAX_OVERHEAD_BYTES)
+
+
+def test_messages_over_the_limit_are_not_decoded() -> None:
+    message = encode_request(TrainingRequest(RUN, bytes(100), ()))
+    assert decode_request(message, len(message)) == TrainingRequest(RUN, bytes(100), ())
+    with pytest.raises(EncodingError, match="over the bound"):
+        decode_request(message, len(message) - 1)
+
+
+TRAIN = {"version": 1, "kind": "train", "run": RUN, "start": b"", "clients": [1], "seeds": [RUN]}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": 2},
+        {"kind": 1},
+        {"run": b"short"},
+        {"start": "text"},
+        {"clients": ["1"]},
+        {"clients": [1, 2]},
+        {"clients": [True]},
+        {"seeds": [b"short"]},
+        {"more": 0},
+    ],
+)
+def test_requests_with_other_fields_are_refused(wrong: dict[str, object]) -> None:
+    decode_request(canonical.encode(TRAIN), 1000)
+    with pytest.raises(EncodingError):
+        decode_request(canonical.encode(TRAIN | wrong), 1000)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "node", "partition": 4, "partitions": 4, "environment": ""},
+        {"kind": "node", "partition": -1, "partitions": 4, "environment": ""},
+        {"kind": "trained", "payloads": ["text"]},
+        {"kind": "failed", "sentence": b"bytes"},
+        {"kind": "failed"},
+    ],
+)
+def test_answers_with_other_fields_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(EncodingError):
+        decode_answer(canonical.encode({"version": 1, **fields}), 1000)
+
+
+def test_sentences_of_others_are_one_bounded_line() -> None:
+    fields = {"version": 1, "kind": "failed", "sentence": "a\nb" + "c" * 2 * MAX_SENTENCE}
+    failure = decode_answer(canonical.encode(fields), 10_000)
+    assert isinstance(failure, NodeFailure)
+    assert failure.sentence == ("a b" + "c" * 2 * MAX_SENTENCE)[:MAX_SENTENCE]

@@ -1,0 +1,71 @@
+"""Owners with keys of their own behind a carrier: whatever it does, the verdict is the same."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from clients.worker.carried import carrier as carrier_module
+from clients.worker.carried.carrier import Carrier, carry_until_finished
+from ledger.chain.contract.deployment import deployed_domain
+from ledger.storage.folder import FolderObjects
+from tests.clients.runs.flower.connected import ConnectedNodes
+from tests.clients.worker.carried.lying import LIES, LyingCarrier
+from tests.clients.worker.carried.owners import CarriedRun, direct_head
+from tests.cmfl.commands.conftest import succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SEED = 0
+"""With it the first owner decides round 1, so that all commit in the order of their clients."""
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(carrier_module, "_POLL_SECONDS", 0.0)
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the head of the same run, played in one process."""
+    return direct_head(tmp_path_factory.mktemp("direct") / "home", SEED).hex()
+
+
+def nodes_of(run: CarriedRun) -> ConnectedNodes:
+    return ConnectedNodes({10 + i: owner.answer for i, owner in enumerate(run.owners)})
+
+
+def test_the_head_is_that_of_a_run_in_one_process(tmp_path: Path, expected: str) -> None:
+    with CarriedRun(tmp_path, SEED) as run:
+        carrier = Carrier(nodes_of(run), FolderObjects(run.home.blobs), 60.0)
+        head = run.play(carrier.exchange)
+    assert head.hex() == expected
+    succeeds("audit", "--home", run.home.path)
+
+
+def test_what_the_last_round_leaves_is_fetched(tmp_path: Path) -> None:
+    rounds: list[int] = []
+    with CarriedRun(tmp_path, SEED) as run:
+        carrier = Carrier(nodes_of(run), FolderObjects(run.home.blobs), 60.0)
+        head = run.play(carrier.exchange, exchanges_last=False)
+        assert head == carry_until_finished(carrier, run.ledger.state, rounds.append, lambda: None)
+    assert rounds == []
+    succeeds("audit", "--home", run.home.path)
+
+
+def test_a_lying_carrier_changes_no_verdict(tmp_path: Path, expected: str) -> None:
+    with CarriedRun(tmp_path, SEED) as run:
+        objects, domain = FolderObjects(run.home.blobs), deployed_domain(run.ledger)
+        carrier = LyingCarrier(nodes_of(run), objects, 60.0, domain, Random(7))
+        head = run.play(carrier.exchange)
+    assert min(carrier.lies[lie] for lie in LIES) > 10
+    assert head.hex() == expected
+    succeeds("audit", "--home", run.home.path)

@@ -1,0 +1,88 @@
+"""`cmfl flower new`: projects that Flower can run, and nothing overwritten."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.configuration.loading import load
+from clients.runs.flower.opening import FLWR
+from clients.runs.population import populate
+from clients.worker.process.setup import _engine
+from ledger.protocol.errors import ConfigurationError
+from tests.cmfl.commands.conftest import refusal, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (("--preset", "smoke", "--set", "seed=7"), {"server_app", "client_app"}),
+        (("--carrier",), {"carrier_app", "owner_app"}),
+    ],
+)
+def test_a_project_names_its_apps(
+    tmp_path: Path, options: tuple[str, ...], names: set[str]
+) -> None:
+    succeeds("flower", "new", tmp_path / "my-app", *options)
+    project = tomllib.loads((tmp_path / "my-app" / "pyproject.toml").read_text())
+    flwr = project["tool"]["flwr"]["app"]
+    assert project["project"]["name"] == "my-app"
+    assert FLWR in project["project"]["dependencies"]
+    assert flwr["config"]["home"] == str(tmp_path / "my-app" / "home")
+    imported = set()
+    for reference in flwr["components"].values():
+        module, attribute = reference.split(":")
+        tree = ast.parse((tmp_path / "my-app" / f"{module.replace('.', '/')}.py").read_text())
+        imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+        imported |= {a.name for node in imports if node.module == "cmfl.flower" for a in node.names}
+        assert attribute == "app"
+    assert imported == names
+
+
+def test_the_settings_of_a_project_are_those_that_were_given(tmp_path: Path) -> None:
+    succeeds("flower", "new", tmp_path / "app", "--preset", "smoke", "--set", "seed=7")
+    written = load(path=tmp_path / "app" / "app" / "run.toml")
+    assert written == load("smoke", settings=("seed=7",))
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "mine").touch()
+    assert "nothing is overwritten" in refusal("flower", "new", tmp_path / "app")
+    (tmp_path / "file").touch()
+    assert "nothing is overwritten" in refusal("flower", "new", tmp_path / "file")
+    assert [path.name for path in (tmp_path / "app").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("name", ["My App", "1app", "a" * 41, "a_b"])
+def test_names_that_are_no_app_s_are_refused(tmp_path: Path, name: str) -> None:
+    assert "the folder's name becomes the app's" in refusal("flower", "new", tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_carrier_takes_no_settings_of_a_run(tmp_path: Path) -> None:
+    words = ("flower", "new", tmp_path / "app", "--carrier", "--preset", "smoke")
+    assert "takes no settings" in refusal(*words)
+
+
+def test_without_flower_its_apps_say_what_to_install() -> None:
+    from cmfl import CmflError
+    from cmfl.flower import carrier_app, client_app, owner_app, server_app
+
+    for app in (carrier_app, owner_app, lambda: server_app("run.toml"), lambda: client_app("r")):
+        with pytest.raises(CmflError, match=r"flwr\[simulation\]"):
+            app()
+
+
+def test_a_worker_trains_by_itself() -> None:
+    settings = ("machine.engine=flower", "training.path=plain")
+    configuration = load("smoke", settings=settings)
+    population = populate(configuration)
+    with pytest.raises(ConfigurationError, match="leave it out"):
+        _engine(configuration, population.model, population.data, 1)

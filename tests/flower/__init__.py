@@ -1,0 +1,1 @@
+"""Tests with Flower itself, in an environment of its own: `make flower`."""
