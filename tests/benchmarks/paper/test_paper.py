@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +16,12 @@ from benchmarks.paper.paper_report import TARGET_METHODS, paper_report
 from benchmarks.paper.robustness_table import NAMES, SHARED, TUNED
 from clients.experiments.archive import unpack
 from clients.experiments.catalogue import definition_named, names, read_experiments
+from clients.experiments.execution.learning_rates import digest_of_trials
+from clients.experiments.plan import missing_files, plan_experiment
 from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
 from tests.clients.experiments.made_up import EVIDENCE, constant
 
-if TYPE_CHECKING:
-    from pathlib import Path
+DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
 def test_the_report_has_verdicts_and_every_experiment() -> None:
@@ -102,6 +103,21 @@ def test_every_experiment_has_published_rows_or_stands_under_limits() -> None:
     )
     with_rows = [path.name.removesuffix(".tar.xz") for path in ROWS.iterdir()]
     assert sorted(with_rows + without) == sorted(names())
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.name.removesuffix(".tar.xz") for path in ROWS.iterdir())
+)
+def test_published_rows_are_those_of_the_definitions_as_they_are(name: str) -> None:
+    definition = definition_named(name)
+    if missing_files(definition, DATA):
+        pytest.skip("shared/data is not beside us")
+    plan = plan_experiment(name, definition, data=DATA)
+    rows = read_experiments(ROWS, name)[name]
+    assert [cell.cell for cell in rows.cells if plan.row_digest(cell) != cell.digest] == []
+    for choice in rows.choices:
+        trials = [trial for trial in plan.trials if trial.cell.method.name == choice.method]
+        assert digest_of_trials(trials) == choice.digest
 
 
 def test_claims_name_methods_that_experiments_have() -> None:
