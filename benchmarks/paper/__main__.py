@@ -2,7 +2,7 @@
 
     report   judge the paper's claims and our targets, and write the report
     plot     draw the figures of all experiments
-    table    print the table of robustness in docs/certificates.md
+    table    print the table of the kinder attacks in docs/certificates.md
     worst    print the tables of the worst attacks there
     costs    print the processor time of runs under the attacks that play the rule
     pack     put loose rows and their run folders into one archive for each experiment
