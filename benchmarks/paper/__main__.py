@@ -24,6 +24,7 @@ from benchmarks.paper.robustness_table import robustness_table
 from benchmarks.paper.theorem import figure
 from benchmarks.paper.worst_elsewhere import differences_table, elsewhere_table
 from benchmarks.paper.worst_table import SHARED, worst_table
+from benchmarks.paper.worst_targets import METHOD
 from clients.experiments.archive import pack
 from clients.experiments.catalogue import read_experiments
 from clients.experiments.plots import DRAWN_BY, draw
@@ -71,7 +72,8 @@ def _worst(arguments: argparse.Namespace) -> None:
     for table in (
         worst_table(rows),
         elsewhere_table(rows),
-        differences_table(rows, "peers-clipped", "own"),
+        differences_table(rows, METHOD, "own"),
+        differences_table(rows, METHOD, "crowd-clipped"),
     ):
         print("\n".join(table), end="\n\n")
 
