@@ -50,13 +50,14 @@ WIDTH = 130
 
 _BYTES = ("trainer_bytes", "member_bytes", "stored_bytes")
 _OWN = Path(__file__).parent / "payload_models.py"
+_RULES = ("protocol.reference=own", "protocol.clip=none", "training.learning_rate=0.5")
 MODELS = {
-    "softmax": ("robust", ()),
-    "mlp": ("robust", (f"model.name={_OWN}:Perceptron",)),
-    "cnn": ("robust", ("model.name=cnn",)),
+    "softmax": ("robust", _RULES),
+    "mlp": ("robust", (*_RULES, f"model.name={_OWN}:Perceptron")),
+    "cnn": ("robust", (*_RULES, "model.name=cnn")),
     "lstm": (
         "robust",
-        (f"model.name={_OWN}:RowReader", "training.local_steps=20", "protocol.rounds=25"),
+        (*_RULES, f"model.name={_OWN}:RowReader", "training.local_steps=20", "protocol.rounds=25"),
     ),
     "leaf-cnn": (
         "paper-femnist",

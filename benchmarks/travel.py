@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from clients.runs.open_run import OpenedRun
 
 RESULTS = Path(__file__).parent / "results"
+BASE = ('protocol.reference="own"', 'protocol.clip="none"', "training.learning_rate=0.5")
+"""Settings over the preset's and under the user's."""
+
 LAST = 5
 """Rounds at the end whose accuracy is the mean of."""
 
@@ -109,7 +112,7 @@ def play(cell: TravelCell, report: Callable[[str], None]) -> TravelResult:
         cell: what is run.
         report: called with the choice's name when it has ended.
     """
-    settings = [f"seed={cell.seed}", *cell.settings]
+    settings = [f"seed={cell.seed}", *BASE, *cell.settings]
     if cell.travel is not None:
         rule = ReferenceRule(
             cell.name, DirectionWeight(*cell.travel), "direction", "along a travel"

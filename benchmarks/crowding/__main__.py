@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from benchmarks.crowding.attacks import ATTACKS
 from benchmarks.crowding.rule import RULES, Array
 from benchmarks.crowding.runs import LAST, Regime, play
-from benchmarks.crowding.vectors import violations
+from benchmarks.crowding.vectors import answered, violations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ def _shown(numbers: Array, sign: str = "") -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print the table, or hold the rule to vectors; return 1 if these contradict it."""
+    """Print the table or vectors, or hold a rule to vectors; return 1 if these contradict it."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.crowding", description="The rule of crowded residuals, in NumPy."
     )
@@ -56,6 +57,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
     parser.add_argument("--attacks", nargs="+", choices=ATTACKS, default=list(ATTACKS))
     parser.add_argument("--vectors", type=Path, metavar="FILE", help="check these cases instead")
+    parser.add_argument(
+        "--answer", choices=("crowd", "peers"), help="print the cases with this rule's numbers"
+    )
     arguments = parser.parse_args(words)
     if min(arguments.seeds) < 0:
         parser.error(f"--seeds: {min(arguments.seeds)} is below 0")
@@ -63,10 +67,15 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(f"--rounds: {arguments.rounds} is below {LAST}, whose mean is printed")
     if not 0 <= arguments.share <= 0.5:
         parser.error(f"--share: {arguments.share} is not from 0 to 0.5")
+    if arguments.answer and arguments.vectors is None:
+        parser.error("--answer: needs the cases of a file: --vectors FILE")
     if arguments.vectors is None:
         print_table(arguments)
         return 0
     try:
+        if arguments.answer:
+            print(json.dumps(answered(arguments.vectors, arguments.answer), indent=1))
+            return 0
         found = violations(arguments.vectors)
     except (OSError, ValueError) as error:
         parser.error(f"--vectors: {arguments.vectors}: {error}")

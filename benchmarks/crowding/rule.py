@@ -1,4 +1,4 @@
-"""The references `own`, `travel` and `crowd`, as `docs/protocol.md` has them."""
+"""The references `own`, `travel`, `crowd` and `peers`, as `docs/protocol.md` has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 MEMBERS, TRAINERS = 12, 18
-RULES = ("fedavg", "own", "travel", "crowd", "crowd-all")
+RULES = ("fedavg", "own", "travel", "crowd", "peers")
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -28,12 +28,12 @@ def scores(rule: str, updates: Array, members: Array, travel: Array | None) -> S
     """Return the members' distances of all updates; numbers are those of the rule's steps.
 
     Args:
-        rule: `own`, `travel`, `crowd` or, a proposal, `crowd-all`: less weight of the travel.
+        rule: `own`, `travel`, `crowd` or `peers`.
         updates: a round's updates, one a row.
         members: rows of the members.
         travel: w_s - w_t; None in the first round.
     """
-    is_crowd = rule.startswith("crowd")
+    is_crowd = rule in {"crowd", "peers"}
     lengths = np.linalg.norm(updates, axis=1)
     used = np.flatnonzero(lengths)
     units = updates[used] / lengths[used, None]  # 1
@@ -42,7 +42,7 @@ def scores(rule: str, updates: Array, members: Array, travel: Array | None) -> S
     if rule != "own" and travel is not None and 0 < far < np.inf:
         along = units @ (travel / far)
         asked = along if is_crowd else along[np.isin(used, members)]
-        most, slope = (1.0, 5.0) if rule == "crowd-all" else (3.0, 150.0)
+        most, slope = (1.0, 5.0) if rule == "peers" else (3.0, 150.0)
         b = min(most, slope * max(0.0, float(np.median(asked)))) if len(asked) else 0.0  # 2
     cosines = units @ units.T
     rest = np.maximum(0.5, np.sqrt(np.maximum(0, 1 - along**2)))  # 3
@@ -53,7 +53,11 @@ def scores(rule: str, updates: Array, members: Array, travel: Array | None) -> S
     g = np.maximum(1, q / (2.5 * base)) ** 4  # 6
     middle = float(np.median(lengths))
     f = np.maximum(1, lengths / (2 * middle)) ** 2 if middle else np.ones(len(lengths))
-    of_used = (2 - 2 * cosines + b * (2 - 2 * along)) / (1 + b)
+    apart = 2 - 2 * cosines
+    if rule == "peers" and len(used):
+        others = apart[~np.eye(len(used), dtype=bool)].reshape(len(used), -1)
+        apart[:] = np.median(others, axis=1) if len(used) > 1 else 0  # the same for all members
+    of_used = (apart + b * (2 - 2 * along)) / (1 + b)
     of_used = of_used + (f[used] * g - 1) if is_crowd else of_used * f[used]  # 7
     distances = np.full((len(updates), len(updates)), 4.0)
     distances[np.ix_(used, used)] = of_used
@@ -75,14 +79,10 @@ def _base(q: Array) -> float:
 def decide(
     rule: str, updates: Array, members: Array, trainers: Array, travel: Array | None
 ) -> tuple[Array, Array]:
-    """Return the accepted rows and those of the next committee (step 8); FedAvg accepts all.
-
-    `crowd-all` takes the median over all other updates of the round instead of the members.
-    """
+    """Return the accepted rows and those of the next committee (step 8); FedAvg accepts all."""
     if rule == "fedavg":
         return trainers, members
-    asked = np.arange(len(updates)) if rule == "crowd-all" else members
-    voting = asked[np.any(updates[asked], axis=1)]  # a member that sent zeros has no vector
+    voting = members[np.any(updates[members], axis=1)]  # a member that sent zeros has no vector
     distances = scores(rule, updates, voting, travel).distances
     distances[np.arange(len(voting)), voting] = np.nan  # nobody is asked for its own
     score = np.nanmedian(distances[:, trainers], axis=0)

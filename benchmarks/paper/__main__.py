@@ -2,8 +2,9 @@
 
     report   judge the paper's claims and our targets, and write the report
     plot     draw the figures of all experiments
-    table    print the table of robustness in docs/certificates.md
+    table    print the table of the kinder attacks in docs/certificates.md
     worst    print the tables of the worst attacks there
+    costs    print the processor time of runs under the attacks that play the rule
     pack     put loose rows and their run folders into one archive for each experiment
 
 Experiments themselves are run, listed and audited by `cmfl experiment`.
@@ -17,10 +18,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.paper.attack_costs import cost_table
 from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.robustness_table import robustness_table
 from benchmarks.paper.theorem import figure
-from benchmarks.paper.worst_table import worst_table
+from benchmarks.paper.worst_elsewhere import differences_table, elsewhere_table
+from benchmarks.paper.worst_table import SHARED, worst_table
+from benchmarks.paper.worst_targets import METHOD
 from clients.experiments.archive import pack
 from clients.experiments.catalogue import read_experiments
 from clients.experiments.plots import DRAWN_BY, draw
@@ -64,7 +68,18 @@ def _table(arguments: argparse.Namespace) -> None:
 
 
 def _worst(arguments: argparse.Namespace) -> None:
-    print("\n".join(worst_table(read_experiments(arguments.rows))))
+    rows = read_experiments(arguments.rows)
+    for table in (
+        worst_table(rows),
+        elsewhere_table(rows),
+        differences_table(rows, METHOD, "own"),
+        differences_table(rows, METHOD, "crowd-clipped"),
+    ):
+        print("\n".join(table), end="\n\n")
+
+
+def _costs(arguments: argparse.Namespace) -> None:
+    print("\n".join(cost_table(read_experiments(arguments.rows, SHARED))))
 
 
 def _pack(arguments: argparse.Namespace) -> None:
@@ -80,6 +95,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "plot": _plot,
         "table": _table,
         "worst": _worst,
+        "costs": _costs,
         "pack": _pack,
     }
     for name, command in named.items():

@@ -24,8 +24,8 @@ TUNED, SHARED = "robustness-digits", "robustness-digits-one-rate"
 NAMES = {
     "FedAvg-trainers": "FedAvg (n)",
     "CMFL-I": "I",
-    "robust": "`robust`",
-    "robust-travel": "`robust`, `travel`",
+    "robust": "`own`",
+    "robust-travel": "`travel`",
 }
 ENDING = "-30"
 

@@ -1,4 +1,4 @@
-"""Targets of the preset `robust`, on seeds that none of its rules was chosen on.
+"""Targets of the rules that the preset `robust` had, on seeds that none was chosen on.
 
 These are no tests of a difference but limits on means, as they were set before the runs.
 """
@@ -132,6 +132,21 @@ AUTHORS = Claim(
 )
 
 
+def limited(
+    place: Scenario, one: Estimate, limit: float, numbers: str | None = None
+) -> ClaimFinding:
+    """Return whether a mean is at least a limit; one seed has no error, and cannot tell.
+
+    Args:
+        place: of the finding.
+        one: the mean.
+        limit: the least that it may be.
+        numbers: the finding's text; the mean as a difference if not given.
+    """
+    holds = None if one.error is None else one.mean >= limit - SLACK
+    return ClaimFinding(str(place), holds, format_difference(one) if numbers is None else numbers)
+
+
 def _clean(
     method: str, other: str, limit: Callable[[Estimate], float]
 ) -> Callable[[Results], list[ClaimFinding]]:
@@ -140,7 +155,7 @@ def _clean(
         for place in _places(results, CLEAN):
             difference = results.difference((place, method), (place, other), final)
             if difference is not None:
-                listed.append(_limited(place, difference, limit(difference)))
+                listed.append(limited(place, difference, limit(difference)))
         return listed
 
     return findings
@@ -153,7 +168,7 @@ def _beside_clean(method: str) -> Callable[[Results], list[ClaimFinding]]:
             calm = Scenario(place.experiment, CLEAN, place.axes)
             difference = results.difference((place, method), (calm, method), final)
             if difference is not None:
-                listed.append(_limited(place, difference, -ONE_POINT))
+                listed.append(limited(place, difference, -ONE_POINT))
         return listed
 
     return findings
@@ -166,7 +181,7 @@ def _usable(method: str) -> Callable[[Results], list[ClaimFinding]]:
             finals = list(results.values(place, method, final).values())
             if finals:
                 listed.append(
-                    _limited(place, mean_and_error(finals), LEAST, format_estimate(finals, 4))
+                    limited(place, mean_and_error(finals), LEAST, format_estimate(finals, 4))
                 )
         return listed
 
@@ -180,18 +195,10 @@ def _not_below_first(method: str) -> Callable[[Results], list[ClaimFinding]]:
             difference = results.difference((place, method), (place, "CMFL-I"), final)
             if difference is not None:
                 limit = -max(ONE_POINT, 2 * (difference.error or 0.0))
-                listed.append(_limited(place, difference, limit))
+                listed.append(limited(place, difference, limit))
         return listed
 
     return findings
-
-
-def _limited(
-    place: Scenario, one: Estimate, limit: float, numbers: str | None = None
-) -> ClaimFinding:
-    """Return whether a mean is at least a limit; one seed has none, and cannot tell."""
-    holds = None if one.error is None else one.mean >= limit - SLACK
-    return ClaimFinding(str(place), holds, format_difference(one) if numbers is None else numbers)
 
 
 def _places(results: Results, ending: str) -> list[Scenario]:

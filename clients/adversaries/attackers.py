@@ -129,7 +129,8 @@ class Attackers:
             "trainers": honest.keys() - members,
         }[self.parameters.only]
         colluders = np.stack(list(honest.values()))
-        base = self._input(attack, colluders, list(honest), context, trainers)
+        idle = tuple(row for row, client in enumerate(honest) if client not in attacking)
+        base = self._input(attack, colluders, list(honest), context, trainers, idle)
         forged: dict[ClientId, Update] = {}
         if attack.forge_all is not None:
             rows = attack.forge_all(base)
@@ -158,10 +159,10 @@ class Attackers:
         clients: list[ClientId],
         context: AttackRound,
         trainers: int,
+        idle: tuple[int, ...],
     ) -> AttackInput:
         """Return the knowledge that the colluders share: no honest update of the round is in it."""
         seats = tuple(row for row, client in enumerate(clients) if client in context.members)
-        everyone = range(len(clients))
         history = context.history
         travel = context.travel
         if travel is None and history is not None:
@@ -179,7 +180,7 @@ class Attackers:
             layout=context.layout,
             members=len(context.members),
             seats=seats,
-            idle=tuple(row for row in everyone if self.parameters.only and row not in seats),
+            idle=idle,
             model=None if history is None else context.starts[clients[0]],
             bad_model=None if history is None else history.bad_model,
             published=() if history is None else history.published,

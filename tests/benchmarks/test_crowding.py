@@ -13,7 +13,8 @@ from benchmarks.crowding.attacks import ATTACKS
 from benchmarks.crowding.rule import RULES, clipped, scores
 from benchmarks.crowding.runs import Regime, play
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "crowd.json"
+FOLDER = Path(__file__).parents[1] / "vectors"
+VECTORS, PEERS = FOLDER / "crowd.json", FOLDER / "peers.json"
 
 
 def test_a_common_pull_is_crowded_and_orthogonal_updates_are_not() -> None:
@@ -26,16 +27,45 @@ def test_a_common_pull_is_crowded_and_orthogonal_updates_are_not() -> None:
     assert (seen.distances[0, 8:] > 1600**4).all()
 
 
-def test_the_rule_holds_its_vectors(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--vectors", str(VECTORS)]) == 0
+def test_with_peers_all_members_have_the_median_of_the_others() -> None:
+    # Squared distances from the others: 2 and 2; 2 and 4; 2 and 4. Cosine .6 with h, so b is 1.
+    rows, members = np.array([[1.0, 0], [0, 1], [0, -1], [0, 0]]), np.array([0, 1])
+    seen = scores("peers", rows, members, None)
+    assert seen.distances.tolist() == [[2, 3, 3, 4]] * 2
+    along = scores("peers", rows, members, np.array([3.0, 4.0])).distances[0]
+    assert along == pytest.approx([1.4, 1.7, 3.3, 4])
+    assert scores("peers", rows[:1], members[:1], None).distances.tolist() == [[0]]
+
+
+@pytest.mark.parametrize("path", [VECTORS, PEERS], ids=["crowd", "peers"])
+def test_a_rule_holds_its_vectors(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--vectors", str(path)]) == 0
     assert capsys.readouterr().out == "All cases hold.\n"
 
 
+def test_the_vectors_of_peers_are_those_that_it_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--vectors", str(VECTORS), "--answer", "peers"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    path = tmp_path / "peers.json"
+    committed = json.loads(PEERS.read_text("utf-8"))
+    # Its numbers, on the committed updates; the last digits differ between processors.
+    numbers = ("b", "base", "crowding", "factor", "length", "expected")
+    for case, ours in zip(printed["cases"], committed["cases"], strict=True):
+        assert case.keys() == ours.keys()
+        case |= {key: value for key, value in ours.items() if key in numbers}
+    assert printed == committed
+    path.write_text(json.dumps(committed | {"reference": "crowd"}), "utf-8")
+    assert main(["--vectors", str(path)]) == 1
+
+
 def test_a_changed_vector_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cases = json.loads(VECTORS.read_text("utf-8"))["cases"][:2]
+    file = json.loads(VECTORS.read_text("utf-8"))
+    cases = file["cases"][:2]
     cases[1]["expected"][0][0] = (0.5).hex()
     path = tmp_path / "changed.json"
-    path.write_text(json.dumps({"cases": cases}), "utf-8")
+    path.write_text(json.dumps(file | {"cases": cases}), "utf-8")
     assert main(["--vectors", str(path)]) == 1
     assert capsys.readouterr().out == f"{cases[1]['kind']}: distances\n"
 
@@ -72,6 +102,7 @@ def test_each_attack_is_played(capsys: pytest.CaptureFixture[str]) -> None:
         ["--share", "0.6"],
         ["--rules", "krum"],
         ["--vectors", "missing.json"],
+        ["--answer", "peers"],
     ],
 )
 def test_an_argument_out_of_range_is_refused(
@@ -81,14 +112,15 @@ def test_an_argument_out_of_range_is_refused(
         main(words)
     last = capsys.readouterr().err.splitlines()[-1]
     assert words[0] in last
-    assert words[1] in last
+    assert words[1] in last or words[0] == "--answer"
 
 
 def test_a_file_without_cases_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "other.json"
-    for text in ("[]", "{}", "no JSON", '{"cases": [{"kind": "empty"}]}'):
+    empty = '{"reference": "crowd", "cases": [{"kind": "empty"}]}'
+    for text in ("[]", "{}", "no JSON", '{"cases": [{}]}', empty):
         path.write_text(text, "utf-8")
         with pytest.raises(SystemExit, match="2"):
             main(["--vectors", str(path)])

@@ -48,7 +48,8 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_configuration_says_what_members_hold_updates_against() -> None:
     found = load("robust", settings=('protocol.reference="travel"',))
     assert found.parameters(8).direction_weight == registry.REFERENCES["travel"].direction_weight
-    assert load("robust").parameters(8).direction_weight is None
+    own = load("robust", settings=('protocol.reference="own"',))
+    assert own.parameters(8).direction_weight is None
     with pytest.raises(ParametersError, match="reference = travel goes with distance = direction"):
         load("smoke", settings=('protocol.reference="travel"',))
     with pytest.raises(ParametersError, match="reference = north is none of own, travel"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +14,17 @@ from benchmarks.paper.__main__ import ROWS, SCIENCE, main
 from benchmarks.paper.claims import efficiency, normal, robustness, theorem
 from benchmarks.paper.paper_report import TARGET_METHODS, paper_report
 from benchmarks.paper.robustness_table import NAMES, SHARED, TUNED
+from benchmarks.paper.worst_table import SHARED as WORST
+from benchmarks.paper.worst_table import worst_table
+from benchmarks.paper.worst_targets import METHOD
 from clients.experiments.archive import unpack
 from clients.experiments.catalogue import definition_named, names, read_experiments
+from clients.experiments.execution.learning_rates import digest_of_trials
+from clients.experiments.plan import missing_files, plan_experiment
 from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
 from tests.clients.experiments.made_up import EVIDENCE, constant
 
-if TYPE_CHECKING:
-    from pathlib import Path
+DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
 def test_the_report_has_verdicts_and_every_experiment() -> None:
@@ -60,13 +64,39 @@ def test_report_and_figures_are_made_on_the_command_line(tmp_path: Path) -> None
     assert "![theorem-bound](figures/theorem-bound.svg)" in told.read_text("utf-8")
 
 
-def test_the_table_of_robustness_is_what_the_rows_say(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["table"])
-    printed = capsys.readouterr().out
-    page = (SCIENCE.parent / "certificates.md").read_text("utf-8")
-    shown = [line.strip() for line in page.splitlines()]
-    start = shown.index(printed.splitlines()[0])
-    assert shown[start : start + len(printed.splitlines())] == printed.splitlines()
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("table", "certificates.md"), ("worst", "certificates.md"), ("costs", "attacks.md")],
+)
+def test_tables_of_the_docs_are_what_the_rows_say(
+    command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([command])
+    page = (SCIENCE.parent / name).read_text("utf-8")
+    shown = "\n".join(line.strip() for line in page.splitlines())
+    tables = [text for text in capsys.readouterr().out.strip().split("\n\n") if text[0] == "|"]
+    assert tables
+    for table in tables:
+        assert f"\n{table}\n" in shown
+
+
+def test_the_readme_says_what_the_worst_attack_leaves() -> None:
+    table = worst_table(read_experiments(ROWS, WORST))
+    lines = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in table}
+    calm, left, least = (
+        {method: cells[column][:5] for method, cells in lines.items() if len(cells) == 7}
+        for column in (2, 4, 5)
+    )
+    readme = " ".join((SCIENCE.parents[1] / "README.md").read_text("utf-8").split())
+    sentence = (
+        f"takes FedAvg down to {_short(left['FedAvg'])}, I to {_short(left['CMFL-I'])} and III to "
+        f"{_short(left['peers-clipped'])} (of {_short(calm['FedAvg'])} without attackers, at rate "
+        f"1.0, six seeds; worst seed {_short(least['peers-clipped'])}), more than any other method "
+        f"here, and III with members' own references to {_short(left['own'])}."
+    )
+    assert sentence in readme
+    others = {left[method] for method in left if method not in {"rule", "---", METHOD}}
+    assert max(others) < left[METHOD]
 
 
 def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
@@ -104,6 +134,21 @@ def test_every_experiment_has_published_rows_or_stands_under_limits() -> None:
     assert sorted(with_rows + without) == sorted(names())
 
 
+@pytest.mark.parametrize(
+    "name", sorted(path.name.removesuffix(".tar.xz") for path in ROWS.iterdir())
+)
+def test_published_rows_are_those_of_the_definitions_as_they_are(name: str) -> None:
+    definition = definition_named(name)
+    if missing_files(definition, DATA):
+        pytest.skip("shared/data is not beside us")
+    plan = plan_experiment(name, definition, data=DATA)
+    rows = read_experiments(ROWS, name)[name]
+    assert [cell.cell for cell in rows.cells if plan.row_digest(cell) != cell.digest] == []
+    for choice in rows.choices:
+        trials = [trial for trial in plan.trials if trial.cell.method.name == choice.method]
+        assert digest_of_trials(trials) == choice.digest
+
+
 def test_claims_name_methods_that_experiments_have() -> None:
     for number, wanted in (
         (1, (normal.TYPICAL, normal.AS_MANY_AGGREGATED, normal.FIRST, normal.SECOND)),
@@ -128,3 +173,8 @@ def test_official_figures_stand_beside_experiments_that_there_are() -> None:
     for _, experiment, _, _ in official_figures.CLIENTS:
         assert experiment in names()
     assert set(targets.DATA) <= set(names())
+
+
+def _short(number: str) -> str:
+    """Return a number as the README writes it: two places, and no zero before the point."""
+    return f"{float(number):.2f}".removeprefix("0")

@@ -13,7 +13,11 @@ from clients.adversaries.attackers import Attackers, AttackRound
 from clients.attacks.false_model import false_model
 from clients.attacks.registry import ATTACKS, attack_named
 from clients.attacks.updates.rule_aware.frame import Frame
-from clients.attacks.updates.update_attack import AttackInput, UpdateAttack
+from clients.attacks.updates.update_attack import (
+    AttackInput,
+    AttackParameters,
+    UpdateAttack,
+)
 from clients.configuration.loading import load
 from clients.datasets.federated_data import Samples
 from clients.runs.open_run import open_memory_run
@@ -24,6 +28,8 @@ from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from clients.configuration.schema import Attacking
 
 RULE_AWARE = sorted(name for name, attack in ATTACKS.items() if attack.needs_history)
 SEED = bytes(range(32))
@@ -50,6 +56,8 @@ def sent_in_a_round(
     seed: bytes = SEED,
     reference: str = "own",
     drift: int | None = None,
+    rounds: tuple[tuple[np.ndarray, ...], ...] | None = None,
+    only: Attacking | None = None,
 ) -> np.ndarray:
     """What the attackers send in a round of 30 clients of the preset `robust`.
 
@@ -60,6 +68,8 @@ def sent_in_a_round(
         seed: of the round.
         reference: of the rule.
         drift: axis of the way that honest clients took; None for no earlier round.
+        rounds: published before in place of the one of `published`, the later first.
+        only: what the attackers are not honest as.
     """
     rules = load("robust", settings=(f"protocol.reference={reference}",)).parameters(DIMENSION)
     model = np.zeros(DIMENSION, dtype=np.float32)
@@ -73,11 +83,12 @@ def sent_in_a_round(
         travel=travel,
         history=AttackHistory(
             bad_model=model - np.eye(DIMENSION, dtype=np.float32)[1],
-            published=(tuple(u for c, u in _updates(published).items() if c not in MALICIOUS),),
+            published=(_honest(published),) if rounds is None else rounds,
             drift=None if drift is None else np.eye(DIMENSION)[drift],
         ),
     )
-    sent = Attackers(frozenset(MALICIOUS), attack).corrupt(updates, context)
+    attackers = Attackers(frozenset(MALICIOUS), attack, AttackParameters(only=only))
+    sent = attackers.corrupt(updates, context)
     return np.stack([sent[client] for client in MALICIOUS])
 
 
@@ -130,6 +141,28 @@ def test_honest_updates_of_the_round_change_nothing(attack: str, reference: str)
 @pytest.mark.parametrize("attack", ["frame", "worst-back", "worst-drift"])
 def test_updates_of_the_round_before_change_what_is_sent(attack: str) -> None:
     assert not np.array_equal(sent_in_a_round(attack), sent_in_a_round(attack, published=2))
+
+
+def test_target_plays_with_the_last_published_round_alone() -> None:
+    last, calm = _honest(1), _honest(2, noise=0.02)
+    alone, beside, other = (
+        sent_in_a_round("target", rounds=rounds) for rounds in ((last,), (last, calm), (calm,))
+    )
+    assert np.array_equal(alone, beside)
+    assert not np.array_equal(alone, other)
+
+
+@pytest.mark.parametrize("attack", RULE_AWARE)
+@pytest.mark.parametrize("only", ["members", "trainers"])
+def test_attackers_are_honest_as_what_they_do_not_attack_as(attack: str, only: Attacking) -> None:
+    is_member = np.isin(MALICIOUS, MEMBERS)
+    is_attacking = is_member == (only == "members")
+    honest = np.stack([_updates(7)[client] for client in MALICIOUS])
+    sent = sent_in_a_round(attack, only=only)
+    assert np.array_equal(sent[~is_attacking], honest[~is_attacking])
+    # A search may leave members honest where their updates change no decision.
+    if only == "trainers" or not attack.startswith("worst"):
+        assert (sent[is_attacking] != honest[is_attacking]).any()
 
 
 def test_worst_drift_moves_the_model_against_the_way_of_honest_clients() -> None:
@@ -271,8 +304,12 @@ def test_the_weights_are_no_base_of_a_direction() -> None:
         load("smoke", settings=settings)
 
 
-def _updates(seed: int) -> dict[ClientId, np.ndarray]:
+def _honest(seed: int, noise: float = 0.2) -> tuple[np.ndarray, ...]:
+    return tuple(u for c, u in _updates(seed, noise).items() if c not in MALICIOUS)
+
+
+def _updates(seed: int, noise: float = 0.2) -> dict[ClientId, np.ndarray]:
     """Updates of 30 clients: one direction and noise of each."""
-    noise = 0.2 * np.random.default_rng(seed).standard_normal((30, DIMENSION))
-    updates = (np.eye(DIMENSION)[0] + noise).astype(np.float32)
+    noises = noise * np.random.default_rng(seed).standard_normal((30, DIMENSION))
+    updates = (np.eye(DIMENSION)[0] + noises).astype(np.float32)
     return {ClientId(client): update for client, update in enumerate(updates)}

@@ -10,6 +10,7 @@ import pytest
 from clients.attacks.updates.update_attack import AttackParameters, attack_parameters
 from clients.configuration.loading import checked, load
 from clients.configuration.parsing import PRESETS
+from clients.experiments.cell_factory import RULES
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
 from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
@@ -173,9 +174,11 @@ def test_the_robust_preset_is_digits_under_our_own_rules() -> None:
     found = robust.parameters(650)
     assert (found.strategy, found.distance) == (3, "direction")
     assert (found.scoring, found.threshold) == ("median", "direction")
-    rules = {"strategy", "distance", "scoring", "threshold"}
-    assert robust.protocol.model_dump(exclude=rules) == digits.protocol.model_dump(exclude=rules)
-    assert robust.model_dump(exclude={"protocol"}) == digits.model_dump(exclude={"protocol"})
+    assert (found.reference, found.clip) == ("peers", "median")
+    assert robust.protocol.model_dump(exclude=RULES) == digits.protocol.model_dump(exclude=RULES)
+    assert robust.training == digits.training.model_copy(update={"learning_rate": 1.0})
+    others = {"protocol", "training"}
+    assert robust.model_dump(exclude=others) == digits.model_dump(exclude=others)
 
 
 def test_a_rule_added_to_the_registry_can_be_configured(

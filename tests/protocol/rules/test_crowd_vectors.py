@@ -1,6 +1,8 @@
-"""Reference `crowd` gives what plain Python and NumPy gave (`tests/vectors/crowd.json`).
+"""References `crowd` and `peers` give what other programs gave (`tests/vectors/`).
 
-The environment variable CMFL_CROWD_VECTORS names another file of the same form to read instead.
+`crowd.json` is of plain Python and NumPy; the environment variable CMFL_CROWD_VECTORS names another
+file of the same form to read instead. `peers.json` is of `benchmarks/crowding`, which shares no
+code with the product.
 """
 
 from __future__ import annotations
@@ -29,29 +31,38 @@ from tests.support.keys import ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMMITTED = Path(__file__).parents[2] / "vectors" / "crowd.json"
-FILE = json.loads(Path(os.environ.get("CMFL_CROWD_VECTORS", COMMITTED)).read_text("utf-8"))
-RULE = REFERENCES[FILE["reference"]]
+    from ledger.protocol.rules.reference import ReferenceRule
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+FILES = (
+    Path(os.environ.get("CMFL_CROWD_VECTORS", VECTORS / "crowd.json")),
+    VECTORS / "peers.json",
+)
+CASES = [
+    pytest.param(REFERENCES[file["reference"]], case, id=f"{file['reference']}-{case['kind']}")
+    for file in (json.loads(path.read_text("utf-8")) for path in FILES)
+    for case in file["cases"]
+]
 
 
 def f4(text: str) -> NDArray[np.float32]:
     return np.frombuffer(bytes.fromhex(text.removeprefix("0x")), dtype="<f4")
 
 
-@pytest.mark.parametrize("case", FILE["cases"], ids=lambda case: str(case["kind"]))
+@pytest.mark.parametrize(("reference", "case"), CASES)
 @pytest.mark.parametrize("compute", [plain_distances, fast_distances()], ids=["plain", "fast"])
 def test_crowding_and_distances_are_those_of_the_file(
-    compute: Distances, case: dict[str, Any]
+    compute: Distances, reference: ReferenceRule, case: dict[str, Any]
 ) -> None:
-    assert RULE.direction_weight is not None
-    assert RULE.asks_all
+    assert reference.direction_weight is not None
+    assert reference.asks_all
     updates = {ClientId(i): f4(text) for i, text in enumerate(case["updates"])}
     members = ids(*case["members"])
     travel = None
     if case["model_s"] is not None:
         vector = displacement(f4(case["model_s"]), f4(case["model_t"]))
-        travel = ServerDirection(vector, tuple(updates), RULE.direction_weight)
-    context = DistanceContext((), travel, RULE.penalty)
+        travel = ServerDirection(vector, tuple(updates), reference.direction_weight)
+    context = DistanceContext((), travel, reference.penalty, reference.compares_all)
     measure = DirectionMeasure(updates, travel, LengthPenalty.CROWDED_SUMMAND)
     assert measure.multiple == pytest.approx(float.fromhex(case["b"]), rel=1e-9, abs=1e-11)
     assert measure.crowding.base == pytest.approx(float.fromhex(case["base"]), rel=1e-9)
