@@ -203,6 +203,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 "0x...": deployed.json["address"],
                 "--blobs PLACE": f"--blobs {folder / 'deployed' / 'blobs'}",
                 "--mailbox PLACE": f"--mailbox {folder / 'mail'}",
+                "carried:///home/me/carried": f"carried://{folder / 'carried'}",
                 "--blobs https://store.example": f"--blobs {folder / 'deployed' / 'blobs'}",
                 "--mailbox https://store.example": f"--mailbox {folder / 'mail'}",
                 "--api http://127.0.0.1:8000": f"--api {str(service.base_url).rstrip('/')}",
