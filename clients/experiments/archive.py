@@ -41,15 +41,17 @@ def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
         if not archive.is_file():
             raise
     try:
-        with tarfile.open(archive, "r:xz") as packed:
-            member = packed.extractfile(name)
-            if member is None:
-                raise FileNotFoundError(f"{name} in {archive} is no file")
-            return member.read(max_bytes + 1)
-    except KeyError as error:
-        raise FileNotFoundError(f"{archive} has no {name}") from error
+        # The rows come first, and what follows is not unpacked for them.
+        with tarfile.open(archive, "r|xz") as packed:
+            for member in packed:
+                if member.name == name:
+                    content = packed.extractfile(member)
+                    if content is None:
+                        raise FileNotFoundError(f"{name} in {archive} is no file")
+                    return content.read(max_bytes + 1)
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
+    raise FileNotFoundError(f"{archive} has no {name}")
 
 
 def pack(out: Path, experiment: str) -> Path:
