@@ -125,11 +125,13 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """End the context cleanly on Ctrl-C and on SIGTERM."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """End the context cleanly on Ctrl-C and on SIGTERM, also where a module is being imported."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     try:
         yield
     except KeyboardInterrupt:
         pass
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cmfl.commands import main
+from cmfl.commands.chain import until_interrupted
 from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -66,3 +70,21 @@ def test_an_interrupted_import_is_one_line_and_leaves_no_home(tmp_path: Path) ->
 def test_an_interrupted_command_is_one_line(tmp_path: Path) -> None:
     process = begun(AT_A_STEP, "rounds", "list", "--home", str(tmp_path))
     assert ended(process) == (130, "", "cmfl: interrupted\n")
+
+
+def test_a_server_ends_in_order_also_while_a_module_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "interrupting.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    reached: list[str] = []
+    monkeypatch.setattr(main, "_end_at_once", lambda: reached.append("the end at once"))
+    before = signal.signal(signal.SIGINT, main._interrupt)
+    try:
+        with until_interrupted():
+            importlib.import_module("interrupting")
+            reached.append("the next line")
+        assert signal.getsignal(signal.SIGINT) is main._interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not reached
