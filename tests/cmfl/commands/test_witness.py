@@ -169,6 +169,18 @@ def test_a_checkpoint_may_be_too_old(witnessed: Published, tmp_path: Path) -> No
     assert "hours old" in done.out
 
 
+@pytest.mark.parametrize("age", ["nan", "inf", -1, 2_000_000])
+def test_an_age_that_is_no_number_of_hours_is_refused(witnessed: Published, age: object) -> None:
+    """Beside NaN no cosignature would be too old."""
+    policy = ("--witness-policy", witnessed.folder / "policy")
+    given = ("audit", "--home", witnessed.folder / "home", *policy)
+    assert "hours" in refusal(*given, f"--checkpoint-max-age={age}")
+    with pytest.raises(package.ConfigurationError, match="hours"):
+        package.audit(
+            witnessed.folder / "home", witness_policy=policy[1], checkpoint_max_age=float(str(age))
+        )
+
+
 def test_no_checkpoint_at_all_is_not_checkable(witnessed: Published) -> None:
     write_policy(witnessed.folder, witnessed.key, ("http://127.0.0.1:9", "http://127.0.0.1:9"))
     done = witnessed.audited("home")
@@ -187,7 +199,10 @@ def test_one_witness_less_than_the_quorum_is_not_checkable(witnessed: Published)
 def test_the_python_face_asks_witnesses_too(witnessed: Published) -> None:
     policy = witnessed.folder / "policy"
     assert package.audit(witnessed.folder / "home", witness_policy=policy, progress=False).passed
-    found = package.audit(witnessed.folder / "older", witness_policy=policy, progress=False)
+    places = [witnessed.folder / "log"]
+    found = package.audit(
+        witnessed.folder / "older", witness_policy=policy, checkpoints=places, progress=False
+    )
     assert found.outcome == "failed"
 
 
