@@ -9,13 +9,14 @@ import sqlite3
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
 
 import cmfl as package
 from cmfl import running
+from cmfl.commands import transparency_log
 from ledger.transparency.keys import parse_vkey
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 from tests.docs.test_code_blocks import PASSWORD
@@ -212,6 +213,24 @@ def test_a_log_of_a_rolled_back_home_is_not_published(witnessed: Published) -> N
     done = cmfl("log", "publish", *older, *NAME, *signing(witnessed.folder), *out)
     assert done.code == 1
     assert "has signed 5 entries, and the chain has 2 ended rounds" in done.err
+
+
+def test_what_is_published_is_read_while_no_other_process_publishes(
+    witnessed: Published, tmp_path: Path
+) -> None:
+    """A slow reader would else have fewer rounds than the key has signed meanwhile."""
+    read = transparency_log._entries_of
+    others: list[Result] = []
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        found = read(*arguments, **options)
+        if not others:
+            others.append(witnessed.publish(out=tmp_path / "log"))
+        return found
+
+    with patch.object(transparency_log, "_entries_of", slowly):
+        assert witnessed.publish(out=tmp_path / "log").code == 0
+    assert [(other.code, "another process" in other.err) for other in others] == [(2, True)]
 
 
 def test_a_log_without_its_quorum_is_not_published(witnessed: Published, tmp_path: Path) -> None:
