@@ -443,6 +443,9 @@ DEEP = b'{"@graph":' + b"[" * 100_000
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":{}}',
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://slsa.dev/provenance/v9"}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":"?"}',
+        '{"payloadType":"application/vnd.in-toto+json","payload":"é","signatures":[]}'.encode(),
+        b'{"payloadType":"application/vnd.in-toto+json","payload":"_-==","signatures":[]}',
+        b'{"payloadType":"application/vnd.in-toto+json","payload":"e30x","signatures":[]}',
         b'{"payloadType":"text/plain","payload":"e30=","signatures":[]}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[],"a":1}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":[]}',
@@ -481,6 +484,22 @@ def test_documents_of_other_shapes_are_false(
     code, result = verified(file, home)
     assert (code, result["state"]) == (1, "false")
     assert len(result["differences"]) <= 50
+
+
+@pytest.mark.parametrize("number", [0, -5, 2**32, 10**4_000, True, 2.0, "2", None])
+def test_a_round_that_no_run_has_is_a_false_field(
+    number: object, documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    """No head helps to find the round; and no sentence speaks of a round that nobody named."""
+    value = json.loads(documents["statement"].read_text())
+    value["predicate"] |= {"round": number, "head": "0x12"}
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    code, result = verified(file, home)
+    assert (code, result["state"]) == (1, "false")
+    fields = {each["field"] for each in result["differences"]}
+    assert {"predicate.round", "predicate.head"} <= fields
+    assert not any("has not ended" in note for note in result["notes"])
 
 
 def attest(home: Path, verdict: ReplayVerdict, signer: KeySigner = AUDITOR) -> dict[str, Any]:
