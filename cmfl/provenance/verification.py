@@ -146,7 +146,8 @@ def verify_document(
     wrong = list(_differences(document, replace(facts, repeated=document.repeated())))
     if violation is not None:
         wrong.append(Difference("signature", violation, "of the key that was named"))
-    notes = [*failures, *_attestation_notes(document, facts)]
+    known_before = [each.sentence for each in (report.kept, report.witnessed) if each is not None]
+    notes = [*failures, *known_before, *_attestation_notes(document, facts)]
     if failures or wrong:
         return _result(document, ProvenanceState.FALSE, wrong, notes, facts.round)
     lacks = [each.sentence for step in report.steps for each in step.missing[:1]]

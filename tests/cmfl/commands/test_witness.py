@@ -207,6 +207,29 @@ def test_the_python_face_asks_witnesses_too(witnessed: Published) -> None:
     assert found.outcome == "failed"
 
 
+def test_a_document_is_held_against_witnesses_too(witnessed: Published, tmp_path: Path) -> None:
+    """What an older copy of a home leads to is true of it, and old."""
+    policy = ("--witness-policy", witnessed.folder / "policy")
+    for home in ("home", "older"):
+        given = ("--home", witnessed.folder / home)
+        succeeds("export", "attestation", *given, "--out", tmp_path / home)
+        assert cmfl("verify", "attestation", tmp_path / home, *given).code == 0
+    kept = ("--head", json.loads((tmp_path / "home").read_text())["predicate"]["head"])
+    for more in (policy, kept):
+        checked = ("verify", "attestation", tmp_path / "older", "--home")
+        assert cmfl(*checked, witnessed.folder / "older", *more).code == 1
+        done = cmfl(*checked, witnessed.folder / "home", *more)
+        assert done.code == 0, done
+        assert "it has gone on" in done.out
+    write_policy(witnessed.folder, witnessed.key, ("http://127.0.0.1:9", "http://127.0.0.1:9"))
+    done = cmfl(
+        *("verify", "attestation", tmp_path / "home", "--home", witnessed.folder / "home"),
+        *(*policy, "--json"),
+    )
+    assert (done.code, done.json["state"]) == (3, "unconfirmed")
+    assert any("quorum" in note for note in done.json["notes"])
+
+
 def test_a_log_of_a_rolled_back_home_is_not_published(witnessed: Published) -> None:
     older = ("--home", witnessed.folder / "older")
     out = ("--out", witnessed.folder / "log")
