@@ -103,9 +103,10 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
 
     Raises:
         Exit: the audit fails, or is incomplete.
+        RoundNotEndedError: the round that is asked for had not ended when the run was audited.
     """
     from cmfl.commands.audit import AuditRequest, audited_with_progress
-    from cmfl.provenance.reading import read_facts
+    from cmfl.provenance.reading import RoundNotEndedError, read_facts
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
@@ -118,7 +119,13 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
         code = FAILED if report.outcome is AuditOutcome.FAILED else INCOMPLETE
         raise typer.Exit(code)
     number, auditors = source.round_number, source.auditor or ()
-    return read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
+    facts = read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
+    if facts.round <= report.rounds:
+        return facts
+    # The run has gone on since it was audited, and what came then was not.
+    if number is not None:
+        raise RoundNotEndedError(number, report.rounds)
+    return read_facts(where, report.rounds, auditors=auditors, mailbox=source.mailbox)
 
 
 def _write(path: Path, data: bytes) -> None:

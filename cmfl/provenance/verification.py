@@ -150,9 +150,7 @@ def verify_document(
     notes = [*failures, *known_before, *_attestation_notes(document, facts)]
     if failures or wrong:
         return _result(document, ProvenanceState.FALSE, wrong, notes, facts.round)
-    lacks = [each.sentence for step in report.steps for each in step.missing[:1]]
-    if document.is_signed and public_key is None:
-        lacks.append("it is signed, and the signature was not checked: --key names the public key")
+    lacks = list(_lacks(document, report, facts.round, public_key))
     is_whole = not lacks and report.outcome is AuditOutcome.PASSED
     if not is_whole or set(document.repeated()) - set(facts.repeated):
         return _result(document, ProvenanceState.UNCONFIRMED, [], [*notes, *lacks], facts.round)
@@ -160,6 +158,18 @@ def verify_document(
         notes.insert(0, f"the newest round that has ended is {facts.newest}")
         return _result(document, ProvenanceState.STALE, [], notes, facts.round)
     return _result(document, ProvenanceState.CURRENT, [], notes, facts.round)
+
+
+def _lacks(
+    document: ProvenanceDocument, report: AuditReport, number: int, public_key: Path | None
+) -> Iterator[str]:
+    """Yield why a document without a false field may still be one."""
+    for step in report.steps:
+        yield from (each.sentence for each in step.missing[:1])
+    if document.is_signed and public_key is None:
+        yield "it is signed, and the signature was not checked: --key names the public key"
+    if number > report.rounds:
+        yield f"round {number} has ended since the audit began: verify once more"
 
 
 def _result(

@@ -391,6 +391,20 @@ def test_nothing_is_written_about_a_run_that_fails(copy: Path, tmp_path: Path) -
     assert cmfl("export", "mlbom", "--home", copy, "--out", tmp_path / "mlbom").code == 3
 
 
+def test_rounds_that_end_after_the_audit_are_in_no_document(
+    home: Path, documents: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may go on while it is audited."""
+    earlier = replace(audited(home), rounds=3)
+    monkeypatch.setattr("cmfl.commands.audit.audited_with_progress", lambda *_: earlier)
+    out = ("--home", home, "--out", tmp_path / "out")
+    succeeds("export", "attestation", *out)
+    assert json.loads((tmp_path / "out").read_text())["predicate"]["round"] == 3
+    assert "round 4 has not ended" in refusal("export", "attestation", *out, "--round", 4)
+    code, result = verified(documents["statement"], home)
+    assert (code, result["state"]) == (3, "unconfirmed")
+
+
 def record_of(home: Path, round_number: int | None = None) -> Path:
     """Return the blob of a round's record, which no document is made of."""
     number = decided_rounds(home)[0]["round"] if round_number is None else round_number
