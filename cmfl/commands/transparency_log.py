@@ -244,7 +244,7 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
     from ledger.transparency.checkpoints import open_checkpoint
     from ledger.transparency.errors import NoteError, TileError, WitnessError
     from ledger.transparency.keys import parse_vkey
-    from ledger.transparency.remote import checkpoint_at, file_at
+    from ledger.transparency.remote import checkpoint_at, file_at, shown
     from ledger.transparency.tiles import read_entries
 
     keys = [parse_vkey(each) for each in log]
@@ -253,7 +253,7 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
         checkpoint = open_checkpoint(note, keys).checkpoint
         return note, checkpoint, read_entries(checkpoint, partial(file_at, place))
     except (NoteError, TileError) as error:
-        complain(f"{place}: {error}")
+        complain(f"{shown(place)}: {error}")
         raise typer.Exit(FAILED) from error
     except WitnessError as error:
         complain(str(error))

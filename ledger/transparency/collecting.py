@@ -14,6 +14,7 @@ from ledger.transparency.remote import (
     checkpoint_at,
     cosigned_by,
     newest_of_witness,
+    shown,
 )
 from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS, weigh
 
@@ -49,7 +50,9 @@ def collect(
     """
     keys = [log.key for log in logs]
     sources = [*places, *(log.url for log in logs if log.url is not None)]
-    requests = [partial(_opened, keys, place, partial(checkpoint_at, place)) for place in sources]
+    requests = [
+        partial(_opened, keys, shown(place), partial(checkpoint_at, place)) for place in sources
+    ]
     witnesses = [each for each in policy.witnesses.values() if each.url is not None]
     requests += [partial(_newest, keys, witness, log.name) for witness in witnesses for log in logs]
     answers = _all(requests)

@@ -225,6 +225,18 @@ def test_a_witness_that_answers_something_else_is_named(note: bytes) -> None:
     assert len(found.failures) == 1
 
 
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_no_failure_shows_what_may_be_a_key(status: int) -> None:
+    """Failures are in reports, which are handed on; a token may be in any part of a URL."""
+    answers = Answers({"/token/checkpoint?token": (status, b"nonsense")})
+    answers.by_path[f"/token/{origin_hash(ORIGIN)}/checkpoint?token"] = (status, b"nonsense")
+    with lying(answers) as url:
+        secret = f"{url.replace('://', '://user:token@')}/token?token"
+        found = collected([secret], [secret, "http://token@[/token"], log=secret)
+    assert len(found.failures) >= 2
+    assert not [failure for failure in found.failures if "token" in failure]
+
+
 def test_places_that_are_not_there_are_named() -> None:
     found = collected(["http://127.0.0.1:9"], ["/nowhere"], log="http://localhost:9")
     assert found.witnessed is None
