@@ -243,11 +243,11 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
     from ledger.transparency.checkpoints import open_checkpoint
     from ledger.transparency.errors import NoteError, TileError, WitnessError
-    from ledger.transparency.keys import parse_vkey
+    from ledger.transparency.keys import KeyUse, parse_vkey
     from ledger.transparency.remote import checkpoint_at, file_at, shown
     from ledger.transparency.tiles import read_entries
 
-    keys = [parse_vkey(each) for each in log]
+    keys = [parse_vkey(each, KeyUse.NOTE) for each in log]
     try:
         note = checkpoint_at(place)
         checkpoint = open_checkpoint(note, keys).checkpoint

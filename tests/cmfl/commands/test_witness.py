@@ -376,6 +376,19 @@ def test_a_name_that_no_key_has_is_refused(witnessed: Published, name: str) -> N
     assert "key name" in refusal("witness", "key", "--name", name, *signing(witnessed.folder))
 
 
+def test_the_key_of_a_witness_is_no_key_of_a_log(witnessed: Published, tmp_path: Path) -> None:
+    key = ("--log", WITNESSES[0].verifier)
+    place = witnessed.folder / "log"
+    state = ("--name", "w", *signing(witnessed.folder), "--folder", tmp_path / "state")
+    for given in (
+        ("log", "verify", place),
+        ("log", "compare", place, "--home", witnessed.folder / "home"),
+        ("log", "prove", place, "--round", 1, "--out", tmp_path / "proof"),
+        ("witness", "serve", *state, "--port", 0),
+    ):
+        assert "is a witness's, and must be a log's" in refusal(*given, *key)
+
+
 def test_a_killed_witness_process_goes_on_where_it_was(
     published: Published, forks: Forks, tmp_path: Path
 ) -> None:
