@@ -53,6 +53,7 @@ def attestation(
     names = [str(each) for each in Predicate]
     if predicate not in names:
         raise ConfigurationError(f"--predicate {predicate}: must be {' or '.join(names)}")
+    _require_file(out)
     if sign is not None:
         require_private_key(sign)
     facts = audited_facts(source)
@@ -72,6 +73,7 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     from cmfl.provenance.json_form import json_bytes
     from cmfl.provenance.mlbom import mlbom as made
 
+    _require_file(out)
     facts = audited_facts(source)
     _write(out, json_bytes(made(facts)))
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)
@@ -126,6 +128,12 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
     if number is not None:
         raise RoundNotEndedError(number, report.rounds)
     return read_facts(where, report.rounds, auditors=auditors, mailbox=source.mailbox)
+
+
+def _require_file(out: Path) -> None:
+    """Refuse what is no file, before the audit: a device or a folder would be replaced, or not."""
+    if out.exists() and not out.is_file():
+        raise ConfigurationError(f"--out {out}: must be a new file, or one to replace")
 
 
 def _write(path: Path, data: bytes) -> None:
