@@ -32,6 +32,7 @@ MAX_NAMES = 1_000
 """Names in a folder that are looked at."""
 
 _ENVELOPE = {"payload", "payloadType", "signatures"}
+_U32 = 1 << 32
 _ROUND = re.compile("[1-9][0-9]{0,9}")
 _LISTED = {"round": int, "client": int, "auditor": str, "verdict": str}
 
@@ -101,7 +102,7 @@ class ProvenanceDocument:
         claimed = self.claim("round")
         if isinstance(claimed, str) and _ROUND.fullmatch(claimed):
             claimed = int(claimed)
-        return claimed if type(claimed) is int and 0 < claimed < 1 << 32 else None
+        return claimed if type(claimed) is int and 0 < claimed < _U32 else None
 
     def repeated(self) -> tuple[RepeatedUpdate, ...]:
         """Return the verdicts of auditors that it lists; those that are unreadable left out."""
@@ -113,6 +114,8 @@ class ProvenanceDocument:
             if isinstance(row, dict)
             and row.keys() == _LISTED.keys()
             and all(type(row[name]) is kind for name, kind in _LISTED.items())
+            and 0 < row["round"] < _U32
+            and 0 <= row["client"] < _U32
         }
         return tuple(sorted(verdicts))
 

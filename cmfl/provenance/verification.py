@@ -145,7 +145,7 @@ def verify_document(
         return _underivable(document, is_false=bool(failures), notes=[str(error), *failures])
     wrong = list(_differences(document, replace(facts, repeated=document.repeated())))
     if violation is not None:
-        wrong.append(Difference("signature", violation, "of the key that was named"))
+        wrong.append(Difference("signature", "", "of the key that was named", violation))
     known_before = [each.sentence for each in (report.kept, report.witnessed) if each is not None]
     notes = [*failures, *known_before, *_attestation_notes(document, facts)]
     if failures or wrong:
@@ -203,9 +203,9 @@ def signature_violation(document: ProvenanceDocument, public_key: Path | None) -
         elif document.envelope is not None:
             require_signed_envelope(document.envelope, public_key)
         else:
-            return "missing"
+            return "is missing"
     except SignatureMismatchError as error:
-        return str(error)
+        return f"does not hold: {error}"
     return None
 
 
@@ -253,7 +253,7 @@ def _differences(document: ProvenanceDocument, facts: RunFacts) -> Iterator[Diff
             if is_model
             else crate_differences(document.folder, crate_files(facts))
         ):
-            yield Difference(name, reason, "the run's")
+            yield Difference(name, "", "the run's", reason)
 
 
 def _attestation_notes(document: ProvenanceDocument, facts: RunFacts) -> Iterator[str]:

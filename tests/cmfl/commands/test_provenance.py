@@ -306,6 +306,20 @@ def test_people_read_which_field_is_false(
     assert lines[3].endswith("..., and must not be there")
 
 
+def test_people_read_which_file_is_false(
+    documents: dict[str, Path], tmp_path: Path, home: Path
+) -> None:
+    crate = tmp_path / "crate"
+    shutil.copytree(documents["RO-Crate"], crate)
+    (crate / "more").touch()
+    (crate / "settings.json").write_text("{}")
+    done = cmfl("verify", "attestation", crate, "--home", home)
+    assert done.out.splitlines()[1:] == [
+        "  more is no file of the crate",
+        "  settings.json has other bytes",
+    ]
+
+
 @EACH
 def test_a_model_that_is_gone_leaves_documents_unconfirmed(
     kind: str, document: Path, copy: Path
@@ -545,6 +559,20 @@ def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) ->
     code, result = verified(filtered, copy)
     assert (code, result["state"]) == (0, "current")
     assert "1 attestations that it does not list: 1 same, 0 other" in result["notes"][0]
+
+
+@pytest.mark.parametrize(("round_", "client"), [(0, 1), (1, -1), (10**400, 1), (1, 2**32)])
+def test_a_verdict_on_an_update_that_no_run_has_is_false(
+    round_: int, client: int, documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    value = json.loads(documents["statement"].read_text())
+    row = {"round": round_, "client": client, "auditor": "0x12", "verdict": "same"}
+    value["predicate"]["training"]["attestations"] = [row]
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    code, result = verified(file, home)
+    assert (code, result["state"]) == (1, "false")
+    assert all(len(note) < 500 for note in result["notes"])
 
 
 def test_verdicts_that_came_later_are_noted(copy: Path, tmp_path: Path) -> None:
