@@ -374,6 +374,8 @@ def test_a_checkpoint_needs_a_policy(witnessed: Published) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a+b", "x" * 300])
 def test_a_name_that_no_key_has_is_refused(witnessed: Published, name: str) -> None:
     assert "key name" in refusal("witness", "key", "--name", name, *signing(witnessed.folder))
+    home = ("--home", witnessed.folder / "home")
+    assert "key name" in refusal("log", "key", "--name", name, *home, *signing(witnessed.folder))
 
 
 def test_the_key_of_a_witness_is_no_key_of_a_log(witnessed: Published, tmp_path: Path) -> None:
