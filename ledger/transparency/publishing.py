@@ -18,7 +18,7 @@ from ledger.protocol.encoding import to_hex
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
 from ledger.transparency.errors import LogConflictError, NoteError, WitnessError
 from ledger.transparency.merkle import consistency_proof, leaf_hash, root_of
-from ledger.transparency.notes import MAX_NOTE_BYTES
+from ledger.transparency.notes import MAX_NOTE_BYTES, parse_note
 from ledger.transparency.remote import OtherSizeError, cosigned_by, newest_of_witness
 from ledger.transparency.tiles import CHECKPOINT, bundles_of, tiles_of
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
     from ledger.transparency.checkpoints import Cosignature, SignedCheckpoint
     from ledger.transparency.keys import SigningKey, VerifierKey
+    from ledger.transparency.notes import SignedNote
     from ledger.transparency.policy import PolicyKey, WitnessPolicy
 
 SIGNED = "checkpoint.signed"
@@ -96,7 +97,7 @@ def publish(
     cosigned = tuple(names[cosignature.key] for cosignature in cosignatures)
     is_published = policy is None or policy.is_met(cosigned)
     if is_published:
-        note = signed.note.with_signatures(cosignature.line for cosignature in cosignatures)
+        note = _in_place(folder, signed).with_signatures(each.line for each in cosignatures)
         _write(disk, folder / CHECKPOINT, note.encoded())
     return Publication(checkpoint, cosigned, tuple(failures), is_published)
 
@@ -124,6 +125,15 @@ def _seen_by(witness: PolicyKey, key: VerifierKey) -> Checkpoint | None:
         return None if note is None else open_checkpoint(note, [key]).checkpoint
     except (NoteError, WitnessError):
         return None  # asked to cosign, it gives the reason
+
+
+def _in_place(folder: Path, signed: SignedCheckpoint) -> SignedNote:
+    """Return a checkpoint with the cosignatures that it has in its place: none of them is lost."""
+    try:
+        note = parse_note(read_file(folder / CHECKPOINT, MAX_NOTE_BYTES))
+    except (FileNotFoundError, NoteError):
+        return signed.note
+    return note if note.text == signed.note.text else signed.note
 
 
 def _signed_before(folder: Path, key: VerifierKey) -> Checkpoint | None:

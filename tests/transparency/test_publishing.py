@@ -108,6 +108,22 @@ def test_witnesses_cosign_and_one_that_is_behind_gets_its_proof(tmp_path: Path) 
     assert [each.time for each in signed.cosignatures(KEYS)] == [NOW, NOW]
 
 
+def test_a_checkpoint_loses_no_cosignature_when_it_is_published_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with two_witnesses(tmp_path) as (a, b):
+        published(log, 3, policy([a, b]))
+        published(log, 3, policy([a], "any"))
+        published(log, 3)
+        signed = open_checkpoint((log / "checkpoint").read_bytes(), [LOG.verifier])
+        assert len(signed.cosignatures(KEYS)) == 2
+        published(log, 4)
+    signed = open_checkpoint((log / "checkpoint").read_bytes(), [LOG.verifier])
+    assert signed.cosignatures(KEYS) == []
+    (log / "checkpoint").write_bytes(b"damaged")
+    assert published(log, 4).is_published
+    assert size_in(log) == 4
+
+
 def test_without_a_quorum_the_checkpoint_in_place_stays(tmp_path: Path) -> None:
     with (
         witness_at(tmp_path / "0", WITNESSES[0]) as a,
