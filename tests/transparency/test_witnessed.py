@@ -131,6 +131,25 @@ def test_witnesses_say_again_as_of_now_what_they_cosigned_long_ago(tmp_path: Pat
     assert (found.witnessed.time, found.failures) == (NOW, ())
 
 
+def test_witnesses_that_a_killed_publisher_did_not_reach_say_what_they_have(tmp_path: Path) -> None:
+    """One witness has six rounds, and the others were not asked; ten days later all are there."""
+    clock = Clock()
+    with (
+        witness_at(tmp_path / "0", A, clock) as a,
+        witness_at(tmp_path / "1", B, clock) as b,
+        witness_at(tmp_path / "2", C, clock) as c,
+    ):
+        for count, urls in ((5, [a, b, c]), (6, [a])):
+            known = parse_policy(policy_text("any", urls).encode())
+            publish(entries(count), LOG, tmp_path / "log", known)
+        clock.now += 10 * DAY
+        found = collected([a, b, c], now=clock.now)
+    assert [each.size for each in found.checkpoints] == [6, 5]
+    assert found.witnessed is not None
+    assert found.witnessed.checkpoint.size == 5
+    assert (found.witnessed.witnesses, found.witnessed.time) == (("W1", "W2"), clock.now)
+
+
 def test_an_old_checkpoint_in_the_hands_of_its_log_is_not_the_newest(tmp_path: Path) -> None:
     """The owner serves what witnesses cosigned an hour ago, and they have seen more since."""
     with witness_at(tmp_path / "0", A) as a, witness_at(tmp_path / "1", B) as b:
