@@ -19,6 +19,7 @@ from cmfl.inputs.arguments import (
     TEXT,
     WHOLE,
     require,
+    require_each,
     require_or_none,
 )
 from cmfl.inputs.objects import reference
@@ -143,7 +144,7 @@ def audit(
     jobs: int = 1,
     rules: str | Path | Callable[..., Any] | Sequence[str | Path | Callable[..., Any]] = (),
     witness_policy: str | Path | None = None,
-    checkpoints: Sequence[str] = (),
+    checkpoints: Sequence[str | Path] = (),
     checkpoint_max_age: float | None = None,
     progress: bool | None = None,
 ) -> Audit:
@@ -192,12 +193,14 @@ def audit(
     if isinstance(rules, str | Path) or callable(rules):
         rules = (rules,)
     require(LIST, rules=rules, checkpoints=checkpoints)
+    require_each(PATH, "checkpoints", checkpoints)
     if isinstance(run, Run) and not rules:
         rules = run.rules
     target = audited_target(run, name, rpc_url, address, chain_id, blobs)
     earlier = None if since is None else read_earlier(Path(since), "since")
     policy = None if witness_policy is None else Path(witness_policy)
-    witnesses = witnesses_of(policy, checkpoints, checkpoint_max_age)
+    age = None if checkpoint_max_age is None else float(checkpoint_max_age)
+    witnesses = witnesses_of(policy, [str(place) for place in checkpoints], age)
     with tracking("audit", shown=progress) as show:
         report = audit_target(
             target,

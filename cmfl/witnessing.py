@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ledger.transparency.witnessed import CheckpointEvidence
 
 
+MAX_AGE_HOURS = 1_000_000
+"""Of a cosignature that counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Witnesses:
     """Whom to ask about a run, and how recent their word has to be.
@@ -67,11 +71,17 @@ def witnesses_of(
         max_age_hours: of a cosignature that counts; None for the default.
 
     Raises:
-        ConfigurationError: the policy cannot be read, asks for no witness, or is missing.
+        ConfigurationError: the policy cannot be read, asks for no witness, or is missing; or the
+            age is no number of hours.
     """
     from ledger.transparency.policy import NONE
     from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS
 
+    # NaN is neither below nor above a bound, and would let any cosignature count.
+    if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:
+        raise ConfigurationError(
+            f"checkpoint max age {max_age_hours}: must be 0 to {MAX_AGE_HOURS} hours"
+        )
     if policy is None:
         if places or max_age_hours is not None:
             raise ConfigurationError("a checkpoint is held against --witness-policy: give one")

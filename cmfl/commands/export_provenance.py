@@ -53,6 +53,7 @@ def attestation(
     names = [str(each) for each in Predicate]
     if predicate not in names:
         raise ConfigurationError(f"--predicate {predicate}: must be {' or '.join(names)}")
+    _require_file(out)
     if sign is not None:
         require_private_key(sign)
     facts = audited_facts(source)
@@ -72,6 +73,7 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     from cmfl.provenance.json_form import json_bytes
     from cmfl.provenance.mlbom import mlbom as made
 
+    _require_file(out)
     facts = audited_facts(source)
     _write(out, json_bytes(made(facts)))
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)
@@ -103,9 +105,10 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
 
     Raises:
         Exit: the audit fails, or is incomplete.
+        RoundNotEndedError: the round that is asked for had not ended when the run was audited.
     """
     from cmfl.commands.audit import AuditRequest, audited_with_progress
-    from cmfl.provenance.reading import read_facts
+    from cmfl.provenance.reading import RoundNotEndedError, read_facts
     from ledger.audit.report import AuditOutcome
     from ledger.audit.report_text import readable
 
@@ -118,7 +121,19 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
         code = FAILED if report.outcome is AuditOutcome.FAILED else INCOMPLETE
         raise typer.Exit(code)
     number, auditors = source.round_number, source.auditor or ()
-    return read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
+    facts = read_facts(where, number, auditors=auditors, mailbox=source.mailbox)
+    if facts.round <= report.rounds:
+        return facts
+    # The run has gone on since it was audited, and what came then was not.
+    if number is not None:
+        raise RoundNotEndedError(number, report.rounds)
+    return read_facts(where, report.rounds, auditors=auditors, mailbox=source.mailbox)
+
+
+def _require_file(out: Path) -> None:
+    """Refuse what is no file, before the audit: a device or a folder would be replaced, or not."""
+    if out.exists() and not out.is_file():
+        raise ConfigurationError(f"--out {out}: must be a new file, or one to replace")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -78,9 +78,11 @@ def publish(
     from ledger.transparency.errors import LogConflictError
 
     policy = None if witness_policy is None else policy_in(witness_policy)
-    domain, entries = _entries_of(source.target(), is_final=True)
-    signer = _log_key(name, domain, keystore, password_file)
+    # The chain is read under the lock: else rounds that another process publishes meanwhile would
+    # seem to be taken back.
     with sole_process(out, "log.lock", "--out"):
+        domain, entries = _entries_of(source.target(), is_final=True)
+        signer = _log_key(name, domain, keystore, password_file)
         try:
             publication = publishing.publish(entries, signer, out, policy)
         except LogConflictError as error:
@@ -241,17 +243,17 @@ def _read_log(place: str, log: list[str]) -> tuple[bytes, Checkpoint, list[bytes
     """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
     from ledger.transparency.checkpoints import open_checkpoint
     from ledger.transparency.errors import NoteError, TileError, WitnessError
-    from ledger.transparency.keys import parse_vkey
-    from ledger.transparency.remote import checkpoint_at, file_at
+    from ledger.transparency.keys import KeyUse, parse_vkey
+    from ledger.transparency.remote import checkpoint_at, file_at, shown
     from ledger.transparency.tiles import read_entries
 
-    keys = [parse_vkey(each) for each in log]
+    keys = [parse_vkey(each, KeyUse.NOTE) for each in log]
     try:
         note = checkpoint_at(place)
         checkpoint = open_checkpoint(note, keys).checkpoint
         return note, checkpoint, read_entries(checkpoint, partial(file_at, place))
     except (NoteError, TileError) as error:
-        complain(f"{place}: {error}")
+        complain(f"{shown(place)}: {error}")
         raise typer.Exit(FAILED) from error
     except WitnessError as error:
         complain(str(error))

@@ -17,6 +17,7 @@ from cmfl.commands.options import Head, Rules
 from cmfl.commands.source_options import AttestedOptions, ContractOptions, EvidenceOptions
 from cmfl.commands.verbosity import Verbosity
 from cmfl.commands.verify_training import verify_training
+from cmfl.commands.witness_options import WitnessOptions
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -165,6 +166,9 @@ def attestation(
     key: Annotated[
         Path | None, typer.Option("--key", help="Public key (PEM) that must have signed it.")
     ] = None,
+    head: Head = None,
+    *,
+    witnesses: WitnessOptions,
     json: AsJson = False,
 ) -> None:
     """Check every field of what cmfl export attestation, crate or mlbom has written.
@@ -172,17 +176,19 @@ def attestation(
     Also a folder of cmfl model export --sign.
 
     The run is audited, and the document derived again from its chain and blobs: a field that
-    differs is named. Exit code 0: every field is the run's, also if the run has gone on since. 1: a
-    field is false, the audit fails, or the document is about another contract or chain. 3:
-    something could not be derived.
+    differs is named. With --head and --witness-policy the audit holds the chain itself against a
+    head that was kept and against witnesses. Exit code 0: every field is the run's, also if the run
+    has gone on since. 1: a field is false, the audit fails, or the document is about another
+    contract or chain. 3: something could not be derived.
     """
     from cmfl.commands.audit import AuditRequest, audited_with_progress
     from cmfl.provenance.document import read_document
     from cmfl.provenance.verification import verify_document
 
     where = source.target()
+    rules, consulted = tuple(source.rules or ()), witnesses.witnesses()
     document = read_document(file)
-    request = AuditRequest(rules=tuple(source.rules or ()))
+    request = AuditRequest(head, rules=rules, witnesses=consulted)
     result = verify_document(
         document, where, lambda: audited_with_progress(where, request), source.mailbox, key
     )

@@ -59,10 +59,10 @@ def serve(
     from api.transparency.witness_app import create_witness
     from cmfl.commands.chain import until_interrupted
     from ledger.io.folder_lock import sole_process
-    from ledger.transparency.keys import parse_vkey
+    from ledger.transparency.keys import KeyUse, parse_vkey
     from ledger.transparency.witness_folder import WitnessFolder
 
-    logs = [parse_vkey(each) for each in log]
+    logs = [parse_vkey(each, KeyUse.NOTE) for each in log]
     signer = _witness_key(name, keystore, password_file)
     with sole_process(folder, "witness.lock"), until_interrupted():
         state = WitnessFolder(folder, logs, signer, time.time)

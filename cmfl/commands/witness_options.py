@@ -37,8 +37,6 @@ class WitnessOptions:
         float | None,
         typer.Option(
             "--checkpoint-max-age",
-            min=0,
-            max=1_000_000,
             help="Hours since a witness has cosigned, for its word to count; 24 if not given.",
         ),
     ] = None

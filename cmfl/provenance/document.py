@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import binascii
 import os
+import re
 from base64 import b64decode
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,6 +32,8 @@ MAX_NAMES = 1_000
 """Names in a folder that are looked at."""
 
 _ENVELOPE = {"payload", "payloadType", "signatures"}
+_U32 = 1 << 32
+_ROUND = re.compile("[1-9][0-9]{0,9}")
 _LISTED = {"round": int, "client": int, "auditor": str, "verdict": str}
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -96,11 +98,11 @@ class ProvenanceDocument:
 
     @property
     def round(self) -> int | None:
-        """The round that it is about; None where it names none."""
+        """The round that it is about; None where it names none that a run can have."""
         claimed = self.claim("round")
-        if isinstance(claimed, str) and claimed.isascii() and claimed.isdigit():
-            return int(claimed[:10])
-        return claimed if type(claimed) is int else None
+        if isinstance(claimed, str) and _ROUND.fullmatch(claimed):
+            claimed = int(claimed)
+        return claimed if type(claimed) is int and 0 < claimed < _U32 else None
 
     def repeated(self) -> tuple[RepeatedUpdate, ...]:
         """Return the verdicts of auditors that it lists; those that are unreadable left out."""
@@ -112,6 +114,8 @@ class ProvenanceDocument:
             if isinstance(row, dict)
             and row.keys() == _LISTED.keys()
             and all(type(row[name]) is kind for name, kind in _LISTED.items())
+            and 0 < row["round"] < _U32
+            and 0 <= row["client"] < _U32
         }
         return tuple(sorted(verdicts))
 
@@ -215,9 +219,13 @@ def _payload(file: Path, envelope: dict[str, Any]) -> Any:
     if envelope["payloadType"] != PAYLOAD_TYPE or not isinstance(payload, str):
         raise EncodingError(f"{file}: the envelope has no payload of type {PAYLOAD_TYPE}")
     try:
-        return _parsed(b64decode(payload, validate=True))
-    except binascii.Error as error:
+        data = b64decode(payload, validate=True)
+    except ValueError as error:
         raise EncodingError(f"{file}: the envelope's payload is no base64: {error}") from error
+    try:
+        return _parsed(data)
+    except EncodingError as error:
+        raise EncodingError(f"{file}: the envelope's payload: {error}") from error
 
 
 def _parsed(data: bytes) -> Any:

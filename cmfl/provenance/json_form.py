@@ -20,15 +20,19 @@ class Difference:
         field: its path, such as `predicate.audit.outcome` or `components[2].name`.
         recorded: the document's value as JSON; empty if it has none.
         derived: the run's value as JSON; empty if it has none.
+        reason: why a file or a signature, which has no value, is not the right one; else empty.
     """
 
     field: str
     recorded: str
     derived: str
+    reason: str = ""
 
     @property
     def sentence(self) -> str:
         """The difference in words."""
+        if self.reason:
+            return f"{self.field} {self.reason}"
         match self.recorded, self.derived:
             case "", derived:
                 return f"{self.field} is missing, and must be {derived}"
@@ -39,7 +43,8 @@ class Difference:
 
     def as_dict(self) -> dict[str, str | None]:
         """Return it as plain data for JSON."""
-        values = {"recorded": self.recorded or None, "derived": self.derived or None}
+        recorded = self.recorded or self.reason or None
+        values = {"recorded": recorded, "derived": self.derived or None}
         return {"field": self.field, **values}
 
 

@@ -21,6 +21,7 @@ MAX_BYTES = 16 << 20
 """A signature names each file of a folder in some 150 bytes."""
 CURVES = {"secp256r1", "secp384r1", "secp521r1"}
 
+_OF_SIGNATURE = {"keyid", "sig"}
 _MAX_KEY_BYTES = 1 << 16
 _EXTRA = "provenance"
 
@@ -119,6 +120,8 @@ def require_signed_envelope(envelope: dict[str, Any], public_key: Path) -> None:
     try:
         # The library changes what it reads.
         copies = [dict(each) for each in signatures] if isinstance(signatures, list) else []
+        if any(each.keys() != _OF_SIGNATURE for each in copies):
+            raise SignatureMismatchError("a signature has keyid and sig, and nothing else")
         Envelope.from_dict(envelope | {"signatures": copies}).verify([key], 1)
     except (VerificationError, FormatError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise SignatureMismatchError("no signature in the envelope is the key's") from e

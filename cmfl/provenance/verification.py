@@ -145,13 +145,12 @@ def verify_document(
         return _underivable(document, is_false=bool(failures), notes=[str(error), *failures])
     wrong = list(_differences(document, replace(facts, repeated=document.repeated())))
     if violation is not None:
-        wrong.append(Difference("signature", violation, "of the key that was named"))
-    notes = [*failures, *_attestation_notes(document, facts)]
+        wrong.append(Difference("signature", "", "of the key that was named", violation))
+    known_before = [each.sentence for each in (report.kept, report.witnessed) if each is not None]
+    notes = [*failures, *known_before, *_attestation_notes(document, facts)]
     if failures or wrong:
         return _result(document, ProvenanceState.FALSE, wrong, notes, facts.round)
-    lacks = [each.sentence for step in report.steps for each in step.missing[:1]]
-    if document.is_signed and public_key is None:
-        lacks.append("it is signed, and the signature was not checked: --key names the public key")
+    lacks = list(_lacks(document, report, facts.round, public_key))
     is_whole = not lacks and report.outcome is AuditOutcome.PASSED
     if not is_whole or set(document.repeated()) - set(facts.repeated):
         return _result(document, ProvenanceState.UNCONFIRMED, [], [*notes, *lacks], facts.round)
@@ -159,6 +158,18 @@ def verify_document(
         notes.insert(0, f"the newest round that has ended is {facts.newest}")
         return _result(document, ProvenanceState.STALE, [], notes, facts.round)
     return _result(document, ProvenanceState.CURRENT, [], notes, facts.round)
+
+
+def _lacks(
+    document: ProvenanceDocument, report: AuditReport, number: int, public_key: Path | None
+) -> Iterator[str]:
+    """Yield why a document without a false field may still be one."""
+    for step in report.steps:
+        yield from (each.sentence for each in step.missing[:1])
+    if document.is_signed and public_key is None:
+        yield "it is signed, and the signature was not checked: --key names the public key"
+    if number > report.rounds:
+        yield f"round {number} has ended since the audit began: verify once more"
 
 
 def _result(
@@ -192,9 +203,9 @@ def signature_violation(document: ProvenanceDocument, public_key: Path | None) -
         elif document.envelope is not None:
             require_signed_envelope(document.envelope, public_key)
         else:
-            return "missing"
+            return "is missing"
     except SignatureMismatchError as error:
-        return str(error)
+        return f"does not hold: {error}"
     return None
 
 
@@ -242,7 +253,7 @@ def _differences(document: ProvenanceDocument, facts: RunFacts) -> Iterator[Diff
             if is_model
             else crate_differences(document.folder, crate_files(facts))
         ):
-            yield Difference(name, reason, "the run's")
+            yield Difference(name, "", "the run's", reason)
 
 
 def _attestation_notes(document: ProvenanceDocument, facts: RunFacts) -> Iterator[str]:

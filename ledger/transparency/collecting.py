@@ -14,6 +14,7 @@ from ledger.transparency.remote import (
     checkpoint_at,
     cosigned_by,
     newest_of_witness,
+    shown,
 )
 from ledger.transparency.witnessed import DEFAULT_MAX_AGE_SECONDS, weigh
 
@@ -37,8 +38,8 @@ def collect(
 ) -> CheckpointEvidence:
     """Ask logs and witnesses for their newest checkpoints of a run, and weigh them.
 
-    Each witness with a URL is also asked to cosign the largest checkpoint again: its answer says as
-    of now that it has seen no larger one.
+    Each witness with a URL is also asked to cosign the largest checkpoint again, or its own newest
+    one: its answer says as of now that it has seen no larger one.
 
     Args:
         policy: the witnesses, and how many are enough.
@@ -49,7 +50,9 @@ def collect(
     """
     keys = [log.key for log in logs]
     sources = [*places, *(log.url for log in logs if log.url is not None)]
-    requests = [partial(_opened, keys, place, partial(checkpoint_at, place)) for place in sources]
+    requests = [
+        partial(_opened, keys, shown(place), partial(checkpoint_at, place)) for place in sources
+    ]
     witnesses = [each for each in policy.witnesses.values() if each.url is not None]
     requests += [partial(_newest, keys, witness, log.name) for witness in witnesses for log in logs]
     answers = _all(requests)
@@ -117,18 +120,27 @@ def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _An
 def _cosigned_again(
     keys: Sequence[VerifierKey], witness: PolicyKey, largest: SignedCheckpoint
 ) -> _Answer:
-    """Return the largest checkpoint as a witness cosigns it now, or a still larger one of its."""
+    """Return the largest checkpoint as a witness cosigns it now, or else the newest one of its."""
     size, origin = largest.checkpoint.size, largest.checkpoint.origin
     try:
-        line = cosigned_by(witness, largest, size).line
+        return _cosigned_now(witness, largest)
     except OtherSizeError as other:
-        sentence = f"{other}, and the largest checkpoint here has {size}"
-        if other.size <= size:
-            return _Failure(sentence)
-        # The log has gone on meanwhile, or somebody is hiding that it has.
         newest = _newest(keys, witness, origin)
-        is_shown = isinstance(newest, SignedCheckpoint) and newest.checkpoint.size >= other.size
-        return newest if is_shown else _Failure(sentence, is_withheld=True)
+        if not isinstance(newest, SignedCheckpoint) or newest.checkpoint.size < other.size:
+            # The log has gone on meanwhile, or somebody is hiding that it has.
+            sentence = f"{other}, and the largest checkpoint here has {size}"
+            return _Failure(sentence, is_withheld=other.size > size)
+        if newest.checkpoint.size >= size:
+            return newest
+        try:
+            # Nobody has shown it the largest one: a publisher may have been killed.
+            return _cosigned_now(witness, newest)
+        except WitnessError as error:
+            return _Failure(str(error))
     except WitnessError as error:
         return _Failure(str(error))
-    return replace(largest, note=largest.alone().with_signatures([line]))
+
+
+def _cosigned_now(witness: PolicyKey, signed: SignedCheckpoint) -> SignedCheckpoint:
+    line = cosigned_by(witness, signed, signed.checkpoint.size).line
+    return replace(signed, note=signed.alone().with_signatures([line]))

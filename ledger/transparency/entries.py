@@ -103,6 +103,7 @@ def origin_of(prefix: str, domain: Domain) -> str:
         domain: of the run.
 
     Raises:
-        NoteError: no key can have that name.
+        NoteError: it is no name, or no key can have that name.
     """
-    return require_key_name(f"{prefix.rstrip('/')}{run_suffix(domain.chain_id, domain.contract)}")
+    publisher = require_key_name(prefix.rstrip("/"))
+    return require_key_name(f"{publisher}{run_suffix(domain.chain_id, domain.contract)}")

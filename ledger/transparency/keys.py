@@ -41,6 +41,9 @@ class KeyUse(IntEnum):
     """A witness's Ed25519 cosignature, version 1, with the time."""
 
 
+_OWNERS = {KeyUse.NOTE: "a log", KeyUse.COSIGNATURE: "a witness"}
+
+
 @dataclass(frozen=True, slots=True)
 class VerifierKey:
     """A public key with its name.
@@ -121,11 +124,16 @@ class SigningKey:
         return f"<SigningKey {self.name}>"
 
 
-def parse_vkey(text: str) -> VerifierKey:
+def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
     """Return a public key from its text, `name+id+key`.
 
+    Args:
+        text: of the key.
+        use: that it must have; None for any.
+
     Raises:
-        NoteError: it is no Ed25519 key of a log or witness, or its id is another's.
+        NoteError: it is no Ed25519 key of a log or witness, of the other one, or its id is
+            another's.
     """
     name, _, rest = text.partition("+")
     key_id, _, encoded = rest.partition("+")
@@ -141,6 +149,10 @@ def parse_vkey(text: str) -> VerifierKey:
     if not _is_public_key(data[1:]):
         raise NoteError(f"the key {_shown(text)} is no Ed25519 public key")
     key = VerifierKey(name, KeyUse(data[0]), data[1:])
+    if use is not None and key.use is not use:
+        raise NoteError(
+            f"the key {_shown(text)} is {_OWNERS[key.use]}'s, and must be {_OWNERS[use]}'s"
+        )
     if key.key_id.hex() != key_id:
         raise NoteError(
             f"the key {_shown(text)} has id {key_id}, and its name and bytes give "

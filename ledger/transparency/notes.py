@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ledger.transparency.keys import VerifierKey
 
 MAX_NOTE_BYTES = 100_000
-MAX_SIGNATURES = 64
+MAX_SIGNATURES = 300
+"""More than a policy has witnesses, for a checkpoint may have the cosignatures of all of them."""
 _DASH = "— "
 _KEY_ID_BYTES = 4
 

@@ -142,14 +142,14 @@ class _Parser:
     def _take_log(self, words: Sequence[str]) -> None:
         if len(words) not in {1, 2}:
             raise ConfigurationError("log <vkey> [<url>]")
-        key = _key(words[0], KeyUse.NOTE, "a log")
+        key = parse_vkey(words[0], KeyUse.NOTE)
         self._logs.append(_fresh(PolicyKey(key.name, key, _rest(words, 1)), self._logs))
 
     def _take_witness(self, words: Sequence[str]) -> None:
         if len(words) not in {2, 3}:
             raise ConfigurationError("witness <name> <vkey> [<url>]")
         name = self._new_name(words[0])
-        key = _key(words[1], KeyUse.COSIGNATURE, "a witness")
+        key = parse_vkey(words[1], KeyUse.COSIGNATURE)
         others = self._witnesses.values()
         self._witnesses[name] = _fresh(PolicyKey(name, key, _rest(words, 2)), others)
 
@@ -190,15 +190,6 @@ class _Parser:
     def _require_known(self, name: str) -> None:
         if name not in self._witnesses and name not in self._groups:
             raise ConfigurationError(f"no line before defines {_shown(name)}")
-
-
-def _key(text: str, use: KeyUse, owner: str) -> VerifierKey:
-    key = parse_vkey(text)
-    if key.use is not use:
-        raise ConfigurationError(
-            f"the key of {owner} has signature type {use:#04x}, and {key.name}'s {key.use:#04x}"
-        )
-    return key
 
 
 def _fresh(new: PolicyKey, others: Collection[PolicyKey]) -> PolicyKey:

@@ -81,7 +81,8 @@ def parse_proof(data: bytes) -> LoggedHead:
     match = _FORM.match(data.decode("utf-8", "surrogateescape"))
     if match is None:
         raise NoteError("the file is no proof of a logged head (c2sp.org/tlog-proof@v1)")
-    entry, path = decode_base64(match[1]), [decode_base64(line) for line in match[3].split()]
+    entry = decode_base64(match[1])
+    path = [decode_base64(line) for line in match[3].split("\n")[:-1]]
     if not entry or len(path) > MAX_PROOF or any(len(each) != _HASH_BYTES for each in path):
         raise NoteError("the proof has a line that is not base64, or not of 32 bytes")
     return LoggedHead(entry, int(match[2]), tuple(map(Digest, path)), data[len(match[0]) :])

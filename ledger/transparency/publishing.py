@@ -5,7 +5,7 @@
     FOLDER/tile/...               tiles and bundles of entries
 
 A key signs no tree that contradicts one that it has signed: a signed checkpoint is durable before a
-witness sees it, and the next has to continue it.
+witness sees it, and the next has to continue it. Where the folder was lost witnesses have another.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ledger.protocol.encoding import to_hex
 from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_checkpoint
 from ledger.transparency.errors import LogConflictError, NoteError, WitnessError
 from ledger.transparency.merkle import consistency_proof, leaf_hash, root_of
-from ledger.transparency.notes import MAX_NOTE_BYTES
-from ledger.transparency.remote import OtherSizeError, cosigned_by
+from ledger.transparency.notes import MAX_NOTE_BYTES, parse_note
+from ledger.transparency.remote import OtherSizeError, cosigned_by, newest_of_witness
 from ledger.transparency.tiles import CHECKPOINT, bundles_of, tiles_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
     from ledger.transparency.checkpoints import Cosignature, SignedCheckpoint
     from ledger.transparency.keys import SigningKey, VerifierKey
+    from ledger.transparency.notes import SignedNote
     from ledger.transparency.policy import PolicyKey, WitnessPolicy
 
 SIGNED = "checkpoint.signed"
@@ -73,27 +74,30 @@ def publish(
         OSError: the folder cannot be written.
     """
     leaves = [leaf_hash(entry) for entry in entries]
-    before = _signed_before(folder, key.verifier)
-    if before is not None:
-        _require_continued(before.checkpoint, leaves)
+    witnesses = () if policy is None else policy.witnesses.values()
+    asked = [witness for witness in witnesses if witness.url is not None]
+    seen = {witness.name: _seen_by(witness, key.verifier) for witness in asked}
+    for before in (_signed_before(folder, key.verifier), *seen.values()):
+        if before is not None:
+            _require_continued(before, leaves)
     for file in (*tiles_of(leaves), *bundles_of(entries)):
         _write(disk, folder / file.path, file.data)
     checkpoint = Checkpoint(key.name, len(leaves), root_of(leaves))
     signed = sign_checkpoint(checkpoint, key)
     _write(disk, folder / SIGNED, signed.note.encoded())
     cosignatures, failures = [], []
-    known_size = 0 if before is None else before.checkpoint.size
-    for witness in policy.witnesses.values() if policy is not None else ():
-        if witness.url is not None:
-            try:
-                cosignatures.append(_cosigned(witness, signed, leaves, known_size))
-            except WitnessError as error:
-                failures.append(str(error))
-    names = {witness.key: name for name, witness in policy.witnesses.items()} if policy else {}
+    for witness in asked:
+        newest = seen[witness.name]
+        try:
+            known_size = 0 if newest is None else newest.size
+            cosignatures.append(_cosigned(witness, signed, leaves, known_size))
+        except WitnessError as error:
+            failures.append(str(error))
+    names = {witness.key: witness.name for witness in asked}
     cosigned = tuple(names[cosignature.key] for cosignature in cosignatures)
     is_published = policy is None or policy.is_met(cosigned)
     if is_published:
-        note = signed.note.with_signatures(cosignature.line for cosignature in cosignatures)
+        note = _in_place(folder, signed).with_signatures(each.line for each in cosignatures)
         _write(disk, folder / CHECKPOINT, note.encoded())
     return Publication(checkpoint, cosigned, tuple(failures), is_published)
 
@@ -114,7 +118,25 @@ def _cosigned(
         return cosigned_by(witness, signed, other.size, consistency_proof(other.size, leaves))
 
 
-def _signed_before(folder: Path, key: VerifierKey) -> SignedCheckpoint | None:
+def _seen_by(witness: PolicyKey, key: VerifierKey) -> Checkpoint | None:
+    """Return the newest checkpoint of this key that a witness shows; None if it shows none."""
+    try:
+        note = newest_of_witness(witness.url or "", key.name)
+        return None if note is None else open_checkpoint(note, [key]).checkpoint
+    except (NoteError, WitnessError):
+        return None  # asked to cosign, it gives the reason
+
+
+def _in_place(folder: Path, signed: SignedCheckpoint) -> SignedNote:
+    """Return a checkpoint with the cosignatures that it has in its place: none of them is lost."""
+    try:
+        note = parse_note(read_file(folder / CHECKPOINT, MAX_NOTE_BYTES))
+    except (FileNotFoundError, NoteError):
+        return signed.note
+    return note if note.text == signed.note.text else signed.note
+
+
+def _signed_before(folder: Path, key: VerifierKey) -> Checkpoint | None:
     """Return the newest checkpoint that the key has signed in a folder; None if there is none.
 
     Raises:
@@ -122,7 +144,7 @@ def _signed_before(folder: Path, key: VerifierKey) -> SignedCheckpoint | None:
     """
     for path in (folder / SIGNED, folder / CHECKPOINT):
         try:
-            return open_checkpoint(read_file(path, MAX_NOTE_BYTES), [key])
+            return open_checkpoint(read_file(path, MAX_NOTE_BYTES), [key]).checkpoint
         except FileNotFoundError:
             continue
         except NoteError as error:

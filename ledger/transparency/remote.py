@@ -62,7 +62,7 @@ def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
         return _read(Path(place) / path, limit)
     response = _answered(place, lambda server: server.get(f"/{path}", limit))
     if response.status != HTTPStatus.OK:
-        raise WitnessError(f"{place}: answers {response.status} for {path}")
+        raise WitnessError(f"{shown(place)}: answers {response.status} for {path}")
     return response.body
 
 
@@ -77,7 +77,7 @@ def newest_of_witness(url: str, origin: str) -> bytes | None:
     if response.status == HTTPStatus.NOT_FOUND:
         return None
     if response.status != HTTPStatus.OK:
-        raise WitnessError(f"{url}: answers {response.status} for its newest checkpoint")
+        raise WitnessError(f"{shown(url)}: answers {response.status} for its newest checkpoint")
     return response.body
 
 
@@ -117,11 +117,19 @@ def cosigned_by(
     return cosignatures[0]
 
 
+def shown(place: str) -> str:
+    """Return a place for messages: of a URL no user, password, path or query, which may be keys."""
+    scheme, mark, rest = place.partition("://")
+    if not mark:
+        return place[:_SHOWN]
+    return f"{scheme}://{re.split('[/?#]', rest)[0].rpartition('@')[2]}"[:_SHOWN]
+
+
 def _answered(url: str, ask: Callable[[HttpServer], HttpResponse]) -> HttpResponse:
     try:
         server = HttpServer(url, TIMEOUT_SECONDS)
     except ValueError as error:
-        raise WitnessError(f"{url[:_SHOWN]}: {error}") from error
+        raise WitnessError(f"{shown(url)}: {error}") from error
     try:
         return ask(server)
     except HttpFailureError as error:

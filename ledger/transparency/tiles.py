@@ -20,6 +20,8 @@ WIDTH = 256
 """Hashes of a full tile, and entries of a full bundle."""
 MAX_ENTRIES = 1_000_000
 """Entries of a log that are read: more rounds than any run has had by orders of magnitude."""
+MAX_LOG_BYTES = 1 << 29
+"""Of a log's bundles that are read: those of heads have less, and others' entries may be longer."""
 MAX_ENTRY_BYTES = 0xFFFF
 MAX_FILE_BYTES = WIDTH * (MAX_ENTRY_BYTES + 2)
 _LENGTH_BYTES = 2
@@ -70,8 +72,13 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
     if checkpoint.size > MAX_ENTRIES:
         raise TileError(f"a log of {checkpoint.size} entries is not read: at most {MAX_ENTRIES}")
     entries: list[bytes] = []
+    left = MAX_LOG_BYTES
     for path, width in _paths("entries", checkpoint.size):
-        entries += _entries_in(LogFile(path, read(path)), width)
+        bundle = LogFile(path, read(path))
+        left -= len(bundle.data)
+        if left < 0:
+            raise TileError(f"{path}: a log of over {MAX_LOG_BYTES} bytes is not read")
+        entries += _entries_in(bundle, width)
     leaves = [leaf_hash(entry) for entry in entries]
     for tile in tiles_of(leaves):
         if read(tile.path) != tile.data:

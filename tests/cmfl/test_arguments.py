@@ -181,6 +181,7 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any]]] = [
             "blobs": 5,
         }.items()
     ),
+    (cmfl.audit, {"run": ".", "checkpoints": [5]}),
     (cmfl.coverage, {"run": ".", "rounds": ["x"]}),
     (cmfl.coverage, {"run": ".", "auditors": [5]}),
     (cmfl.verify_training, {"run": ".", "settings": [5]}),

@@ -22,6 +22,7 @@ from ledger.transparency.errors import NoteError
 from ledger.transparency.keys import KeyUse, SigningKey, VerifierKey, parse_vkey
 from ledger.transparency.merkle import EMPTY_ROOT
 from ledger.transparency.notes import MAX_NOTE_BYTES, NoteSignature, SignedNote, parse_note
+from ledger.transparency.policy import MAX_LINES_OF_A_KIND
 from tests.transparency.support import LOG, NOW, ORIGIN, OTHER_LOG, WITNESSES, checkpoint
 
 # The example of c2sp.org/signed-note, and that of c2sp.org/tlog-checkpoint.
@@ -146,7 +147,7 @@ def test_a_key_of_small_order_is_refused(y: int) -> None:
         EXAMPLE_NOTE.replace(b"aQM=", b"aQM"),
         "text\n\n— name AAAA\n".encode(),
         "text\n\n— name AAAAAA==\n".encode(),
-        b"text\n\n" + "— name AAAAAAAA\n".encode() * 65,
+        b"text\n\n" + "— name AAAAAAAA\n".encode() * 301,
         b"x" * (MAX_NOTE_BYTES + 1),
     ],
 )
@@ -221,6 +222,13 @@ def test_cosignatures_of_strangers_are_ignored_and_repeats_count_once() -> None:
     opened = open_checkpoint(twice.encoded(), [LOG.verifier])
     found = opened.cosignatures([known.verifier, other.verifier])
     assert [(each.key, each.time) for each in found] == [(known.verifier, NOW + 5)]
+
+
+def test_a_checkpoint_has_room_for_every_witness_of_a_policy() -> None:
+    note = checkpoint(3).note
+    lines = [NoteSignature(f"w{n}", bytes(4), bytes(72)) for n in range(MAX_LINES_OF_A_KIND)]
+    everybody = note.with_signatures(lines).encoded()
+    assert len(parse_note(everybody).signatures) == MAX_LINES_OF_A_KIND + 1
 
 
 @pytest.mark.parametrize("fault", ["another time", "another text", "no time", "short", "huge time"])

@@ -79,6 +79,10 @@ def test_a_log_that_holds_another_runs_head_is_refused() -> None:
         PROOF.encoded().replace(b"index 2", b"index " + b"2" * 30),
         PROOF.encoded().replace(b"extra ", b"extra !"),
         PROOF.encoded().replace(b"\nindex", b"\n\nindex"),
+        PROOF.encoded().replace(b"=\n", b"= ", 2).replace(b"= index", b"=\nindex"),
+        PROOF.encoded()
+        .replace(b"=\n", "=\u2003\n".encode())
+        .replace("=\u2003\nindex".encode(), b"=\nindex"),
         b"\xff" * 100,
         b"x" * (MAX_PROOF_BYTES + 1),
     ],

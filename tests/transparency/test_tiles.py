@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ledger.transparency import tiles
 from ledger.transparency.checkpoints import Checkpoint
 from ledger.transparency.errors import TileError
 from ledger.transparency.merkle import leaf_hash, root_of
@@ -50,8 +51,8 @@ def test_a_bundle_has_each_entry_after_its_length() -> None:
 def files(count: int) -> dict[str, bytes]:
     """Return the files of a log."""
     own = entries(count)
-    tiles = tiles_of([leaf_hash(entry) for entry in own])
-    return {file.path: file.data for file in (*tiles, *bundles_of(own))}
+    hashes = tiles_of([leaf_hash(entry) for entry in own])
+    return {file.path: file.data for file in (*hashes, *bundles_of(own))}
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 256, 257, 600])
@@ -79,6 +80,20 @@ def test_what_is_no_bundle_is_named(damage: bytes) -> None:
 def test_files_of_another_history_do_not_have_the_root() -> None:
     with pytest.raises(TileError, match="root"):
         read_entries(checkpoint(5, fork=3).checkpoint, files(5).__getitem__)
+
+
+def test_a_log_of_huge_entries_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "MAX_LOG_BYTES", 100_000)
+    held = files(1_000)
+    asked: list[str] = []
+
+    def read(path: str) -> bytes:
+        asked.append(path)
+        return held[path]
+
+    with pytest.raises(TileError, match="over 100000 bytes"):
+        read_entries(checkpoint(1_000).checkpoint, read)
+    assert len(asked) < len([path for path in held if "entries" in path])
 
 
 def test_a_log_of_huge_size_is_not_read() -> None:

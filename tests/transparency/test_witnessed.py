@@ -131,6 +131,25 @@ def test_witnesses_say_again_as_of_now_what_they_cosigned_long_ago(tmp_path: Pat
     assert (found.witnessed.time, found.failures) == (NOW, ())
 
 
+def test_witnesses_that_a_killed_publisher_did_not_reach_say_what_they_have(tmp_path: Path) -> None:
+    """One witness has six rounds, and the others were not asked; ten days later all are there."""
+    clock = Clock()
+    with (
+        witness_at(tmp_path / "0", A, clock) as a,
+        witness_at(tmp_path / "1", B, clock) as b,
+        witness_at(tmp_path / "2", C, clock) as c,
+    ):
+        for count, urls in ((5, [a, b, c]), (6, [a])):
+            known = parse_policy(policy_text("any", urls).encode())
+            publish(entries(count), LOG, tmp_path / "log", known)
+        clock.now += 10 * DAY
+        found = collected([a, b, c], now=clock.now)
+    assert [each.size for each in found.checkpoints] == [6, 5]
+    assert found.witnessed is not None
+    assert found.witnessed.checkpoint.size == 5
+    assert (found.witnessed.witnesses, found.witnessed.time) == (("W1", "W2"), clock.now)
+
+
 def test_an_old_checkpoint_in_the_hands_of_its_log_is_not_the_newest(tmp_path: Path) -> None:
     """The owner serves what witnesses cosigned an hour ago, and they have seen more since."""
     with witness_at(tmp_path / "0", A) as a, witness_at(tmp_path / "1", B) as b:
@@ -223,6 +242,18 @@ def test_a_witness_that_answers_something_else_is_named(note: bytes) -> None:
         found = collected([url], quorum="1")
     assert (found.checkpoints, found.witnessed) == ((), None)
     assert len(found.failures) == 1
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_no_failure_shows_what_may_be_a_key(status: int) -> None:
+    """Failures are in reports, which are handed on; a token may be in any part of a URL."""
+    answers = Answers({"/token/checkpoint?token": (status, b"nonsense")})
+    answers.by_path[f"/token/{origin_hash(ORIGIN)}/checkpoint?token"] = (status, b"nonsense")
+    with lying(answers) as url:
+        secret = f"{url.replace('://', '://user:token@')}/token?token"
+        found = collected([secret], [secret, "http://token@[/token"], log=secret)
+    assert len(found.failures) >= 2
+    assert not [failure for failure in found.failures if "token" in failure]
 
 
 def test_places_that_are_not_there_are_named() -> None:

@@ -306,6 +306,20 @@ def test_people_read_which_field_is_false(
     assert lines[3].endswith("..., and must not be there")
 
 
+def test_people_read_which_file_is_false(
+    documents: dict[str, Path], tmp_path: Path, home: Path
+) -> None:
+    crate = tmp_path / "crate"
+    shutil.copytree(documents["RO-Crate"], crate)
+    (crate / "more").touch()
+    (crate / "settings.json").write_text("{}")
+    done = cmfl("verify", "attestation", crate, "--home", home)
+    assert done.out.splitlines()[1:] == [
+        "  more is no file of the crate",
+        "  settings.json has other bytes",
+    ]
+
+
 @EACH
 def test_a_model_that_is_gone_leaves_documents_unconfirmed(
     kind: str, document: Path, copy: Path
@@ -391,6 +405,20 @@ def test_nothing_is_written_about_a_run_that_fails(copy: Path, tmp_path: Path) -
     assert cmfl("export", "mlbom", "--home", copy, "--out", tmp_path / "mlbom").code == 3
 
 
+def test_rounds_that_end_after_the_audit_are_in_no_document(
+    home: Path, documents: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may go on while it is audited."""
+    earlier = replace(audited(home), rounds=3)
+    monkeypatch.setattr("cmfl.commands.audit.audited_with_progress", lambda *_: earlier)
+    out = ("--home", home, "--out", tmp_path / "out")
+    succeeds("export", "attestation", *out)
+    assert json.loads((tmp_path / "out").read_text())["predicate"]["round"] == 3
+    assert "round 4 has not ended" in refusal("export", "attestation", *out, "--round", 4)
+    code, result = verified(documents["statement"], home)
+    assert (code, result["state"]) == (3, "unconfirmed")
+
+
 def record_of(home: Path, round_number: int | None = None) -> Path:
     """Return the blob of a round's record, which no document is made of."""
     number = decided_rounds(home)[0]["round"] if round_number is None else round_number
@@ -443,6 +471,9 @@ DEEP = b'{"@graph":' + b"[" * 100_000
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":{}}',
         b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://slsa.dev/provenance/v9"}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":"?"}',
+        '{"payloadType":"application/vnd.in-toto+json","payload":"é","signatures":[]}'.encode(),
+        b'{"payloadType":"application/vnd.in-toto+json","payload":"_-==","signatures":[]}',
+        b'{"payloadType":"application/vnd.in-toto+json","payload":"e30x","signatures":[]}',
         b'{"payloadType":"text/plain","payload":"e30=","signatures":[]}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[],"a":1}',
         b'{"payloadType":"application/vnd.in-toto+json","payload":[]}',
@@ -483,6 +514,22 @@ def test_documents_of_other_shapes_are_false(
     assert len(result["differences"]) <= 50
 
 
+@pytest.mark.parametrize("number", [0, -5, 2**32, 10**4_000, True, 2.0, "2", None])
+def test_a_round_that_no_run_has_is_a_false_field(
+    number: object, documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    """No head helps to find the round; and no sentence speaks of a round that nobody named."""
+    value = json.loads(documents["statement"].read_text())
+    value["predicate"] |= {"round": number, "head": "0x12"}
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    code, result = verified(file, home)
+    assert (code, result["state"]) == (1, "false")
+    fields = {each["field"] for each in result["differences"]}
+    assert {"predicate.round", "predicate.head"} <= fields
+    assert not any("has not ended" in note for note in result["notes"])
+
+
 def attest(home: Path, verdict: ReplayVerdict, signer: KeySigner = AUDITOR) -> dict[str, Any]:
     """Put a verdict on the first update of a home into its mailbox; return it as it is listed."""
     run = read_run_manifest(Home(home).run("run"))
@@ -512,6 +559,20 @@ def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) ->
     code, result = verified(filtered, copy)
     assert (code, result["state"]) == (0, "current")
     assert "1 attestations that it does not list: 1 same, 0 other" in result["notes"][0]
+
+
+@pytest.mark.parametrize(("round_", "client"), [(0, 1), (1, -1), (10**400, 1), (1, 2**32)])
+def test_a_verdict_on_an_update_that_no_run_has_is_false(
+    round_: int, client: int, documents: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    value = json.loads(documents["statement"].read_text())
+    row = {"round": round_, "client": client, "auditor": "0x12", "verdict": "same"}
+    value["predicate"]["training"]["attestations"] = [row]
+    file = tmp_path / "document"
+    file.write_text(json.dumps(value))
+    code, result = verified(file, home)
+    assert (code, result["state"]) == (1, "false")
+    assert all(len(note) < 500 for note in result["notes"])
 
 
 def test_verdicts_that_came_later_are_noted(copy: Path, tmp_path: Path) -> None:
@@ -546,6 +607,9 @@ def test_wrong_options_are_refused_before_an_audit(
     assert "must be run or slsa" in refusal(
         "export", "attestation", "--home", home, "--out", out, "--predicate", "link"
     )
+    for no_file in (tmp_path, "/dev/null"):
+        for form in ("attestation", "mlbom"):
+            assert "must be a new file" in refusal("export", form, "--home", home, "--out", no_file)
     full = documents["RO-Crate"]
     assert "new or an empty folder" in refusal("export", "crate", "--home", home, "--out", full)
     assert "round 6 has not ended" in refusal(

@@ -268,6 +268,10 @@ def test_a_statement_is_signed_in_an_envelope(home: Path, keys: Path, tmp_path: 
         assert (code, result["state"]) == expected
     assert verified(plain, home, keys / "own.pub")[0] == 1
     wrong: list[Any] = [[], {}, [{}], [{"sig": 3, "keyid": "x"}], envelope["signatures"] * 2]
+    wrong += [
+        [envelope["signatures"][0] | {"more": 1}],
+        [envelope["signatures"][0] | {"keyid": "x"}],
+    ]
     for signatures in wrong:
         out.write_text(json.dumps(envelope | {"signatures": signatures}))
         assert verified(out, home, keys / "own.pub")[0] == 1

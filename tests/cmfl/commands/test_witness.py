@@ -9,13 +9,14 @@ import sqlite3
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
 
 import cmfl as package
 from cmfl import running
+from cmfl.commands import transparency_log
 from ledger.transparency.keys import parse_vkey
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 from tests.docs.test_code_blocks import PASSWORD
@@ -169,6 +170,18 @@ def test_a_checkpoint_may_be_too_old(witnessed: Published, tmp_path: Path) -> No
     assert "hours old" in done.out
 
 
+@pytest.mark.parametrize("age", ["nan", "inf", -1, 2_000_000])
+def test_an_age_that_is_no_number_of_hours_is_refused(witnessed: Published, age: object) -> None:
+    """Beside NaN no cosignature would be too old."""
+    policy = ("--witness-policy", witnessed.folder / "policy")
+    given = ("audit", "--home", witnessed.folder / "home", *policy)
+    assert "hours" in refusal(*given, f"--checkpoint-max-age={age}")
+    with pytest.raises(package.ConfigurationError, match="hours"):
+        package.audit(
+            witnessed.folder / "home", witness_policy=policy[1], checkpoint_max_age=float(str(age))
+        )
+
+
 def test_no_checkpoint_at_all_is_not_checkable(witnessed: Published) -> None:
     write_policy(witnessed.folder, witnessed.key, ("http://127.0.0.1:9", "http://127.0.0.1:9"))
     done = witnessed.audited("home")
@@ -187,8 +200,34 @@ def test_one_witness_less_than_the_quorum_is_not_checkable(witnessed: Published)
 def test_the_python_face_asks_witnesses_too(witnessed: Published) -> None:
     policy = witnessed.folder / "policy"
     assert package.audit(witnessed.folder / "home", witness_policy=policy, progress=False).passed
-    found = package.audit(witnessed.folder / "older", witness_policy=policy, progress=False)
+    places = [witnessed.folder / "log"]
+    found = package.audit(
+        witnessed.folder / "older", witness_policy=policy, checkpoints=places, progress=False
+    )
     assert found.outcome == "failed"
+
+
+def test_a_document_is_held_against_witnesses_too(witnessed: Published, tmp_path: Path) -> None:
+    """What an older copy of a home leads to is true of it, and old."""
+    policy = ("--witness-policy", witnessed.folder / "policy")
+    for home in ("home", "older"):
+        given = ("--home", witnessed.folder / home)
+        succeeds("export", "attestation", *given, "--out", tmp_path / home)
+        assert cmfl("verify", "attestation", tmp_path / home, *given).code == 0
+    kept = ("--head", json.loads((tmp_path / "home").read_text())["predicate"]["head"])
+    for more in (policy, kept):
+        checked = ("verify", "attestation", tmp_path / "older", "--home")
+        assert cmfl(*checked, witnessed.folder / "older", *more).code == 1
+        done = cmfl(*checked, witnessed.folder / "home", *more)
+        assert done.code == 0, done
+        assert "it has gone on" in done.out
+    write_policy(witnessed.folder, witnessed.key, ("http://127.0.0.1:9", "http://127.0.0.1:9"))
+    done = cmfl(
+        *("verify", "attestation", tmp_path / "home", "--home", witnessed.folder / "home"),
+        *(*policy, "--json"),
+    )
+    assert (done.code, done.json["state"]) == (3, "unconfirmed")
+    assert any("quorum" in note for note in done.json["notes"])
 
 
 def test_a_log_of_a_rolled_back_home_is_not_published(witnessed: Published) -> None:
@@ -197,6 +236,24 @@ def test_a_log_of_a_rolled_back_home_is_not_published(witnessed: Published) -> N
     done = cmfl("log", "publish", *older, *NAME, *signing(witnessed.folder), *out)
     assert done.code == 1
     assert "has signed 5 entries, and the chain has 2 ended rounds" in done.err
+
+
+def test_what_is_published_is_read_while_no_other_process_publishes(
+    witnessed: Published, tmp_path: Path
+) -> None:
+    """A slow reader would else have fewer rounds than the key has signed meanwhile."""
+    read = transparency_log._entries_of
+    others: list[Result] = []
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        found = read(*arguments, **options)
+        if not others:
+            others.append(witnessed.publish(out=tmp_path / "log"))
+        return found
+
+    with patch.object(transparency_log, "_entries_of", slowly):
+        assert witnessed.publish(out=tmp_path / "log").code == 0
+    assert [(other.code, "another process" in other.err) for other in others] == [(2, True)]
 
 
 def test_a_log_without_its_quorum_is_not_published(witnessed: Published, tmp_path: Path) -> None:
@@ -317,6 +374,21 @@ def test_a_checkpoint_needs_a_policy(witnessed: Published) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a+b", "x" * 300])
 def test_a_name_that_no_key_has_is_refused(witnessed: Published, name: str) -> None:
     assert "key name" in refusal("witness", "key", "--name", name, *signing(witnessed.folder))
+    home = ("--home", witnessed.folder / "home")
+    assert "key name" in refusal("log", "key", "--name", name, *home, *signing(witnessed.folder))
+
+
+def test_the_key_of_a_witness_is_no_key_of_a_log(witnessed: Published, tmp_path: Path) -> None:
+    key = ("--log", WITNESSES[0].verifier)
+    place = witnessed.folder / "log"
+    state = ("--name", "w", *signing(witnessed.folder), "--folder", tmp_path / "state")
+    for given in (
+        ("log", "verify", place),
+        ("log", "compare", place, "--home", witnessed.folder / "home"),
+        ("log", "prove", place, "--round", 1, "--out", tmp_path / "proof"),
+        ("witness", "serve", *state, "--port", 0),
+    ):
+        assert "is a witness's, and must be a log's" in refusal(*given, *key)
 
 
 def test_a_killed_witness_process_goes_on_where_it_was(
@@ -342,8 +414,8 @@ def test_a_killed_witness_process_goes_on_where_it_was(
             *(*signing(published.folder), "--out", tmp_path / "again"),
             *("--witness-policy", tmp_path / "policy"),
         )
-        assert done.code == 3
-        assert "this chain was rolled back" in done.err
+        assert done.code == 1
+        assert "has signed 5 entries, and the chain has 2 ended rounds" in done.err
         process.send_signal(signal.SIGINT)
         process.communicate()
     assert process.returncode == 0
