@@ -70,6 +70,8 @@ def server_app(settings: str | Path) -> ServerApp:
         played = play_on_chain(
             target, name, configuration, writer, _go_on, warn=_log.warning, nodes=GridNodes(grid)
         )
+        if played.stop is not None:
+            _log.info("cmfl: %s", played.stop.sentence)
         _log.info("cmfl: contract %s, head 0x%s", played.address, played.head.hex())
         _log.info("cmfl: audit it with: cmfl audit --home %s --run %s", home, name)
 
