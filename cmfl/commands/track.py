@@ -34,11 +34,12 @@ def track(
     twice. Exit code 2 if one of them fails.
     """
     from cmfl.tracking.described_run import NOT_AUDITED, described_run, prefixed, recorded_rows
-    from cmfl.tracking.session import TrackingSession
+    from cmfl.tracking.session import TrackingSession, require_apart
 
     where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
     paths = _paths(where)
     section = _section(paths, tuple(setting or ()))
+    require_apart(section, home)
     session = TrackingSession(section, complain)
     rows = recorded_rows(home, paths.name) or _rows_of_chain(where)
     session.open(described_run(home, paths.name, section), rows)

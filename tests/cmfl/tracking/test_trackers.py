@@ -410,6 +410,17 @@ def test_track_needs_a_tracker_and_takes_no_other_setting(tracked: Path) -> None
     assert other.startswith("--set protocol.rounds=3: only track.KEY=VALUE")
 
 
+@pytest.mark.parametrize("own", ["runs", "runs/run", "blobs/tracked"])
+def test_no_tracker_writes_among_runs_and_blobs(tracked: Path, tmp_path: Path, own: str) -> None:
+    for ledger in ("chain", "memory"):
+        chosen = settings_of(f"track.wandb={tmp_path / 'home' / own}", f"machine.ledger={ledger}")
+        said = refusal("run", "--preset", "smoke", "--home", tmp_path / "home", *chosen)
+        assert said.startswith("track.wandb = ")
+    assert not (tmp_path / "home").exists()
+    chosen = settings_of(f"track.tensorboard={tracked / 'home' / own}")
+    assert refusal("track", "--home", tracked / "home", *chosen).startswith("track.tensorboard = ")
+
+
 def test_trackers_change_no_document_and_no_digest(tracked: Path) -> None:
     plain = load("smoke", settings=(f"protocol.rounds={ROUNDS}", "evaluation.every=2"))
     path = Home(tracked / "home").run("run").configuration
