@@ -94,14 +94,8 @@ def client_app(settings: str | Path) -> ClientApp:
     require_flower("flwr")
     from clients.runs.flower.training_app import training_app
 
-    @cache
-    def opened(device: str) -> TrainingNode:
-        from clients.runs.flower.training_node import TrainingNode
-
-        return TrainingNode.open(_settings(settings, device))
-
     def node(context: Context) -> TrainingNode:
-        return opened(str(context.node_config.get("device", "cpu")))
+        return _opened(str(settings), str(context.node_config.get("device", "cpu")))
 
     return training_app(node)
 
@@ -157,6 +151,14 @@ def owner_app() -> ClientApp:
     from clients.worker.carried.app import carried_app
 
     return carried_app()
+
+
+@cache
+def _opened(settings: str, device: str) -> TrainingNode:
+    # Not a closure: Flower's simulation pickles the app for its actors.
+    from clients.runs.flower.training_node import TrainingNode
+
+    return TrainingNode.open(_settings(settings, device))
 
 
 def _settings(path: str | Path, device: str = "cpu") -> Configuration:
