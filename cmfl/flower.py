@@ -70,6 +70,8 @@ def server_app(settings: str | Path) -> ServerApp:
         played = play_on_chain(
             target, name, configuration, writer, _go_on, warn=_log.warning, nodes=GridNodes(grid)
         )
+        if played.stop is not None:
+            _log.info("cmfl: %s", played.stop.sentence)
         _log.info("cmfl: contract %s, head 0x%s", played.address, played.head.hex())
         _log.info("cmfl: audit it with: cmfl audit --home %s --run %s", home, name)
 
@@ -92,14 +94,8 @@ def client_app(settings: str | Path) -> ClientApp:
     require_flower("flwr")
     from clients.runs.flower.training_app import training_app
 
-    @cache
-    def opened(device: str) -> TrainingNode:
-        from clients.runs.flower.training_node import TrainingNode
-
-        return TrainingNode.open(_settings(settings, device))
-
     def node(context: Context) -> TrainingNode:
-        return opened(str(context.node_config.get("device", "cpu")))
+        return _opened(str(settings), str(context.node_config.get("device", "cpu")))
 
     return training_app(node)
 
@@ -155,6 +151,14 @@ def owner_app() -> ClientApp:
     from clients.worker.carried.app import carried_app
 
     return carried_app()
+
+
+@cache
+def _opened(settings: str, device: str) -> TrainingNode:
+    # Not a closure: Flower's simulation pickles the app for its actors.
+    from clients.runs.flower.training_node import TrainingNode
+
+    return TrainingNode.open(_settings(settings, device))
 
 
 def _settings(path: str | Path, device: str = "cpu") -> Configuration:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+import tomli_w
 
 from ledger.protocol.errors import ConfigurationError
 
@@ -27,13 +29,16 @@ def write_project(folder: Path, configuration: Configuration) -> None:
         configuration: of the run.
 
     Raises:
-        ConfigurationError: the folder is not empty, or its name is no name of an app.
+        ConfigurationError: the folder is not empty, its name is no name of an app or that of an
+            installed package, or the run is on the memory ledger.
         OSError: it cannot be written.
     """
+    if configuration.machine.ledger == "memory":
+        raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")
     home = str(folder.resolve() / "home")
     _write(folder, "trained", {"home": home, "run": "run", "chain-id": 0})
     package = folder / _package(folder)
-    (package / "run.toml").write_text(configuration.to_toml())
+    (package / "run.toml").write_text(configuration.to_toml(), "utf-8")
 
 
 def write_carrier_project(folder: Path) -> None:
@@ -43,7 +48,8 @@ def write_carrier_project(folder: Path) -> None:
         folder: of the project; its name becomes the app's.
 
     Raises:
-        ConfigurationError: the folder is not empty, or its name is no name of an app.
+        ConfigurationError: the folder is not empty, or its name is no name of an app or that of an
+            installed package.
         OSError: it cannot be written.
     """
     home = str(folder.resolve() / "home")
@@ -60,20 +66,25 @@ def _write(folder: Path, kind: str, config: Mapping[str, str | int]) -> None:
             f"{folder}: the folder's name becomes the app's: small letters, digits and hyphens, "
             f"at most 40 of them"
         )
+    installed = find_spec(package.name)
+    if installed is not None and installed.origin is not None:
+        raise ConfigurationError(
+            f"{folder}: the app's package would hide the installed package {package.name}: give "
+            f"the folder another name"
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(f"{folder}: is there already, and nothing is overwritten")
     templates = files("cmfl") / "templates" / "flower"
-    lines = (f"{key} = {json.dumps(value)}" for key, value in config.items())
-    project = (templates / "pyproject.txt").read_text()
+    project = (templates / "pyproject.txt").read_text("utf-8")
     for word, value in {
         "NAME": name,
         "PACKAGE": package.name,
         "FLWR": FLWR,
-        "CONFIG": "\n".join(lines),
+        "CONFIG": tomli_w.dumps(config).rstrip(),
     }.items():
         project = project.replace(word, value)
     package.mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(project)
+    (folder / "pyproject.toml").write_text(project, "utf-8")
     (package / "__init__.py").touch()
     for app in ("server_app.py", "client_app.py"):
         with (templates / kind / app).open("rb") as source, (package / app).open("wb") as target:

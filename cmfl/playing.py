@@ -69,8 +69,9 @@ def play_on_chain(
     """
     from clients.runs.open_run import open_run
     from cmfl.tracking.live import audited_in_place, logged
-    from cmfl.tracking.session import TrackingSession
+    from cmfl.tracking.session import TrackingSession, require_apart
 
+    require_apart(configuration.track, target.home)
     blobs, trackers = target.blobs(), TrackingSession(configuration.track, warn)
     with (
         writer as chain,
@@ -101,9 +102,10 @@ def play_in_memory(
     """Play a run on the memory ledger: it can be neither audited nor resumed."""
     from clients.runs.open_run import open_memory_run
     from cmfl.tracking.live import logged
-    from cmfl.tracking.session import TrackingSession
+    from cmfl.tracking.session import TrackingSession, require_apart
     from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 
+    require_apart(configuration.track, target.home)
     chain_id = DEFAULT_CHAIN_ID if target.chain_id is None else target.chain_id
     trackers = TrackingSession(configuration.track, warn)
     with (

@@ -64,13 +64,15 @@ def check_stop(target: Target) -> StopCheck | None:
         ends = ends_after(ledger, 0)
     heads = {f"0x{end.head.hex()}" for end in ends}
     ended, planned = len(ends), deployment.rounds
-    if ended == planned:
-        return StopCheck(StopOutcome.ALL_ROUNDS, f"all {planned} rounds have ended")
     rows = _rows(target)
-    if not rows or any(row.head not in heads for row in rows):
+    is_known = bool(rows) and all(row.head in heads for row in rows)
+    stop = stop_after(rule, rows).stop if is_known else None
+    if ended == planned and (stop is None or stop.round == ended):
+        return StopCheck(StopOutcome.ALL_ROUNDS, f"all {planned} rounds have ended")
+    if not is_known:
         why = "the measured values are not here" if not rows else "the rows are not of this chain"
         outcome, reason = StopOutcome.UNKNOWN, f"whether by {SECTION} is unknown: {why}"
-    elif (stop := stop_after(rule, rows).stop) is None:
+    elif stop is None:
         outcome, reason = StopOutcome.NOT_MET, f"by its own files {SECTION} has not ended the run"
     else:
         outcome = StopOutcome.STOPPED if stop.round == ended else StopOutcome.PASSED_OVER

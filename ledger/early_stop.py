@@ -8,8 +8,8 @@ so that a run which has stopped stays stopped when it is resumed.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from ledger.claims import claimed_rounds, recorded_settings
@@ -57,12 +57,11 @@ class EarlyStopRule:
         if not (isinstance(values, dict) and values.keys() <= cls.__dataclass_fields__.keys()):
             raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")
         rule = cls(**{"metric": None, **values})
-        numbers = (rule.target, rule.min_delta)
         if (
-            rule.metric not in {"accuracy", "loss"}
-            or not all(x is None or (type(x) in {int, float} and isfinite(x)) for x in numbers)
+            rule.metric not in ("accuracy", "loss")  # no set: a list has no hash
+            or not (rule.target is None or _is_number(rule.target))
             or not (rule.patience is None or (type(rule.patience) is int and rule.patience > 0))
-            or rule.min_delta is None
+            or not _is_number(rule.min_delta)
         ):
             raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")
         return rule
@@ -160,3 +159,7 @@ def claimed_stop(paths: RunPaths) -> EarlyStop | None:
     }
     rule = EarlyStopRule.of({SECTION: values} if values else {})
     return None if rule is None else stop_after(rule, claimed_rounds(paths)).stop
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in {int, float} and 0 <= value <= sys.float_info.max  # type: ignore[operator]

@@ -161,7 +161,11 @@ def tracked_by(values: dict[str, Any], settings: tuple[str, ...]) -> TrackSectio
 
 
 def require_tracker(section: TrackSection) -> None:
-    """Refuse settings of trackers without one, and a password, which a run's file would keep."""
+    """Refuse settings of trackers without one, and a password, which a run's file would keep.
+
+    Raises:
+        ConfigurationError: names the setting; also a URL where only a folder has an effect.
+    """
     default = TrackSection()
     if section != default and not section.used:
         fields = TrackSection.model_fields
@@ -169,13 +173,23 @@ def require_tracker(section: TrackSection) -> None:
         raise ConfigurationError(
             f"track: {names} is set, but none of track.mlflow, track.tensorboard and track.wandb"
         )
+    for name in ("tensorboard", "wandb"):
+        if "://" in section.used.get(name, ""):
+            raise ConfigurationError(f"track.{name}: must be a folder, and no URL")
     for name in ("mlflow", "link"):
-        value = getattr(section, name)
-        if value is not None and "@" in urlsplit(value).netloc:
+        if _has_user(name, getattr(section, name) or ""):
             raise ConfigurationError(
                 f"track.{name}: a URL with a user or a password would be written down; MLflow "
                 f"takes them from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             )
+
+
+def _has_user(name: str, url: str) -> bool:
+    """Return whether a URL names a user (ConfigurationError: it is malformed)."""
+    try:
+        return "@" in urlsplit(url).netloc
+    except ValueError as error:
+        raise ConfigurationError(f"track.{name}: {error}") from error
 
 
 def _preset(name: str) -> str:

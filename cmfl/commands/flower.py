@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -54,5 +55,5 @@ def new(
     print_line(f"{folder}: a project of Flower with {clients} clients")
     print_line(
         f"run it with: FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 FLWR_TELEMETRY_ENABLED=0 "
-        f"flwr run {folder} --stream --federation-config num-supernodes={clients}"
+        f"flwr run {quote(str(folder))} --stream --federation-config num-supernodes={clients}"
     )

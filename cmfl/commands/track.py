@@ -10,6 +10,7 @@ from cmfl.access.target import Target, opened_ledger
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl, RunName, Settings
+from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -33,16 +34,19 @@ def track(
     twice. Exit code 2 if one of them fails.
     """
     from cmfl.tracking.described_run import NOT_AUDITED, described_run, prefixed, recorded_rows
-    from cmfl.tracking.session import TrackingSession
+    from cmfl.tracking.session import TrackingSession, require_apart
 
     where = Target(home, run, rpc_url=rpc_url, chain_id=chain_id)
-    paths = where.run_paths()
+    paths = _paths(where)
     section = _section(paths, tuple(setting or ()))
+    require_apart(section, home)
     session = TrackingSession(section, complain)
     rows = recorded_rows(home, paths.name) or _rows_of_chain(where)
     session.open(described_run(home, paths.name, section), rows)
     model = paths.model if section.model and paths.model.exists() else None
-    tags = {"audit": _verdict(where) if section.audit else NOT_AUDITED}
+    # A run on the memory ledger has no manifest, and no chain to audit.
+    audited = section.audit and paths.manifest.exists()
+    tags = {"audit": _verdict(where) if audited else NOT_AUDITED}
     if rows:
         tags["head"] = rows[-1].head
     session.close(prefixed(tags), model)
@@ -53,6 +57,15 @@ def track(
             print_line(f"{len(rows)} rounds of {paths.name} are tracked by {tracker}: {place}")
     if session.warnings:
         raise typer.Exit(WRONG)
+
+
+def _paths(where: Target) -> RunPaths:
+    """Return the run's folder; a run on the memory ledger has no manifest, and must be named."""
+    if where.run is not None:
+        named = Home(where.home).run(where.run)
+        if named.configuration.exists() and not named.manifest.exists():
+            return named
+    return where.run_paths()
 
 
 def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:

@@ -47,14 +47,12 @@ def logged(
     session.open(described_run(home, paths.name, section), recorded_rows(home, paths.name))
     try:
         yield replace(opened, on_row=lambda row: session.log(tracked_row(asdict(row))))
+        outcome = verdict() if section.audit else NOT_AUDITED
     except BaseException:
         session.abort()
         raise
     state, stop = opened.ledger.state(), opened.stop_watch().stop
-    tags = {
-        "head": f"0x{state.head.hex()}",
-        "audit": verdict() if section.audit else NOT_AUDITED,
-    }
+    tags = {"head": f"0x{state.head.hex()}", "audit": outcome}
     if stop is not None:
         tags["early_stop"] = stop.sentence
     session.close(prefixed(tags), paths.model if section.model else None)

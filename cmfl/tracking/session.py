@@ -5,13 +5,15 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger.io.extras import install_command, missing_extra
+from ledger.io.home import Home
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from clients.configuration.schema import TrackSection
     from cmfl.tracking.tracker import ExperimentTracker, TrackedRow, TrackedRun
@@ -24,6 +26,18 @@ TRACKERS = {
 """Module and class of each tracker, by the setting that turns it on."""
 
 _LONGEST = 200
+
+
+def require_apart(section: TrackSection, home: Path) -> None:
+    """Refuse a tracker's folder among the runs or the blobs of a home, which would take it for one.
+
+    Raises:
+        ConfigurationError: names the setting and the folder.
+    """
+    for name, place in section.used.items():
+        for own in (Home(home).runs, Home(home).blobs):
+            if "://" not in place and Path(place).resolve().is_relative_to(own.resolve()):
+                raise ConfigurationError(f"track.{name} = {place}: {own} is the home's own folder")
 
 
 class TrackingSession:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,6 +32,17 @@ def test_heads_through_the_simulation_and_directly_are_equal(
         heads.append(head_in(output))
     assert heads[0] == heads[1]
     run("cmfl", "audit", "--home", tmp_path / "flower", folder=tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_apps_of_a_project_can_be_sent_to_actors(tmp_path: Path) -> None:
+    from ray import cloudpickle
+
+    from cmfl.flower import client_app, owner_app
+
+    pickle: Any = cloudpickle
+    for app in (client_app(tmp_path / "run.toml"), owner_app()):
+        assert type(pickle.loads(pickle.dumps(app))) is type(app)
 
 
 def test_owners_behind_a_simulated_carrier_have_that_head_too(tmp_path: Path) -> None:

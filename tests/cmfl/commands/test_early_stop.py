@@ -35,7 +35,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def outcome_with(home: Path, copy: Path, change: Any) -> StopOutcome:
+def outcome_with(
+    home: Path, copy: Path, change: Any, begins: str = "2 of 5 rounds have ended; "
+) -> StopOutcome:
     """Return the outcome in a copy of a home whose rows were changed."""
     shutil.copytree(home, copy)
     path = Home(copy).run("run").metrics
@@ -43,7 +45,7 @@ def outcome_with(home: Path, copy: Path, change: Any) -> StopOutcome:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in change(rows)))
     check = check_stop(Target(copy))
     assert check is not None
-    assert check.sentence.startswith("2 of 5 rounds have ended; ")
+    assert check.sentence.startswith(begins)
     return check.outcome
 
 
@@ -85,6 +87,24 @@ def test_rows_that_do_not_bear_the_rule_out_are_named(stopped: Path, tmp_path: P
     assert outcome_with(stopped, tmp_path / "e", perfect) is StopOutcome.PASSED_OVER
     assert outcome_with(stopped, tmp_path / "c", other_chain) is StopOutcome.UNKNOWN
     assert outcome_with(stopped, tmp_path / "d", lambda _: []) is StopOutcome.UNKNOWN
+
+
+def test_a_run_of_all_rounds_may_have_passed_its_rule_over(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    rule = settings_of("protocol.rounds=2", "early_stop.target=1.0")
+    succeeds("run", "--preset", "smoke", "--home", home, *rule)
+
+    def perfect_in(number: int) -> Any:
+        return lambda rows: [
+            row | {"accuracy": 1.0} if row["round"] == number else row for row in rows
+        ]
+
+    every = "all 2 rounds have ended"
+    assert outcome_with(home, tmp_path / "a", perfect_in(0), every) is StopOutcome.ALL_ROUNDS
+    assert outcome_with(home, tmp_path / "b", perfect_in(2), every) is StopOutcome.ALL_ROUNDS
+    assert outcome_with(home, tmp_path / "c", lambda _: [], every) is StopOutcome.ALL_ROUNDS
+    passed = outcome_with(home, tmp_path / "d", perfect_in(1), "2 of 2 rounds have ended; by its")
+    assert passed is StopOutcome.PASSED_OVER
 
 
 def test_no_worker_takes_part_in_a_run_that_may_stop(stopped: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,6 +65,29 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_names_that_are_no_app_s_are_refused(tmp_path: Path, name: str) -> None:
     assert "the folder's name becomes the app's" in refusal("flower", "new", tmp_path / name)
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["cmfl", "json"])
+def test_no_app_hides_an_installed_package(tmp_path: Path, name: str) -> None:
+    for kind in ((), ("--carrier",)):
+        said = refusal("flower", "new", tmp_path / name, *kind)
+        assert f"would hide the installed package {name}" in said
+    assert not (tmp_path / name).exists()
+
+
+def test_a_server_app_does_not_play_in_memory(tmp_path: Path) -> None:
+    words = ("flower", "new", tmp_path / "app", "--preset", "smoke")
+    assert "machine.ledger = memory" in refusal(*words, "--set", "machine.ledger=memory")
+    assert not (tmp_path / "app").exists()
+
+
+def test_a_home_may_have_any_name(tmp_path: Path) -> None:
+    place = tmp_path / 'my "é😀" folder' / "app"
+    place.parent.mkdir()
+    written = succeeds("flower", "new", place, "--preset", "smoke").out
+    assert f"flwr run {quote(str(place))} --stream" in written
+    project = tomllib.loads((place / "pyproject.toml").read_text("utf-8"))
+    assert project["tool"]["flwr"]["app"]["config"]["home"] == str(place / "home")
 
 
 def test_a_carrier_takes_no_settings_of_a_run(tmp_path: Path) -> None:

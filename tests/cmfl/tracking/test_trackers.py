@@ -20,6 +20,7 @@ from clients.configuration.owners import shared_configuration
 from clients.configuration.schema import TrackSection
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import recorded_configuration
+from cmfl.tracking.described_run import NOT_AUDITED
 from cmfl.tracking.live import logged
 from cmfl.tracking.session import TrackingSession
 from cmfl.tracking.tracker import TrackedRow, TrackedRun, tracked_row
@@ -33,7 +34,7 @@ from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
 from tests.cmfl.tracking.offline_run import OfflineRun, read_offline_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from clients.runs.metrics import RoundMetrics
 
@@ -205,12 +206,25 @@ def test_a_run_of_others_has_what_the_chain_knows(tracked: Path, tmp_path: Path)
     assert "| cmfl.audit | not audited |" in tensorboard_text(tmp_path / "tb", "end")
 
 
+def test_a_run_in_memory_is_logged_later_without_an_audit(tmp_path: Path) -> None:
+    home, place = tmp_path / "home", tmp_path / "tb"
+    chosen = settings_of("protocol.rounds=1", "machine.ledger=memory")
+    succeeds("run", "--preset", "smoke", "--home", home, *chosen)
+    chosen = settings_of(f"track.tensorboard={place}")
+    succeeds("track", "--home", home, "--run", "run", *chosen)
+    assert refusal("track", "--home", home, "--run", "other", *chosen).startswith("there is no")
+    assert [step for step, _ in tensorboard_steps(place, "decided")] == [1]
+    assert "| cmfl.audit | not audited |" in tensorboard_text(place, "end")
+
+
 class CutError(BaseException):
     """What ends a session after a round."""
 
 
 @contextmanager
-def session_of(place: Path, cut: int | None) -> Iterator[list[str]]:
+def session_of(
+    place: Path, cut: int | None, verdict: Callable[[], str] = lambda: NOT_AUDITED
+) -> Iterator[list[str]]:
     """Play a tracked run on, to its end or until a round, and yield the warnings."""
     tracks = [f"track.{each}={folder}" for each, folder in folders(place).items()]
     configuration = load("smoke", settings=(*tracks, f"protocol.rounds={ROUNDS}"))
@@ -226,7 +240,7 @@ def session_of(place: Path, cut: int | None) -> Iterator[list[str]]:
         suppress(CutError),
         EmbeddedChain.open_or_create(home / "chain.sqlite") as chain,
         open_run(home, "run", configuration, chain, FolderBlobs(home / "blobs")) as opened,
-        logged(opened, home, TrackingSession(configuration.track, said.append)) as run,
+        logged(opened, home, TrackingSession(configuration.track, said.append), verdict) as run,
     ):
         run.go_on(watch)
     yield said
@@ -248,6 +262,28 @@ def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path) -> None:
     assert [step for step, _ in steps] == [1, 2, 3]
     history = offline_run(tmp_path / "wandb").history
     assert [(row["_step"], row["accuracy"]) for row in history] == rows
+
+
+def test_an_interrupted_audit_leaves_no_record_running(tmp_path: Path) -> None:
+    def interrupted() -> str:
+        raise CutError
+
+    with session_of(tmp_path, None, interrupted) as said:
+        assert said == []
+        ((_, run),) = mlflow_runs(tmp_path / "mlflow")
+        assert run.info.status == "KILLED"
+    assert offline_run(tmp_path / "wandb").history[-1]["_step"] == ROUNDS
+
+
+def test_runs_of_one_name_and_address_have_records_of_their_own(tmp_path: Path) -> None:
+    place = tmp_path / "tb"
+    chosen = (*settings_of(f"track.tensorboard={place}", "protocol.rounds=1"), "--chain-id", 7)
+    for seed in (0, 1):
+        home = tmp_path / f"home{seed}"
+        succeeds("run", "--preset", "smoke", "--home", home, *chosen, "--set", f"seed={seed}")
+    manifests = [json.loads(path.read_text()) for path in tmp_path.rglob("deployment.json")]
+    assert len({(each["chain_id"], each["address"]) for each in manifests}) == 1
+    assert len([*place.iterdir()]) == len(manifests) == 2
 
 
 def test_rounds_that_were_taken_back_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
@@ -348,6 +384,9 @@ def test_a_row_becomes_numbers() -> None:
         (("track.project=mine",), "track: project is set, but none of track.mlflow"),
         (("track.mlflow=http://me:secret@host",), "track.mlflow: a URL with a user or a password"),
         (("track.link=https://me@host/", "track.wandb=w"), "track.link: a URL with a user"),
+        (("track.mlflow=http://[host",), "track.mlflow: Invalid IPv6 URL"),
+        (("track.wandb=https://me:secret@host",), "track.wandb: must be a folder, and no URL"),
+        (("track.tensorboard=s3://bucket",), "track.tensorboard: must be a folder, and no URL"),
         (("track.project=a b", "track.wandb=w"), "track.project"),
         (("track.comet=w",), "track.comet: there is no such setting"),
     ],
@@ -369,6 +408,17 @@ def test_track_needs_a_tracker_and_takes_no_other_setting(tracked: Path) -> None
     assert said.startswith("no tracker is named")
     other = refusal("track", "--home", tracked / "home", "--set", "protocol.rounds=3")
     assert other.startswith("--set protocol.rounds=3: only track.KEY=VALUE")
+
+
+@pytest.mark.parametrize("own", ["runs", "runs/run", "blobs/tracked"])
+def test_no_tracker_writes_among_runs_and_blobs(tracked: Path, tmp_path: Path, own: str) -> None:
+    for ledger in ("chain", "memory"):
+        chosen = settings_of(f"track.wandb={tmp_path / 'home' / own}", f"machine.ledger={ledger}")
+        said = refusal("run", "--preset", "smoke", "--home", tmp_path / "home", *chosen)
+        assert said.startswith("track.wandb = ")
+    assert not (tmp_path / "home").exists()
+    chosen = settings_of(f"track.tensorboard={tracked / 'home' / own}")
+    assert refusal("track", "--home", tracked / "home", *chosen).startswith("track.tensorboard = ")
 
 
 def test_trackers_change_no_document_and_no_digest(tracked: Path) -> None:
