@@ -11,6 +11,7 @@ import os
 import re
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class MlflowTracker:
         """Go on with the run of this key, or start one; see `ExperimentTracker`."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._make_database(self._folder)
         self._client = self._client_class(tracking_uri=self._uri)
         experiment = self._experiment()
         last = self._resumed(experiment, run, rows)
@@ -90,6 +92,17 @@ class MlflowTracker:
     def abort(self) -> None:
         """Call the run killed until it is resumed."""
         self._client.set_terminated(self._run_id, "KILLED")
+
+    def _make_database(self, folder: Path) -> None:
+        """Make a folder's database, which takes seconds, and put it in place when it is whole.
+
+        MLflow neither opens nor upgrades one that an interrupt has left half made.
+        """
+        if not (folder / DATABASE).exists():
+            with TemporaryDirectory(dir=folder) as made:
+                made_database = Path(made).absolute() / DATABASE
+                self._client_class(f"sqlite:///{made_database}").search_experiments(max_results=1)
+                made_database.replace(folder / DATABASE)
 
     def _experiment(self) -> str:
         experiment = self._client.get_experiment_by_name(self._project)

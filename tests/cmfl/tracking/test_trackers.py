@@ -264,6 +264,27 @@ def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path) -> None:
     assert [(row["_step"], row["accuracy"]) for row in history] == rows
 
 
+def test_an_interrupt_leaves_no_half_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.tracking import MlflowClient
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise CutError
+
+    section = TrackSection(mlflow=str(tmp_path / "mlflow"))
+    cut = TrackingSession(section, pytest.fail)
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "search_experiments", interrupted)
+        with pytest.raises(CutError):
+            cut.open(RUN, rows_of("0x01"))
+    assert not [*(tmp_path / "mlflow").iterdir()]
+    session = TrackingSession(section, pytest.fail)
+    session.open(RUN, rows_of("0x01"))
+    session.close({}, None)
+    assert mlflow_steps(tmp_path / "mlflow", "decided") == [(1, 1.0)]
+
+
 def test_an_interrupted_audit_leaves_no_record_running(tmp_path: Path) -> None:
     def interrupted() -> str:
         raise CutError
