@@ -32,6 +32,8 @@ OUTSIDE = {
     "SECURITY.md": "security.md",
     "README.md": "index.md",
 }
+_NAMED_FENCE = re.compile(r"^(```\w+) \S+$", re.MULTILINE)
+"""A block with a name for the tests, which the site's Markdown takes for no block at all."""
 _LINK = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<target>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
 
 
@@ -65,11 +67,13 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
         start = posixpath.dirname(page.file.src_uri) or "."
         return f"]({posixpath.relpath(OUTSIDE[path], start)}{match['anchor'] or ''})"
 
-    return _LINK.sub(mended, markdown)
+    return _LINK.sub(mended, _NAMED_FENCE.sub(r"\1", markdown))
 
 
 def _links_from_root(text: str) -> str:
     """Make links of a page of the root right for a page of docs/."""
+    for name, page in OUTSIDE.items():
+        text = text.replace(f"]({name})", f"]({page})")
     return text.replace("](docs/", "](")
 
 

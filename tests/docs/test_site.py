@@ -17,7 +17,8 @@ README_WORDS = 1_200
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    build = (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder)
+    # Not --quiet, with which no warning counts for --strict.
+    build = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder)
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     ended = subprocess.run(
         build, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
