@@ -57,6 +57,9 @@ def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
 def pack(out: Path, experiment: str) -> Path:
     """Move an experiment's loose rows and run folders into its archive; the same bytes each time.
 
+    Of a run only the files of its folder are stored, its configuration and report: a home below it
+    is of a cell that was cut off, which is played anew.
+
     Args:
         out: folder of the rows.
         experiment: name of the experiment.
@@ -72,7 +75,7 @@ def pack(out: Path, experiment: str) -> Path:
         out / experiment,
         archive_path(out, experiment),
     )
-    files = [rows, *sorted(path for path in folder.rglob("*") if path.is_file())]
+    files = [rows, *sorted(path for path in folder.glob("*/*") if path.is_file())]
     temporary = archive.with_suffix(".part")
     with tarfile.open(temporary, "w:xz", preset=9) as packed:
         for path in files:

@@ -36,6 +36,16 @@ def test_packed_rows_are_the_same_rows(out: Path) -> None:
     assert read_stored(out, REPORT, 10) == b"{}"
 
 
+def test_the_home_of_a_cell_that_was_cut_off_is_not_packed(out: Path) -> None:
+    cut_off = out / "normal" / "other" / "home" / "chain.sqlite"
+    cut_off.parent.mkdir(parents=True)
+    cut_off.write_bytes(b"half a chain")
+    pack(out, "normal")
+    unpack(out, "normal")
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert files == {"normal.tar.xz", "normal.jsonl", REPORT}
+
+
 def test_the_same_rows_are_the_same_archive(out: Path) -> None:
     first = pack(out, "normal").read_bytes()
     unpack(out, "normal")
