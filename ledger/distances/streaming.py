@@ -73,16 +73,16 @@ class StreamedSquares:
         """
         if not 0 <= start <= stop <= self.dimension:
             raise ValueError(f"numbers {start} to {stop} of updates of {self.dimension}")
-        first = sorted(set(self.members))
-        order = first + [row for row in range(len(self._updates)) if row not in set(first)]
+        members = set(self.members)
+        first = sorted(members)
+        order = first + [row for row in range(len(self._updates)) if row not in members]
         addresses = [self._addresses[row] for row in order]
         divisors = None if norms is None else norms[order]
         matrix = self._summed(addresses, len(first), (start, stop), divisors)
         # Of two members a pair is computed once: a − b and b − a have equal squares.
         among = np.triu(matrix[:, : len(first)])
         matrix[:, : len(first)] = among + np.triu(among, 1).T
-        columns = np.argsort(order)
-        return matrix[[first.index(member) for member in self.members]][:, columns]
+        return matrix[np.searchsorted(first, self.members)][:, np.argsort(order)]
 
     def norms(self) -> NDArray[np.float64]:
         """Return the Euclidean length of each update, shape (clients,)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import fsum, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _PART = 1 << 18
 """Numbers of an update that are squared at a time."""
+
+_SHORT = 1 << 10
+"""Numbers of an update up to which `math.fsum`, which gives the same bits, is the faster way."""
 
 _SCALE = 300
 """The smallest square but 0 is 2^-298; of the exponent field e it is a multiple of 2^(2e − 300)."""
@@ -58,7 +61,8 @@ def exact_norm(update: NDArray[np.float32]) -> float:
     Args:
         update: finite numbers, shape (d,), d at most 2^28.
     """
-    # math.fsum over the squares gives the same number and takes four times as long.
+    if len(update) <= _SHORT:
+        return sqrt(fsum(np.square(update.astype(np.float64)).tolist()))
     halves = np.zeros((2, 256))
     for start in range(0, len(update), _PART):
         bits = np.ascontiguousarray(update[start : start + _PART], dtype=np.float32).view(np.uint32)

@@ -28,9 +28,10 @@ def test_norms_by_pencil() -> None:
     assert exact_norm(f32(-(2.0**127), 0)) == 2.0**127
 
 
-@given(values=st.lists(numbers, max_size=30))
-def test_a_norm_is_the_root_of_the_exact_sum(values: list[float]) -> None:
-    assert exact_norm(f32(*values)) == sqrt(fsum(value * value for value in values))
+@given(values=st.lists(numbers, max_size=30), zeros=st.sampled_from([0, 1000, 2000]))
+def test_a_norm_is_the_root_of_the_exact_sum(values: list[float], zeros: int) -> None:
+    # Short updates are added in another way than long ones.
+    assert exact_norm(f32(*values, *[0] * zeros)) == sqrt(fsum(x * x for x in values))
 
 
 @given(values=st.lists(numbers, min_size=1, max_size=30), seed=st.integers(0, 99))

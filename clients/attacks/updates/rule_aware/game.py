@@ -117,18 +117,20 @@ class Game:
         distances = _DISTANCES(rule, context, updates, self.members)
         trainers = inputs.participants.trainers
         columns, seats = {client: i for i, client in enumerate(updates)}, self.members
-        measured = [columns[client] for client in trainers]
+        measured = distances[:, [columns[client] for client in trainers]]
+        among = distances[:, [columns[member] for member in seats]]
+        among = among[~np.eye(len(seats), dtype=bool)].reshape(len(seats), len(seats) - 1)
         vectors = [
             ScoreVector(
                 round=inputs.round,
                 member=member,
                 base=NO_DIGEST,
                 trainers=trainers,
-                distances=row[measured],
-                members=tuple(other for other in seats if other != member),
-                member_distances=row[[columns[other] for other in seats if other != member]],
+                distances=measured[seat],
+                members=seats[:seat] + seats[seat + 1 :],
+                member_distances=among[seat],
             )
-            for member, row in zip(seats, distances, strict=True)
+            for seat, member in enumerate(seats)
         ]
         start = np.zeros(self.coordinates.shape[1], dtype=np.float32)
         accepted = rank_trainers(parameters, vectors).accepted
