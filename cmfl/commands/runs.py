@@ -6,6 +6,7 @@ with the chain.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -125,17 +126,18 @@ def show(
     with open_run_summaries(target) as runs:
         row, settings = runs.row(name), runs.settings(name)
         comparison = _head_of(target, row)
+        stop = None if remote is not None else claimed_stop(Home(home).run(name))
         if json:
             chain = {
                 "outcome": comparison.outcome.value,
                 "round": comparison.round,
                 "head": comparison.head,
             }
-            print_json({**row, "chain": chain, "settings": settings})
+            ended = {} if stop is None else {"early_stop": asdict(stop)}
+            print_json({**row, "chain": chain, **ended, "settings": settings})
             verdict = ""
         else:
             verdict = _verdict(runs, row)
-    stop = None if remote is not None else claimed_stop(Home(home).run(name))
     if not json:
         for key, value in row.items():
             print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())

@@ -59,10 +59,13 @@ def test_an_auditor_sees_that_the_rule_ended_the_run(stopped: Path) -> None:
         "early_stop ends the run after round 2"
         in succeeds("runs", "show", "run", "--home", stopped).out
     )
+    shown = succeeds("runs", "show", "run", "--home", stopped, "--json").json["early_stop"]
+    assert (shown["round"], shown["reason"], shown["best_round"]) == (2, "patience", 1)
 
 
 def test_a_run_without_a_rule_has_no_word_of_it(home: Path, report: dict[str, Any]) -> None:
     assert "early_stop" not in report
+    assert "early_stop" not in succeeds("runs", "show", "run", "--home", home, "--json").json
     assert check_stop(Target(home)) is None
 
 
