@@ -12,7 +12,10 @@ from clients.adversaries.attack_memory import AttackHistory, AttackMemory, remem
 from clients.adversaries.attackers import Attackers, AttackRound
 from clients.attacks.false_model import false_model
 from clients.attacks.registry import ATTACKS, attack_named
+from clients.attacks.updates.rule_aware import search
+from clients.attacks.updates.rule_aware.estimate import estimated_effects
 from clients.attacks.updates.rule_aware.frame import Frame
+from clients.attacks.updates.rule_aware.game import games
 from clients.attacks.updates.update_attack import (
     AttackInput,
     AttackParameters,
@@ -27,7 +30,10 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from clients.configuration.schema import Attacking
 
@@ -58,6 +64,7 @@ def sent_in_a_round(
     drift: int | None = None,
     rounds: tuple[tuple[np.ndarray, ...], ...] | None = None,
     only: Attacking | None = None,
+    scoring: str = "median",
 ) -> np.ndarray:
     """What the attackers send in a round of 30 clients of the preset `robust`.
 
@@ -70,8 +77,10 @@ def sent_in_a_round(
         drift: axis of the way that honest clients took; None for no earlier round.
         rounds: published before in place of the one of `published`, the later first.
         only: what the attackers are not honest as.
+        scoring: of the rule.
     """
-    rules = load("robust", settings=(f"protocol.reference={reference}",)).parameters(DIMENSION)
+    settings = (f"protocol.reference={reference}", f"protocol.scoring={scoring}")
+    rules = load("robust", settings=settings).parameters(DIMENSION)
     model = np.zeros(DIMENSION, dtype=np.float32)
     updates = {**_updates(honest), **{c: _updates(7)[c] for c in MALICIOUS}}
     travel = np.eye(DIMENSION, dtype=np.float32)[0]
@@ -183,6 +192,59 @@ def test_target_moves_the_model_towards_the_false_one(reference: str) -> None:
     sent = sent_in_a_round("target", reference=reference)
     assert sent[:, 1].mean() > 1
     assert _updates(0)[ClientId(0)][1] < 1
+
+
+@pytest.mark.parametrize("attack", ["target", "worst-full"])
+@pytest.mark.parametrize("scoring", ["median", "mean"])
+@pytest.mark.parametrize("reference", ["own", "travel", "travel-sum", "crowd", "peers"])
+def test_what_a_search_estimates_is_what_it_plays(
+    attack: str, reference: str, scoring: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[NDArray[np.float64]] = []
+
+    def compared(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> int:
+        played = np.array([effect(index) for index in range(0, len(estimates), 5)])
+        np.testing.assert_allclose(estimates[::5], played, rtol=1e-5, atol=1e-6)
+        searched.append(played)
+        return best_of(estimates, effect)
+
+    best_of = search.best_of
+    monkeypatch.setattr(search, "best_of", compared)
+    sent = sent_in_a_round(attack, reference=reference, scoring=scoring)
+    assert len(set(searched[0].round(4))) > 5
+    monkeypatch.setattr(search, "can_estimate", lambda _parameters: False)
+    monkeypatch.setattr(search, "best_of", best_of)
+    assert np.array_equal(sent, sent_in_a_round(attack, reference=reference, scoring=scoring))
+
+
+def test_of_equal_effects_the_first_is_taken_whatever_was_estimated() -> None:
+    effects = [1.0, 3.0, 3.0 * (1 + 1e-6), 2.0]
+
+    def best(*estimates: float) -> tuple[int, list[int]]:
+        asked_for: list[int] = []
+
+        def effect(index: int) -> float:
+            asked_for.append(index)
+            return effects[index]
+
+        return search.best_of(np.array(estimates), effect), sorted(asked_for)
+
+    assert best(*effects) == (1, [1, 2])
+    # An estimate that is far too high costs a game, and hides nothing.
+    assert best(9.0, 3.0, 3.0, 2.0) == (1, [0, 1, 2])
+    assert best(*[np.inf] * 4) == (1, [0, 1, 2, 3])
+
+
+def test_an_update_without_direction_is_played_not_estimated() -> None:
+    rules = load("robust").parameters(DIMENSION)
+    attacker = asked(list(_honest(7)), parameters=rules, published=(_honest(1),), members=12)
+    attacker = dataclasses.replace(attacker, attacking_trainers=len(attacker.colluders))
+    frame = Frame.of(attacker)
+    (game,) = games(attacker, frame)
+    direction = (frame.row(frame.goal) @ game.coordinates)[0]
+    same = frame.norms[frame.own.rows][:, None] * frame.row(*frame.own.rows.tolist())
+    finite, infinite = estimated_effects(game, [same, 0 * same], direction)
+    assert (np.isfinite(finite), infinite) == (True, np.inf)
 
 
 def test_short_coordinates_have_the_lengths_and_angles_of_updates() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.attacks.updates.rule_aware.estimate import can_estimate, estimated_effects
 from clients.attacks.updates.rule_aware.frame import LENGTH, Frame
 from clients.attacks.updates.rule_aware.game import games
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 TIE = 1e-5
 """Part of an effect below which two effects differ by rounding alone."""
+
+MARGIN = 1e-4
+"""Part of an effect by which an estimate may differ from it: updates are rounded to float32."""
 
 
 class Behaviour(Enum):
@@ -80,21 +84,38 @@ def searched(
     played = games(attacker, frame)
     direction = (aim(frame) @ played[0].coordinates)[0]
     pulls: dict[tuple[str, float, float], NDArray[np.float64]] = {}
-
-    def sent(candidate: Candidate) -> NDArray[np.float64]:
+    sent: list[NDArray[np.float64]] = []
+    for candidate in candidates:
         key = (candidate.base, candidate.angle, candidate.part)
         if key not in pulls:
             pulls[key] = pull(frame, candidate)
-        return updates_of(attacker, frame, candidate, pulls[key])
+        sent.append(updates_of(attacker, frame, candidate, pulls[key]))
+    estimates = np.full(len(candidates), np.inf)
+    if can_estimate(attacker.parameters):
+        estimates = np.sum([estimated_effects(game, sent, direction) for game in played], axis=0)
 
-    def effect(candidate: Candidate) -> float:
-        updates = sent(candidate)
-        return sum(float(game.step(updates) @ direction) for game in played)
+    def effect(index: int) -> float:
+        return sum(float(game.step(sent[index]) @ direction) for game in played)
 
-    effects = [effect(candidate) for candidate in candidates]
-    least = max(effects) - TIE * abs(max(effects))
-    best = next(c for c, effect in zip(candidates, effects, strict=True) if effect >= least)
-    return (sent(best) @ frame.vectors).astype(np.float32)
+    return (sent[best_of(estimates, effect)] @ frame.vectors).astype(np.float32)
+
+
+def best_of(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> int:
+    """Return the first candidate of the largest effect, but for `TIE`.
+
+    Args:
+        estimates: of the effects, true up to `MARGIN`; infinite ones are always played.
+        effect: plays a candidate, by index.
+    """
+    effects: dict[int, float] = {}
+    largest = -np.inf
+    for index in np.argsort(-estimates, kind="stable").tolist():
+        if estimates[index] < largest - (TIE + MARGIN) * abs(largest):
+            break
+        effects[index] = effect(index)
+        largest = max(largest, effects[index])
+    least = largest - TIE * abs(largest)
+    return min(index for index, effect in effects.items() if effect >= least)
 
 
 def updates_of(
