@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from clients.models.model_file import facts_of
 from clients.runs.flower.opening import require_flower
 from clients.runs.metrics_recovery import restore_metrics
-from clients.runs.population import Population, populate, run_document
-from clients.runs.preparation import open_measure, prepare, unwrapped_engine, with_training_path
+from clients.runs.population import Population, populate, run_document, with_training_path
+from clients.runs.preparation import open_measure, prepare, unwrapped_engine
 from clients.runs.run_folder import require_new, run_folder
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import require_engine

@@ -22,10 +22,12 @@ from clients.datasets.registry import data_digest, load_dataset
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
 from clients.random_streams import named_stream, simulated_signers
+from clients.training.lockstep.execution_plan import plan
 from ledger.io.own_rules import try_rules
 from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId, RegisteredClient
 
 if TYPE_CHECKING:
@@ -178,6 +180,23 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
         trainer_faults={ClientId(client): fault for client, fault in trainers.items()},
         device=configuration.machine.device,
     )
+
+
+def with_training_path(configuration: Configuration, population: Population) -> Configuration:
+    """Return a configuration whose training path "auto" is replaced by the chosen one.
+
+    Raises:
+        ConfigurationError: "lockstep" is asked for a model that it does not support.
+    """
+    if configuration.training.path == "plain":
+        return configuration
+    machine = configuration.machine
+    # The path is the same on every device, and this process may have no card.
+    device = "cpu" if machine.trains_elsewhere else machine.device
+    path_plan = plan(population.model, population.data, configuration.local_training(), device)
+    if configuration.training.path != "auto" and path_plan.path == "plain":
+        raise ConfigurationError(f"training.path = lockstep: {path_plan.reason}")
+    return configuration.on_path(path_plan.path)
 
 
 def run_document(configuration: Configuration, population: Population) -> RunDocument:

@@ -9,11 +9,10 @@ from clients.runs.evaluation_sets import TEST, measured_sets
 from clients.runs.flower.opening import flower_engine
 from clients.runs.input_binding import require_bound_inputs, require_bound_sources
 from clients.runs.metrics import Measure, ModelGauge
-from clients.runs.population import Population, populate, run_document
+from clients.runs.population import Population, populate, run_document, with_training_path
 from clients.runs.run_folder import run_folder
 from clients.training.engine_factory import open_engine
 from clients.training.evaluation import majority_rate
-from clients.training.lockstep.execution_plan import plan
 from ledger.chain.contract.deployment import deploy, deployment_lock
 from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
 from ledger.io.home import DISK
@@ -40,23 +39,6 @@ if TYPE_CHECKING:
     from ledger.storage.blobs import BlobReader, BlobStore
 
     Watched = Callable[[Engine], Engine]
-
-
-def with_training_path(configuration: Configuration, population: Population) -> Configuration:
-    """Return a configuration whose training path "auto" is replaced by the chosen one.
-
-    Raises:
-        ConfigurationError: "lockstep" is asked for a model that it does not support.
-    """
-    if configuration.training.path == "plain":
-        return configuration
-    machine = configuration.machine
-    # The path is the same on every device, and this process may have no card.
-    device = "cpu" if machine.trains_elsewhere else machine.device
-    path_plan = plan(population.model, population.data, configuration.local_training(), device)
-    if configuration.training.path != "auto" and path_plan.path == "plain":
-        raise ConfigurationError(f"training.path = lockstep: {path_plan.reason}")
-    return configuration.on_path(path_plan.path)
 
 
 def unwrapped_engine(engine: Engine) -> Engine:

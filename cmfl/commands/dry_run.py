@@ -151,8 +151,7 @@ def dry_run(
         ConfigurationError: the configuration does not fit, or gas costs more than the caps.
         ChainError: the node or the contract there is not as expected.
     """
-    from clients.runs.population import populate, run_document
-    from clients.runs.preparation import with_training_path
+    from clients.runs.population import populate, run_document, with_training_path
 
     population = populate(configuration, owners)
     document = run_document(with_training_path(configuration, population), population)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from clients.experiments.baselines.traffic import recorded_traffic
 from clients.experiments.kinds.method_kind import MethodRound, MethodRun
 from clients.experiments.rows import round_values
-from clients.runs.population import populate
-from clients.runs.preparation import open_measure, with_training_path
+from clients.runs.population import populate, with_training_path
+from clients.runs.preparation import open_measure
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload_forms import FLOAT32
 

@@ -6,6 +6,9 @@ import importlib.util
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from clients.runs.flower.engine import FlowerEngine
+from clients.runs.flower.nodes import Partitions
+from clients.runs.flower.training_node import run_digest
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -57,10 +60,6 @@ def flower_engine(
         ConfigurationError: Flower is not installed.
         TrainingError: the simulation does not start.
     """
-    from clients.runs.flower.engine import FlowerEngine  # noqa: PLC0415 - above what uses this
-    from clients.runs.flower.nodes import Partitions  # noqa: PLC0415
-    from clients.runs.flower.training_node import run_digest  # noqa: PLC0415
-
     run = run_digest(configuration)
     if nodes is not None:
         yield FlowerEngine(local, Partitions(nodes, run), run, parameters)

@@ -14,8 +14,7 @@ from clients.runs.flower.messages import (
     decode_request,
     encode_answer,
 )
-from clients.runs.population import populate
-from clients.runs.preparation import with_training_path
+from clients.runs.population import populate, with_training_path
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here, settled_path
 from ledger.protocol.encoding import sha256, vector_from_bytes

@@ -12,8 +12,7 @@ from clients.configuration.owners import owner_samples
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.onboarding.registration import combined_registry, proposal_digest, signed_entry
-from clients.runs.population import populate, run_document
-from clients.runs.preparation import with_training_path
+from clients.runs.population import populate, run_document, with_training_path
 from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import deployment_of

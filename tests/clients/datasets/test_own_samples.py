@@ -11,8 +11,7 @@ import pytest
 from clients.configuration.loading import load
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
-from clients.runs.population import populate, run_document
-from clients.runs.preparation import with_training_path
+from clients.runs.population import populate, run_document, with_training_path
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, RegisteredClient

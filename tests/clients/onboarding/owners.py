@@ -13,8 +13,7 @@ from clients.onboarding.registration import (
     proposal_digest,
     signed_entry,
 )
-from clients.runs.population import populate, run_document
-from clients.runs.preparation import with_training_path
+from clients.runs.population import populate, run_document, with_training_path
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.signing import KeySigner
 

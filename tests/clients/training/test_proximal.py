@@ -15,8 +15,7 @@ from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
 from clients.local_sgd import LocalTraining, batches
 from clients.models.model import load_vector, trainable
 from clients.models.registry import model_named
-from clients.runs.population import populate
-from clients.runs.preparation import with_training_path
+from clients.runs.population import populate, with_training_path
 from clients.training.lockstep.execution_plan import plan
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import PlainTrainer

@@ -10,8 +10,7 @@ import pytest
 
 from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
-from clients.runs.population import populate, run_document
-from clients.runs.preparation import with_training_path
+from clients.runs.population import populate, run_document, with_training_path
 from clients.training.engine_factory import open_engine
 from clients.training.environment import environment_here
 from clients.worker.chain_clock import Moment

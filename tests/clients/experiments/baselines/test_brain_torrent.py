@@ -17,8 +17,8 @@ from clients.experiments.baselines.brain_torrent import (
 )
 from clients.experiments.baselines.traffic import TrafficLink
 from clients.runs.metrics import Quality
-from clients.runs.population import populate
-from clients.runs.preparation import open_measure, with_training_path
+from clients.runs.population import populate, with_training_path
+from clients.runs.preparation import open_measure
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.baselines.steps import (
     StepEngine,

@@ -20,8 +20,8 @@ from clients.experiments.baselines.federated import (
 )
 from clients.experiments.baselines.round import BaselineRound, RoundSeconds
 from clients.random_streams import named_stream
-from clients.runs.population import populate
-from clients.runs.preparation import open_measure, with_training_path
+from clients.runs.population import populate, with_training_path
+from clients.runs.preparation import open_measure
 from clients.training.evaluation import majority_rate
 from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256

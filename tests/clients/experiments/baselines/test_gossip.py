@@ -21,8 +21,8 @@ from clients.experiments.baselines.sites import Sites, weighted_mean
 from clients.experiments.baselines.traffic import TrafficLink
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
-from clients.runs.population import populate
-from clients.runs.preparation import open_measure, with_training_path
+from clients.runs.population import populate, with_training_path
+from clients.runs.preparation import open_measure
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.baselines.steps import (
     StepEngine,

@@ -26,8 +26,8 @@ from clients.runs.flower.messages import (
 from clients.runs.flower.opening import flower_engine
 from clients.runs.flower.training_node import TrainingNode, run_digest
 from clients.runs.open_run import open_memory_run
-from clients.runs.population import populate
-from clients.runs.preparation import open_measure, with_training_path
+from clients.runs.population import populate, with_training_path
+from clients.runs.preparation import open_measure
 from clients.training.port import TrainingError, TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
