@@ -11,6 +11,7 @@ from cmfl.access.downloads import download_bundle, download_proof
 from cmfl.access.target import opened_ledger
 from cmfl.commands import export_provenance
 from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.home_files import refuse_home_file
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.verify import RoundNumber
@@ -43,6 +44,7 @@ def bundle(
 
     It is checked on the way, but for one that comes from a service.
     """
+    refuse_home_file(out)
     target = source.target()
     try:
         verification = _written(target, round_number, out) if target.remote is None else None
@@ -82,6 +84,7 @@ def proof(
     from ledger.io.home import DISK
     from ledger.protocol.types import ClientId
 
+    refuse_home_file(out)
     who = ClientId(client_index)
     target = source.target()
     if target.remote is not None:

@@ -9,6 +9,7 @@ import typer
 
 from cmfl.commands.console import AsJson, print_json, print_line
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.home_files import refuse_home_file
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import ProvenanceOptions
 from ledger.protocol.errors import ConfigurationError
@@ -132,6 +133,7 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
 
 def _require_file(out: Path) -> None:
     """Refuse what is no file, before the audit: a device or a folder would be replaced, or not."""
+    refuse_home_file(out)
     if out.exists() and not out.is_file():
         raise ConfigurationError(f"--out {out}: must be a new file, or one to replace")
 

@@ -11,6 +11,7 @@ import typer
 
 from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, complain, print_json, print_line, whole
+from cmfl.commands.home_files import refuse_home_file
 from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
 from ledger.protocol.errors import ConfigurationError
 
@@ -227,6 +228,7 @@ def _require_folder(out: Path, *, is_made: bool) -> None:
     Raises:
         ConfigurationError: it is not, or nobody can be asked.
     """
+    refuse_home_file(out)
     folder = out.parent
     if is_made or folder.is_dir():
         return

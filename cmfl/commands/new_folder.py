@@ -7,6 +7,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cmfl.commands.home_files import refuse_home_file
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
 
 
 def require_new(out: Path) -> None:
-    """Refuse a folder that has something in it, before the work whose result it takes.
+    """Refuse a folder that has something in it, or is a home's, before the work is done for it.
 
     Raises:
         ConfigurationError: names it.
     """
+    refuse_home_file(out)
     if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
         raise ConfigurationError(f"--out {out}: must be a new or an empty folder")
     if not out.absolute().parent.is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from cmfl.commands.home_files import refuse_home_file
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def require_writable(path: Path) -> None:
     Raises:
         ConfigurationError: names the file and what is wrong with it.
     """
+    refuse_home_file(path, "--report")
     if path.is_dir():
         raise ConfigurationError(f"--report {path}: is a folder, must be a file")
     if not path.parent.is_dir():

@@ -11,6 +11,7 @@ import typer
 from cmfl.access.target import opened_ledger
 from cmfl.commands.console import AsJson, complain, print_json, print_line
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
+from cmfl.commands.home_files import refuse_home_file
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.source_options import ContractOptions
@@ -193,14 +194,19 @@ def prove(
 
     It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
     """
+    from ledger.io.home import DISK
     from ledger.transparency import proofs
 
+    refuse_home_file(out)
     note, checkpoint, entries = _read_log(place, log)
     if round_number > len(entries):
         raise ConfigurationError(
             f"--round {round_number}: {checkpoint.origin} has {len(entries)} rounds"
         )
-    out.write_bytes(proofs.prove(entries, round_number - 1, note).encoded())
+    try:
+        DISK.write_whole(out, proofs.prove(entries, round_number - 1, note).encoded())
+    except OSError as error:
+        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
     print_line(f"{out} proves the head of round {round_number} in {checkpoint.origin}")
 
 
