@@ -32,7 +32,8 @@ NODE_SECONDS = 600.0
 """How long a call waits without any answer."""
 
 MOST_FAILURES = 3
-"""Failed messages for one partition, one after another, after which a call fails."""
+"""Failed messages for one partition, one after another, after which a call fails; and failed
+questions to one node, after which it is not asked what it is until it connects anew."""
 
 _POLL_SECONDS = 0.2
 
@@ -73,6 +74,7 @@ class Partitions:
         self._run = run
         self._seconds = seconds
         self._asked: dict[str, int] = {}
+        self._mute: dict[int, int] = {}
         self._node_of: dict[int, int] = {}
         self._descriptions: dict[int, NodeDescription] = {}
 
@@ -157,8 +159,11 @@ class Partitions:
         }
         self._node_of = {p: node for p, node in self._node_of.items() if node in online}
         self._asked = {name: node for name, node in self._asked.items() if node in online}
+        self._mute = {node: failed for node, failed in self._mute.items() if node in online}
+        given_up = {node for node, failed in self._mute.items() if failed >= MOST_FAILURES}
         query = encode_request(NodeQuery(self._run))
-        for node in sorted(online - self._descriptions.keys() - set(self._asked.values())):
+        known = self._descriptions.keys() | set(self._asked.values()) | given_up
+        for node in sorted(online - known):
             self._asked[self._nodes.send(node, query)] = node
         has_answered = False
         for name, answer in self._nodes.answers(tuple(self._asked)).items():
@@ -166,6 +171,10 @@ class Partitions:
             if (described := _description(node, answer)) is not None:
                 self._add(node, described)
                 has_answered = True
+                continue
+            self._mute[node] = self._mute.get(node, 0) + 1
+            if self._mute[node] == MOST_FAILURES:
+                _log.warning("node %d is not asked again until it connects anew", node)
         return has_answered
 
     def _add(self, node: int, described: NodeDescription) -> None:
@@ -226,5 +235,6 @@ def _description(node: int, answer: bytes | UnansweredMessage) -> NodeDescriptio
     if isinstance(described, NodeFailure):
         raise TrainingError(f"a SuperNode refuses: {described.sentence}")
     if not isinstance(described, NodeDescription):
+        _log.warning("node %d sends something else than a description", node)
         return None
     return described

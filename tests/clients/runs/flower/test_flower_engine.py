@@ -250,6 +250,29 @@ def test_a_partition_without_a_node_ends_the_call(
         FlowerEngine(local, nobody, run, parameters).train(start, JOBS)
 
 
+def test_a_node_that_cannot_say_what_it_is_is_left_alone_until_it_connects_anew(
+    configuration: Configuration,
+    node: TrainingNode,
+    start: np.ndarray,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = run_digest(configuration)
+    nodes = ConnectedNodes({1: answering(node, 0, 1), 2: lambda _message: b"nonsense"})
+    partitions = nodes_module.Partitions(nodes, run, 0.05)
+
+    def asked() -> int:
+        for _ in range(10):
+            partitions.ask({0: encode_request(NodeQuery(run))}, lambda _partition, _answer: None)
+        return sum(to == 2 for to, _ in nodes.sent)
+
+    assert asked() == asked() == nodes_module.MOST_FAILURES
+    assert caplog.text.count("node 2 is not asked again") == 1
+    stuck = nodes.nodes.pop(2)
+    asked()
+    nodes.nodes[2] = stuck
+    assert asked() == 2 * nodes_module.MOST_FAILURES
+
+
 @pytest.mark.parametrize(
     "jobs",
     [[TrainingJob(99, bytes(32))], [TrainingJob(1, bytes(32))] * 2],
