@@ -83,7 +83,7 @@ class Composed:
         """Start a service; one that others wait for to complete has then done so."""
         state = self.folder / "services" / name
         (state / "scripts").mkdir(parents=True)
-        for volume in service["volumes"]:
+        for volume in service.get("volumes", []):
             source, place, *_ = volume.split(":")
             self.volume(source).mkdir(parents=True, exist_ok=True)
             (state / Path(place).name).symlink_to(self.volume(source))

@@ -86,7 +86,7 @@ def test_a_service_has_no_rights_and_writes_to_its_volumes_alone() -> None:
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert not {"privileged", "user", "cap_add", "devices", "env_file"} & service.keys(), name
-        for volume in service["volumes"]:
+        for volume in service.get("volumes", []):
             source, place, *_ = volume.split(":")
             assert source in document["volumes"], name
             assert Path(place).parent == Path(STATE), name
@@ -99,7 +99,7 @@ def test_an_owners_key_is_in_its_own_volume_alone() -> None:
         having = {
             name
             for name, service in compose()["services"].items()
-            if any(volume.startswith(f"{owner}:") for volume in service["volumes"])
+            if any(volume.startswith(f"{owner}:") for volume in service.get("volumes", []))
         }
         assert having == {owner, f"{owner}-keys"}
 
@@ -131,6 +131,16 @@ def test_owners_register_the_samples_that_their_parts_have() -> None:
     data = load_dataset(configuration.data.choice(), clients, rng)
     assert set(data.sample_counts) == {240}
     assert "--samples 240" in (FOLDER / "owner.sh").read_text("utf-8")
+
+
+def test_no_service_loses_its_network_where_another_is_restarted() -> None:
+    services = compose()["services"]
+    modes = {name: service.get("network_mode") for name, service in services.items()}
+    lasting = {"chain", "store", "service", "north", "south", "east"}
+    assert {name for name, mode in modes.items() if mode == "service:network"} == lasting
+    assert {name for name, mode in modes.items() if mode is None} == services.keys() - lasting
+    assert {name for name, service in services.items() if "ports" in service} == {"network"}
+    assert services["network"]["command"] == ["sleep", "infinity"]
 
 
 def test_services_wait_for_what_they_need() -> None:
