@@ -33,6 +33,13 @@ class Aggregation:
     aggregator: Aggregator = field(default_factory=FedAvg)
     pre_aggregators: tuple[PreAggregator, ...] = ()
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is the plain mean of updates that weigh alike."""
+        aggregator = self.aggregator
+        is_plain = isinstance(aggregator, FedAvg) and not aggregator.clipped
+        return is_plain and not self.pre_aggregators
+
     def require(self, updates: int) -> None:
         """Reject a number of updates that a stage cannot take."""
         for stage in self.pre_aggregators:

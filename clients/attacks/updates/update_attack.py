@@ -56,6 +56,7 @@ class ServerRule:
             chance; None if there is none.
         last: the step of the round before, zeros in the first, shape (d,).
         is_of_angles: whether the step turns with the updates if all are turned alike.
+        is_mean: whether it is the mean of the updates.
     """
 
     aggregate: Callable[
@@ -63,6 +64,7 @@ class ServerRule:
     ]
     last: NDArray[np.float64]
     is_of_angles: bool = False
+    is_mean: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ from clients.attacks.updates.rule_aware.game import games
 from clients.attacks.updates.update_attack import (
     AttackInput,
     AttackParameters,
+    ServerRule,
     UpdateAttack,
 )
 from clients.configuration.loading import load
@@ -212,9 +213,28 @@ def test_what_a_search_estimates_is_what_it_plays(
     monkeypatch.setattr(search, "best_of", compared)
     sent = sent_in_a_round(attack, reference=reference, scoring=scoring)
     assert len(set(searched[0].round(4))) > 5
-    monkeypatch.setattr(search, "can_estimate", lambda _parameters: False)
+    monkeypatch.setattr(search, "can_estimate", lambda _attacker: False)
     monkeypatch.setattr(search, "best_of", best_of)
     assert np.array_equal(sent, sent_in_a_round(attack, reference=reference, scoring=scoring))
+
+
+@pytest.mark.parametrize("attack", ["target", "worst-back"])
+def test_a_server_that_averages_is_estimated_and_played_alike(attack: str) -> None:
+    def mean(updates: Any, _last: Any, _rng: Any) -> NDArray[np.float64]:
+        played.append(len(updates))
+        return np.mean(np.asarray(updates, dtype=np.float64), axis=0)
+
+    forge_all = ATTACKS[attack].forge_all
+    assert forge_all is not None
+    sent, games_played = [], []
+    for is_mean in (True, False):
+        played: list[int] = []
+        server = ServerRule(mean, np.zeros(DIMENSION), is_of_angles=True, is_mean=is_mean)
+        attacker = asked(_honest(7), server=server, published=(_honest(1), _honest(2)))
+        sent.append(forge_all(attacker))
+        games_played.append(len(played))
+    assert np.array_equal(*sent)
+    assert games_played[0] < games_played[1] / 4
 
 
 def test_of_equal_effects_the_first_is_taken_whatever_was_estimated() -> None:

@@ -29,17 +29,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.attacks.updates.rule_aware.game import Game
+    from clients.attacks.updates.update_attack import AttackInput
     from ledger.protocol.parameters import Parameters
 
 _TOGETHER = 64
 """Candidates whose inner products are in memory at a time."""
 
 
-def can_estimate(parameters: Parameters | None) -> bool:
-    """Return whether a rule is one of directions that accepts up to a right angle."""
+def can_estimate(attacker: AttackInput) -> bool:
+    """Return whether its run's rule is a mean, or one of directions up to a right angle."""
+    parameters = attacker.parameters
+    if parameters is None:
+        return attacker.server is not None and attacker.server.is_mean
     return (
-        parameters is not None
-        and parameters.distance == DIRECTION.name
+        parameters.distance == DIRECTION.name
         and parameters.threshold == AT_A_RIGHT_ANGLE.name
         and parameters.clip in {NO_CLIP.name, MEDIAN_CLIP.name}
     )
@@ -51,7 +54,7 @@ def estimated_effects(
     """Return how far what is sent would move the model along a direction.
 
     Args:
-        game: of a rule that `can_estimate` admits.
+        game: of an attacker whose rule `can_estimate` admits.
         sent: by candidate, the coefficients of the colluders' updates, shape (colluders, k).
         direction: in the game's coordinates.
 
@@ -67,6 +70,9 @@ def estimated_effects(
         part = sent[start : start + _TOGETHER]
         theirs = _as_sent(np.stack(part) @ game.coordinates)
         rows = np.concatenate([np.broadcast_to(honest, (len(part), *honest.shape)), theirs], axis=1)
+        if rule is None:
+            effects += (rows @ direction).mean(axis=1).tolist()
+            continue
         rows = rows[:, order]
         products = rows @ rows.transpose(0, 2, 1)
         effects += map(rule.effect, products, rows @ travel, rows @ direction)
@@ -90,10 +96,11 @@ class _RoundRule:
     has_travel: bool
 
     @classmethod
-    def of(cls, game: Game) -> _RoundRule:
-        """Return the rule of a game with a committee."""
+    def of(cls, game: Game) -> _RoundRule | None:
+        """Return the rule of a game; None for the mean of all updates."""
         parameters = game.attacker.parameters
-        assert parameters is not None, "there is a committee"
+        if parameters is None:
+            return None
         is_member = np.isin(np.sort(game.clients), game.members)
         has_travel = game.travel is not None and parameters.direction_weight is not None
         return cls(parameters, *map(np.flatnonzero, (is_member, ~is_member)), has_travel)

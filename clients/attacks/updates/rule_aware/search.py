@@ -91,7 +91,7 @@ def searched(
             pulls[key] = pull(frame, candidate)
         sent.append(updates_of(attacker, frame, candidate, pulls[key]))
     estimates = np.full(len(candidates), np.inf)
-    if can_estimate(attacker.parameters):
+    if can_estimate(attacker):
         estimates = np.sum([estimated_effects(game, sent, direction) for game in played], axis=0)
 
     def effect(index: int) -> float:
