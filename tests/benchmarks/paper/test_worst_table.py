@@ -80,18 +80,18 @@ def test_differences_are_paired_by_seed_method_less_other() -> None:
     ]
 
 
-def test_an_attack_costs_processor_time_beside_a_plain_one() -> None:
+def test_an_attack_costs_processor_time_beside_a_run_without_one() -> None:
     def took(condition: str, seed: int, cpu: float, **more: object) -> None:
         seconds = CellSeconds(wall=1.0, cpu=cpu)
         cells.append(cell("own", seed, (0.9,), condition=condition, seconds=seconds, **more))
 
     cells: list[CellRow] = []
     for seed, plain, searched in ((300, 2, 8), (301, 2, 10), (302, 2, 12)):
-        took("ipm", seed, plain)
+        took("none", seed, plain)
         took("target", seed, searched)
-    took("ipm", 303, 2, ledger=EVIDENCE)  # signs and votes besides
+    took("none", 303, 2, ledger=EVIDENCE)  # signs and votes besides
     took("target", 303, 2, ledger=EVIDENCE)
-    (line,) = [line for line in cost_table({SHARED: rows(cells)}) if "target |" in line]
-    assert line.split(" | ")[3] == "5.0"
-    with pytest.raises(ConfigurationError, match="no rows of robustness-worst-digits"):
+    (line,) = [line for line in cost_table({TUNED: rows(cells)}) if line.startswith("| target")]
+    assert line.split(" | ")[4] == "5.0"
+    with pytest.raises(ConfigurationError, match="no rows of robustness-worst-tuned"):
         cost_table({})
