@@ -10,6 +10,6 @@ imported, so that two programs that share no line have to agree.
 60 clients share the training digits, each class by shares from Dirichlet(.5); softmax, 12 members,
 18 trainers, 5 steps of 16 samples, rate 1, 40 rounds; 30 % of the clients attack whenever they are
 active, each knowing its colluders, all models, and what honest clients published before. `--clip`
-shortens updates to the round's median length before they are averaged. An accuracy is the mean of
-the last five rounds.
+shortens updates to the length that two fifths of the round's do not exceed. An accuracy is the mean
+of the last five rounds.
 """

@@ -53,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--share", type=float, default=0.3, help="of clients that attack")
-    parser.add_argument("--clip", action="store_true", help="updates to their median length")
+    parser.add_argument("--clip", action="store_true", help="updates to the length of two fifths")
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
     parser.add_argument("--attacks", nargs="+", choices=ATTACKS, default=list(ATTACKS))
     parser.add_argument("--vectors", type=Path, metavar="FILE", help="check these cases instead")

@@ -93,10 +93,11 @@ def decide(
 
 
 def clipped(updates: Array) -> Array:
-    """Return a round's updates, those longer than the median length shortened to it."""
+    """Return a round's updates, those longer than two fifths of them shortened to that length."""
     lengths = np.linalg.norm(updates, axis=1, keepdims=True)
-    longest = np.maximum(lengths, np.median(lengths))
-    return np.asarray(updates * np.median(lengths) / np.where(longest > 0, longest, 1))
+    longest = np.sort(lengths, axis=0)[2 * (len(lengths) - 1) // 5]
+    shortened = np.maximum(lengths, longest)
+    return np.asarray(updates * longest / np.where(shortened > 0, shortened, 1))
 
 
 def unit(rows: Array) -> Array:

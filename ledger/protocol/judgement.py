@@ -312,7 +312,15 @@ def next_model(
     accepted: Sequence[ClientId],
     updates: Mapping[ClientId, NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """Return w_{t+1}, the aggregate of the accepted updates, shortened as the clip rule says."""
+    """Return w_{t+1}, the aggregate of the accepted updates, shortened as the clip rule says.
+
+    Args:
+        inputs: of the round.
+        model: w_t, shape (d,).
+        accepted: S_a.
+        updates: of the record's set, each of shape (d,); where the clip rule does not need all,
+            those of S_a are enough.
+    """
     chosen = {client: updates[client] for client in accepted}
     factors = CLIPS[inputs.parameters.clip].factors
     return aggregate(
@@ -320,7 +328,7 @@ def next_model(
         chosen,
         {client: inputs.registry[client].samples for client in accepted},
         inputs.parameters.server_rate,
-        None if factors is None else factors(chosen),
+        None if factors is None else factors(chosen, updates),
     )
 
 

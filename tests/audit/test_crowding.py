@@ -14,6 +14,7 @@ from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.judgement import next_model, score_updates, usable_clients
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.scores import DistanceTable
 from tests.audit import deviations as dev
@@ -30,16 +31,16 @@ if TYPE_CHECKING:
 RULES = {
     "distance": "direction",
     "reference": "crowd",
-    "clip": "median",
     "scoring": "median",
     "strategy": 3,
     "threshold": "direction",
 }
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    found = Run.opened(tmp_path, replace(PARAMETERS, **RULES))  # type: ignore[arg-type]
+@pytest.fixture(params=["median", "quantile"])
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
+    rules = RULES | {"clip": request.param}
+    found = Run.opened(tmp_path, replace(PARAMETERS, **rules))  # type: ignore[arg-type]
     with found.chain:
         yield found
 
@@ -120,6 +121,17 @@ def test_without_one_update_no_crowding_can_be_checked(run: Run) -> None:
     report = audit(run.ledger, ChangedBlobs(run.blobs, {payload.digest: None}))
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     assert report.step(AuditStep.DISTANCES).outcome is StepOutcome.NOT_CHECKABLE
+
+
+def test_a_model_that_rests_on_all_updates_is_not_checkable_without_one(run: Run) -> None:
+    run.play(Deviation(payloads=one_update_sent_by_four))
+    (event,) = (found.event for found in run.ledger.outcomes(limit=9) if found.event.round == 1)
+    assert isinstance(event, RoundDecided)
+    lost = next(c for c in sorted(run.participants.trainers) if c not in event.accepted)
+    payload = run.evidence.payloads[lost]
+    report = audit(run.ledger, ChangedBlobs(run.blobs, {payload.digest: None}))
+    is_checked = report.step(AuditStep.MODEL).outcome is StepOutcome.PASSED
+    assert is_checked == (run.parameters.clip == "median")
 
 
 def test_crowding_in_the_first_round_needs_no_displacement(run: Run) -> None:

@@ -70,9 +70,9 @@ def test_a_changed_vector_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == f"{cases[1]['kind']}: distances\n"
 
 
-def test_the_longer_half_is_clipped_to_the_median() -> None:
+def test_the_longer_are_clipped_to_the_length_of_two_fifths() -> None:
     rows = np.diag([0.0, 1.0, 2.0, 9.0, 30.0])
-    assert clipped(rows).diagonal() == pytest.approx([0, 1, 2, 2, 2])
+    assert clipped(rows).diagonal() == pytest.approx([0, 1, 1, 1, 1])
     assert not clipped(np.zeros((3, 2))).any()
 
 

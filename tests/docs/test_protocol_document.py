@@ -458,6 +458,24 @@ def test_a_clipped_model_can_be_computed_from_the_text_alone() -> None:
     assert struct.pack("<8f", *model).hex() == named("clip")["next model"]
 
 
+def test_a_model_clipped_to_a_quantile_can_be_computed_from_the_text_alone() -> None:
+    clients = [int(k) for k in numbers("clip", "accepted")]
+    samples = [int(n) for n in numbers("clip", "samples")]
+    updates = [numbers("crowding", f"update {k}") for k in range(9)]
+    norms = [math.fsum(x * x for x in update) ** 0.5 for update in updates]
+    t = sorted(norms)[math.floor(2 * (9 - 1) / 5)]
+    factors = [1.0 if norms[k] <= t else t / norms[k] for k in clients]
+    for key, values in (("norms", norms), ("s", factors)):
+        assert named("quantile")[key].strip("[]").split(", ") == [value.hex() for value in values]
+    model = []
+    for column in zip(*(updates[k] for k in clients), strict=True):
+        total = 0.0
+        for n, s, x in zip(samples, factors, column, strict=True):
+            total = total + (n / sum(samples)) * s * x
+        model.append(0.0 - 1.0 * total)
+    assert struct.pack("<8f", *model).hex() == named("quantile")["next model"]
+
+
 def test_every_parameter_is_in_the_settings_with_its_range() -> None:
     text = section("Settings")
     listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)

@@ -51,7 +51,7 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_q8 import decode_q8, encode_q8
 from ledger.protocol.rules.aggregation import aggregate
-from ledger.protocol.rules.clipping import exact_norm, median_factors
+from ledger.protocol.rules.clipping import exact_norm, median_factors, quantile_factors
 from ledger.protocol.rules.direction import DirectionMeasure
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
 from ledger.protocol.rules.reference import CROWD, PEERS
@@ -284,6 +284,7 @@ def blocks() -> dict[str, str]:
         "crowding": crowding(),
         "peers": peers(),
         "clip": clipping(),
+        "quantile": quantile_clipping(),
         "vector": document(told.vectors[member]),
         "record": document(told.record),
         "ranking": lines(
@@ -415,7 +416,7 @@ def clipping() -> str:
     """Return norms, factors and the aggregate of clipped updates."""
     updates = {ClientId(i): f32(*CROWDED[i]) for i in (3, 5, 8)}
     samples, model = {ClientId(3): 10, ClientId(5): 20, ClientId(8): 10}, f32(*[0] * 8)
-    factors = median_factors(updates)
+    factors = median_factors(updates, updates)
     return lines(
         {
             "accepted": list(updates),
@@ -425,6 +426,22 @@ def clipping() -> str:
             "next model": encoding.vector_bytes(
                 aggregate(model, updates, samples, 1.0, factors)
             ).hex(),
+        }
+    ).replace("'", "")
+
+
+def quantile_clipping() -> str:
+    """Return norms of all updates, factors and the aggregate of accepted ones."""
+    updates = {ClientId(i): f32(*update) for i, update in enumerate(CROWDED)}
+    accepted = {client: updates[client] for client in map(ClientId, (3, 5, 8))}
+    samples = {ClientId(3): 10, ClientId(5): 20, ClientId(8): 10}
+    factors = quantile_factors(accepted, updates)
+    model = aggregate(f32(*[0] * 8), accepted, samples, 1.0, factors)
+    return lines(
+        {
+            "norms": [exact_norm(update).hex() for update in updates.values()],
+            "s": [factor.hex() for factor in factors.values()],
+            "next model": encoding.vector_bytes(model).hex(),
         }
     ).replace("'", "")
 

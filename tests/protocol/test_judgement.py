@@ -488,6 +488,18 @@ def along(
     return small_round(values, travel=way, **rules | changes)
 
 
+@pytest.mark.parametrize(("clip", "moved"), [("none", 1e6), ("median", 1e6), ("quantile", 1.0)])
+def test_who_sends_most_of_a_round_moves_the_model_by_an_honest_length(
+    clip: str, moved: float
+) -> None:
+    # Five of nine, two of them members, along a travel that was theirs: they alone are accepted.
+    values = dict.fromkeys(range(9), 1.0) | dict.fromkeys((1, 2, 3, 4, 5), -1e6)
+    rules = {"reference": "peers", "strategy": 3, "threshold": "direction", "clip": clip}
+    judged = along(-5.0, values, **rules).scored().judged()
+    assert set(judged.ranking.accepted) == {3, 4, 5}
+    assert judged.model.tolist() == [moved]
+
+
 def test_along_a_travel_who_goes_the_other_way_is_refused() -> None:
     # One number has two directions, so that distances are 0 or 4; g is 1, and b is 3.
     small = along(5.0, strategy=3, threshold="direction")

@@ -11,8 +11,11 @@ from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import next_model
 from ledger.protocol.rules.reference import displacement
+from ledger.protocol.rules.registry import CLIPS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -109,7 +112,7 @@ class ModelChain:
             archive: where the recorded one is.
         """
         event, before = evidence.event, self.vector
-        lacking = tuple(client for client in event.accepted if client not in evidence.updates)
+        lacking = tuple(client for client in _entering(evidence) if client not in evidence.updates)
         computed = digest = None
         if before is not None and event.accepted and not lacking:
             computed = next_model(evidence.inputs, before, event.accepted, evidence.updates)
@@ -136,6 +139,14 @@ class ModelChain:
             except EncodingError as error:
                 return None, str(error)
         return None, ""
+
+
+def _entering(evidence: RoundEvidence) -> Sequence[ClientId]:
+    """Return the clients whose updates determine the next model."""
+    clip = CLIPS[evidence.inputs.parameters.clip]
+    if clip.needs_all and evidence.record is not None:
+        return tuple(evidence.record.clients)
+    return evidence.event.accepted
 
 
 class ModelDigests:

@@ -29,8 +29,10 @@ _SHORT = 1 << 10
 _SCALE = 300
 """The smallest square but 0 is 2^-298; of the exponent field e it is a multiple of 2^(2e − 300)."""
 
-ClipFactors = Callable[[Mapping[ClientId, "NDArray[np.float32]"]], dict[ClientId, float]]
-"""From the accepted updates, each of shape (d,), to the factor of each, in [0, 1]."""
+Vectors = Mapping[ClientId, "NDArray[np.float32]"]
+ClipFactors = Callable[[Vectors, Vectors], dict[ClientId, float]]
+"""From the accepted updates and all of the round's set, each of shape (d,), to the factor of each
+accepted one, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +43,35 @@ class ClipRule:
         name: as in TOML and in the run document.
         factors: of the accepted updates; None for no clipping.
         sentence: for a reader.
+        needs_all: whether updates that are not accepted, members' among them, determine factors.
     """
 
     name: str
     factors: ClipFactors | None
     sentence: str
+    needs_all: bool = False
 
 
-def median_factors(updates: Mapping[ClientId, NDArray[np.float32]]) -> dict[ClientId, float]:
+def median_factors(accepted: Vectors, updates: Vectors) -> dict[ClientId, float]:  # noqa: ARG001 - one signature for all
     """Return min(1, t / ‖Δ_k‖) of each accepted update, t the median of their norms."""
+    norms = {client: exact_norm(update) for client, update in accepted.items()}
+    return _shortened(norms, float(median(np.array(list(norms.values())))))
+
+
+def quantile_factors(accepted: Vectors, updates: Vectors) -> dict[ClientId, float]:
+    """Return min(1, t / ‖Δ_k‖) of each accepted update, t the two-fifths quantile of all norms.
+
+    Whoever sends half of a round's updates decides which are accepted, but not t: up to three
+    fifths that are too long, or two fifths that are too short, leave it between honest lengths.
+    """
     norms = {client: exact_norm(update) for client, update in updates.items()}
-    middle = float(median(np.array(list(norms.values()))))
-    return {client: 1.0 if norm <= middle else middle / norm for client, norm in norms.items()}
+    ordered = sorted(norms.values())
+    length = ordered[2 * (len(ordered) - 1) // 5]
+    return _shortened({client: norms[client] for client in accepted}, length)
+
+
+def _shortened(norms: Mapping[ClientId, float], length: float) -> dict[ClientId, float]:
+    return {client: 1.0 if norm <= length else length / norm for client, norm in norms.items()}
 
 
 def exact_norm(update: NDArray[np.float32]) -> float:
@@ -86,4 +105,13 @@ MEDIAN = ClipRule(
     name="median",
     factors=median_factors,
     sentence="accepted updates that are longer than their median are shortened to it",
+)
+QUANTILE = ClipRule(
+    name="quantile",
+    factors=quantile_factors,
+    sentence=(
+        "accepted updates are shortened to the length that two fifths of all of the round's "
+        "updates do not exceed"
+    ),
+    needs_all=True,
 )

@@ -41,7 +41,9 @@ SCORINGS: dict[str, ScoringRule] = {rule.name: rule for rule in (scoring.MEAN, s
 THRESHOLDS: dict[str, ThresholdRule] = {
     rule.name: rule for rule in (threshold.NONE, threshold.SPREAD, threshold.DIRECTION)
 }
-CLIPS: dict[str, ClipRule] = {rule.name: rule for rule in (clipping.NONE, clipping.MEDIAN)}
+CLIPS: dict[str, ClipRule] = {
+    rule.name: rule for rule in (clipping.NONE, clipping.MEDIAN, clipping.QUANTILE)
+}
 OWN_DISTANCES: dict[str, DistanceRule] = {}
 OWN_SCORINGS: dict[str, ScoringRule] = {}
 """Users' own rules whose functions are loaded in this process; a name determines the code."""

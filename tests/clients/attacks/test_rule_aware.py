@@ -80,7 +80,11 @@ def sent_in_a_round(
         only: what the attackers are not honest as.
         scoring: of the rule.
     """
-    settings = (f"protocol.reference={reference}", f"protocol.scoring={scoring}")
+    clip = "quantile" if scoring == "median" else "median"
+    settings = tuple(
+        f"protocol.{name}={value}"
+        for name, value in (("reference", reference), ("scoring", scoring), ("clip", clip))
+    )
     rules = load("robust", settings=settings).parameters(DIMENSION)
     model = np.zeros(DIMENSION, dtype=np.float32)
     updates = {**_updates(honest), **{c: _updates(7)[c] for c in MALICIOUS}}

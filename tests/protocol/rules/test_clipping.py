@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules.aggregation import aggregate
-from ledger.protocol.rules.clipping import MEDIAN, exact_norm, median_factors
+from ledger.protocol.rules.clipping import (
+    MEDIAN,
+    QUANTILE,
+    exact_norm,
+    median_factors,
+    quantile_factors,
+)
 from ledger.protocol.rules.registry import CLIPS
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, f32
@@ -50,21 +56,21 @@ def test_a_norm_of_many_numbers_is_exact() -> None:
 
 def test_longer_updates_are_shortened_to_the_median() -> None:
     updates = {ClientId(i): f32(length) for i, length in enumerate((1.0, 2.0, -8.0))}
-    assert median_factors(updates) == {0: 1.0, 1: 1.0, 2: 0.25}
+    assert median_factors(updates, updates) == {0: 1.0, 1: 1.0, 2: 0.25}
     # Of an even number it is the middle of two: 3 of 2 and 4.
     updates[ClientId(3)] = f32(4.0)
-    assert median_factors(updates) == {0: 1.0, 1: 1.0, 2: 0.375, 3: 0.75}
+    assert median_factors(updates, updates) == {0: 1.0, 1: 1.0, 2: 0.375, 3: 0.75}
 
 
 def test_updates_clipped_to_zero_leave_the_model() -> None:
     updates = {ClientId(i): f32(length) for i, length in enumerate((0.0, 0.0, 5.0))}
-    assert median_factors(updates) == {0: 1.0, 1: 1.0, 2: 0.0}
+    assert median_factors(updates, updates) == {0: 1.0, 1: 1.0, 2: 0.0}
 
 
 def test_a_clipped_update_enters_with_its_share_of_samples() -> None:
     updates = {ClientId(1): f32(2.0), ClientId(2): f32(-8.0), ClientId(3): f32(1.0)}
     samples = {ClientId(1): 1, ClientId(2): 2, ClientId(3): 1}
-    factors = median_factors(updates)
+    factors = median_factors(updates, updates)
     # Its length 8 becomes 2, and its share is a half: a quarter less than the others add.
     assert aggregate(f32(0.0), updates, samples, 1.0, factors).tolist() == [0.25]
     assert aggregate(f32(0.0), updates, samples, 1.0).tolist() == [3.25]
@@ -75,13 +81,44 @@ def test_no_clipped_update_is_longer_than_the_median(rows: list[list[float]]) ->
     updates = {ClientId(i): f32(*row) for i, row in enumerate(rows)}
     norms = sorted(exact_norm(update) for update in updates.values())
     middle = (norms[(len(norms) - 1) // 2] + norms[len(norms) // 2]) / 2
-    for client, factor in median_factors(updates).items():
+    for client, factor in median_factors(updates, updates).items():
         assert 0 <= factor <= 1
         assert factor * exact_norm(updates[client]) <= middle * (1 + 1e-15)
 
 
+def test_accepted_updates_are_shortened_to_two_fifths_of_all() -> None:
+    # Of 2, 3, 4, 5, 6, 8 it is the third: floor(2 * 5 / 5) = 2, counted from 0.
+    lengths = (6.0, 3.0, 8.0, 2.0, 4.0, 5.0)
+    updates = {ClientId(i): f32(-length) for i, length in enumerate(lengths)}
+    accepted = {client: updates[client] for client in map(ClientId, (1, 2, 5))}
+    assert quantile_factors(accepted, updates) == {1: 1.0, 2: 0.5, 5: 0.8}
+    assert quantile_factors({ClientId(0): updates[ClientId(0)]}, updates) == {0: 4 / 6}
+
+
+@given(
+    honest=st.lists(st.floats(0.5, 2, width=32), min_size=2, max_size=30),
+    longer=st.integers(0, 45),
+    length=st.floats(2.0**-30, 2.0**60, width=32),
+)
+def test_whoever_sends_half_of_a_round_does_not_set_how_far_it_goes(
+    honest: list[float], longer: int, length: float
+) -> None:
+    # Three fifths may be too long: captured rounds accept attackers alone, whose median is theirs.
+    theirs = min(longer, 3 * len(honest) // 2)
+    updates = {ClientId(i): f32(norm) for i, norm in enumerate([*honest, *[length] * theirs])}
+    accepted = {c: updates[c] for c in updates if c >= len(honest)}
+    for client, factor in quantile_factors(accepted, updates).items():
+        entering = factor * exact_norm(updates[client])
+        assert entering <= max(honest) * (1 + 1e-15)
+        if theirs <= 2 * (len(updates) - 1) // 5:
+            assert entering >= min(length, *honest) * (1 - 1e-15)
+    if theirs and length > max(honest):
+        assert set(median_factors(accepted, updates).values()) == {1.0}
+
+
 def test_only_listed_clip_rules_are_accepted() -> None:
-    assert list(CLIPS) == ["none", "median"]
+    assert list(CLIPS) == ["none", "median", "quantile"]
     assert replace(PENCIL, clip="median").clip == MEDIAN.name
-    with pytest.raises(ParametersError, match="clip = mean is none of none, median"):
+    assert [name for name, rule in CLIPS.items() if rule.needs_all] == [QUANTILE.name]
+    with pytest.raises(ParametersError, match="clip = mean is none of none, median, quantile"):
         replace(PENCIL, clip="mean")

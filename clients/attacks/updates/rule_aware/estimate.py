@@ -15,6 +15,7 @@ import numpy as np
 from ledger.protocol.parameters import accepted_size
 from ledger.protocol.rules.clipping import MEDIAN as MEDIAN_CLIP
 from ledger.protocol.rules.clipping import NONE as NO_CLIP
+from ledger.protocol.rules.clipping import QUANTILE as QUANTILE_CLIP
 from ledger.protocol.rules.crowding import crowding_of
 from ledger.protocol.rules.direction import DIRECTION, median_from_others
 from ledger.protocol.rules.reference import LengthPenalty
@@ -44,7 +45,7 @@ def can_estimate(attacker: AttackInput) -> bool:
     return (
         parameters.distance == DIRECTION.name
         and parameters.threshold == AT_A_RIGHT_ANGLE.name
-        and parameters.clip in {NO_CLIP.name, MEDIAN_CLIP.name}
+        and parameters.clip in {NO_CLIP.name, MEDIAN_CLIP.name, QUANTILE_CLIP.name}
     )
 
 
@@ -130,6 +131,9 @@ class _RoundRule:
         parts = along_aim[chosen]
         if self.parameters.clip == MEDIAN_CLIP.name:
             parts = parts * np.minimum(1.0, median(norms[chosen]) / norms[chosen])
+        elif self.parameters.clip == QUANTILE_CLIP.name:
+            length = np.sort(norms)[2 * (len(norms) - 1) // 5]
+            parts = parts * np.minimum(1.0, length / norms[chosen])
         return self.parameters.server_rate * float(parts.mean())
 
     def _scores(
