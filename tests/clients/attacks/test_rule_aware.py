@@ -112,6 +112,31 @@ def test_blind_target_turns_by_its_factor_from_the_mean_to_the_goal() -> None:
     np.testing.assert_allclose(sent, [2, 4 * np.sqrt(3) / 2, 0], rtol=1e-6, atol=1e-12)
 
 
+def test_attackers_wait_until_they_send_half_of_a_round() -> None:
+    forge_all = ATTACKS["half"].forge_all
+    assert forge_all is not None
+    known = np.stack(_honest(7))
+    rules = load("robust").parameters(DIMENSION)
+    for others, is_half in ((1, False), (0, True)):
+        size = 2 * len(known) + others
+        attacker = asked(known, parameters=rules, published=(_honest(1),), seats=(0, 1))
+        attacker = dataclasses.replace(
+            attacker,
+            members=size // 3,
+            trainers=size - size // 3,
+            attacking_trainers=len(known) - 2,
+        )
+        sent = forge_all(attacker)
+        if not is_half:
+            assert np.array_equal(sent, known)
+            continue
+        lengths = np.linalg.norm(sent, axis=1) / np.median(np.linalg.norm(known, axis=1))
+        assert lengths[2:] == pytest.approx([1e4] * (len(known) - 2), rel=1e-5)
+        # Who is honest in the round does not count.
+        idle = dataclasses.replace(attacker, idle=(0,))
+        assert np.array_equal(forge_all(idle), known)
+
+
 def test_where_all_updates_are_averaged_target_goes_straight() -> None:
     sent = attack_named("target").forge(asked([[1, 0, 0], [3, 0, 0]]))
     np.testing.assert_allclose(sent, [0, 4, 0], rtol=1e-6, atol=1e-6)
@@ -175,7 +200,7 @@ def test_attackers_are_honest_as_what_they_do_not_attack_as(attack: str, only: A
     sent = sent_in_a_round(attack, only=only)
     assert np.array_equal(sent[~is_attacking], honest[~is_attacking])
     # A search may leave members honest where their updates change no decision.
-    if only == "trainers" or not attack.startswith("worst"):
+    if attack != "half" and (only == "trainers" or not attack.startswith("worst")):
         assert (sent[is_attacking] != honest[is_attacking]).any()
 
 

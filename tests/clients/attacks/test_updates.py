@@ -52,7 +52,9 @@ def test_an_attack_returns_a_new_vector_of_equal_shape(
 ) -> None:
     first, second = (
         dataclasses.replace(
-            attacker(OTHER, UPDATE, attack=name, trainers=9, attacking_trainers=3), own=UPDATE
+            # Two of three: half of a round's, which one attack waits for.
+            attacker(OTHER, UPDATE, attack=name, trainers=3, attacking_trainers=2),
+            own=UPDATE,
         )
         for _ in range(2)
     )

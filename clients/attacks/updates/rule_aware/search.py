@@ -64,6 +64,7 @@ def searched(
     pull: Pull,
     aim: Callable[[Frame], NDArray[np.float64]],
     rounds: int = 2,
+    length: float = LENGTH,
 ) -> NDArray[np.float32]:
     """Return the updates of all colluders that move the model most along an aim.
 
@@ -73,6 +74,7 @@ def searched(
         pull: makes directions of a candidate.
         aim: makes the aim, as an update points, of shape (1, k).
         rounds: published rounds that are known and played.
+        length: s, of what is sent, in median lengths of the colluders' updates.
 
     Returns:
         Shape (colluders, d); the honest updates where one of them is not finite.
@@ -89,7 +91,7 @@ def searched(
         key = (candidate.base, candidate.angle, candidate.part)
         if key not in pulls:
             pulls[key] = pull(frame, candidate)
-        sent.append(updates_of(attacker, frame, candidate, pulls[key]))
+        sent.append(updates_of(attacker, frame, candidate, pulls[key], length))
     estimates = np.full(len(candidates), np.inf)
     if can_estimate(attacker):
         estimates = np.sum([estimated_effects(game, sent, direction) for game in played], axis=0)
@@ -119,7 +121,11 @@ def best_of(estimates: NDArray[np.float64], effect: Callable[[int], float]) -> i
 
 
 def updates_of(
-    attacker: AttackInput, frame: Frame, candidate: Candidate, directions: NDArray[np.float64]
+    attacker: AttackInput,
+    frame: Frame,
+    candidate: Candidate,
+    directions: NDArray[np.float64],
+    length: float = LENGTH,
 ) -> NDArray[np.float64]:
     """Return the coefficients of what each colluder sends, shape (colluders, k).
 
@@ -128,6 +134,7 @@ def updates_of(
         frame: its vectors.
         candidate: who acts.
         directions: unit combinations, shape (colluders, k).
+        length: s.
     """
     sent = frame.norms[frame.own.rows][:, None] * frame.row(*frame.own.rows.tolist())
     members = [row for row in attacker.seats if row not in attacker.idle]
@@ -138,5 +145,5 @@ def updates_of(
         acting += members
     elif candidate.members is Behaviour.REVERSED:
         sent[members] *= -1
-    sent[acting] = LENGTH * frame.length * directions[acting]
+    sent[acting] = length * frame.length * directions[acting]
     return sent

@@ -1,4 +1,4 @@
-"""The worst that a search finds: back, drift and full (ours).
+"""The worst that a search finds: back, drift, full and half (ours).
 
 One search, three aims: against the honest mean of the two rounds before, against the way that
 honest clients took in all rounds before, and at the model of false labels.
@@ -35,6 +35,9 @@ CANDIDATES = tuple(
     )
 )
 
+STRIKE = 1e4
+"""s of `half`: so long that one round destroys a model that it enters at its length."""
+
 
 def back(frame: Frame) -> NDArray[np.float64]:
     """Return the reverse of the unit mean of honest updates, shape (1, k)."""
@@ -66,6 +69,18 @@ def worst_full(attacker: AttackInput) -> NDArray[np.float32]:
     return searched(attacker, CANDIDATES, partial(_pull, goal), goal)
 
 
+def half(attacker: AttackInput) -> NDArray[np.float32]:
+    """Return honest updates until colluders send half of a round's, and then far too long ones.
+
+    Half of a round's updates have the others rejected, and so set what bounds a length, where that
+    follows from the accepted ones. Then it is the search of `worst_full` at `STRIKE` lengths.
+    """
+    sending = len(attacker.colluders) - len(attacker.idle)
+    if 2 * sending < attacker.members + attacker.trainers:
+        return attacker.colluders.copy()
+    return searched(attacker, CANDIDATES, partial(_pull, goal), goal, length=STRIKE)
+
+
 def _pull(
     aim: Callable[[Frame], NDArray[np.float64]], frame: Frame, candidate: Candidate
 ) -> NDArray[np.float64]:
@@ -81,3 +96,4 @@ def _pull(
 WORST_BACK = joint_attack("worst-back", worst_back)
 WORST_DRIFT = joint_attack("worst-drift", worst_drift)
 WORST_FULL = joint_attack("worst-full", worst_full)
+HALF = joint_attack("half", half)
