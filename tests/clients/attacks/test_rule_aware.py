@@ -251,7 +251,7 @@ def test_what_a_search_estimates_is_what_it_plays(
 def test_a_server_that_averages_is_estimated_and_played_alike(attack: str) -> None:
     def mean(updates: Any, _last: Any, _rng: Any) -> NDArray[np.float64]:
         played.append(len(updates))
-        return np.mean(np.asarray(updates, dtype=np.float64), axis=0)
+        return np.asarray(np.mean(np.asarray(updates, dtype=np.float64), axis=0))
 
     forge_all = ATTACKS[attack].forge_all
     assert forge_all is not None
@@ -262,7 +262,7 @@ def test_a_server_that_averages_is_estimated_and_played_alike(attack: str) -> No
         attacker = asked(_honest(7), server=server, published=(_honest(1), _honest(2)))
         sent.append(forge_all(attacker))
         games_played.append(len(played))
-    assert np.array_equal(*sent)
+    assert np.array_equal(sent[0], sent[1])
     assert games_played[0] < games_played[1] / 4
 
 

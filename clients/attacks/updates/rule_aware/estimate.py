@@ -104,7 +104,8 @@ class _RoundRule:
             return None
         is_member = np.isin(np.sort(game.clients), game.members)
         has_travel = game.travel is not None and parameters.direction_weight is not None
-        return cls(parameters, *map(np.flatnonzero, (is_member, ~is_member)), has_travel)
+        members, trainers = np.flatnonzero(is_member), np.flatnonzero(~is_member)
+        return cls(parameters, members, trainers, has_travel)
 
     def effect(
         self,
