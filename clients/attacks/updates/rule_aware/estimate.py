@@ -19,10 +19,7 @@ from ledger.protocol.rules.clipping import QUANTILE as QUANTILE_CLIP
 from ledger.protocol.rules.crowding import crowding_of
 from ledger.protocol.rules.direction import DIRECTION, median_from_others
 from ledger.protocol.rules.reference import LengthPenalty
-from ledger.protocol.rules.registry import scoring_named
-from ledger.protocol.rules.scoring import median
-from ledger.protocol.rules.threshold import DIRECTION as AT_A_RIGHT_ANGLE
-from ledger.protocol.rules.threshold import RIGHT_ANGLE
+from ledger.protocol.rules.registry import SCORINGS, THRESHOLDS, scoring_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +29,8 @@ if TYPE_CHECKING:
     from clients.attacks.updates.rule_aware.game import Game
     from clients.attacks.updates.update_attack import AttackInput
     from ledger.protocol.parameters import Parameters
+
+_median = SCORINGS["median"].combine
 
 _TOGETHER = 64
 """Candidates whose inner products are in memory at a time."""
@@ -44,7 +43,7 @@ def can_estimate(attacker: AttackInput) -> bool:
         return attacker.server is not None and attacker.server.is_mean
     return (
         parameters.distance == DIRECTION.name
-        and parameters.threshold == AT_A_RIGHT_ANGLE.name
+        and THRESHOLDS[parameters.threshold].distance == DIRECTION.name
         and parameters.clip in {NO_CLIP.name, MEDIAN_CLIP.name, QUANTILE_CLIP.name}
     )
 
@@ -124,18 +123,24 @@ class _RoundRule:
         if not np.isfinite(norms).all() or not norms.all():
             return np.inf
         scores = self._scores(products / (norms[:, None] * norms), along_travel / norms, norms)
-        accepted = scores <= RIGHT_ANGLE
+        accepted = scores <= self._threshold()
         if not accepted.any():
             size = accepted_size(self.parameters.aggregation_ppm, len(scores))
             accepted[np.argsort(scores, kind="stable")[:size]] = True
         chosen = self.trainers[accepted]
         parts = along_aim[chosen]
         if self.parameters.clip == MEDIAN_CLIP.name:
-            parts = parts * np.minimum(1.0, median(norms[chosen]) / norms[chosen])
+            parts = parts * np.minimum(1.0, _median(norms[chosen]) / norms[chosen])
         elif self.parameters.clip == QUANTILE_CLIP.name:
             length = np.sort(norms)[2 * (len(norms) - 1) // 5]
             parts = parts * np.minimum(1.0, length / norms[chosen])
         return self.parameters.server_rate * float(parts.mean())
+
+    def _threshold(self) -> float:
+        """Return the largest accepted score, which rests on no distance."""
+        find = THRESHOLDS[self.parameters.threshold].find
+        assert find is not None, "strategy III has a threshold"
+        return find((), scoring_named(self.parameters.scoring))
 
     def _scores(
         self, cosines: NDArray[np.float64], along: NDArray[np.float64], norms: NDArray[np.float64]
@@ -151,7 +156,7 @@ class _RoundRule:
             asked = along if rule.asks_all else along[self.members]
             b = rule.direction_weight.multiple(asked.tolist())
             distances = (distances + b * (2 - 2 * along[trainers])) / (1 + b)
-        factors = np.maximum(1.0, norms / (2 * median(norms)))[trainers] ** 2
+        factors = np.maximum(1.0, norms / (2 * _median(norms)))[trainers] ** 2
         if rule.penalty is LengthPenalty.FACTOR:
             distances = distances * factors
         elif rule.penalty is LengthPenalty.SUMMAND:
