@@ -18,6 +18,8 @@ MOST_MALICIOUS = 0.3
 LEAST_LOCAL_STEPS = 2
 LEAST_ALPHA = 0.3
 LEAST_MEMBERS = 12
+MODELS = frozenset({"softmax", "cnn"})
+"""Models that rules were attacked with and held; with a perceptron they did not."""
 
 
 def regime_warnings(configuration: Configuration) -> list[str]:
@@ -49,6 +51,12 @@ def regime_warnings(configuration: Configuration) -> list[str]:
         warnings.append(
             f"a committee of {members}: the rules were tested with {LEAST_MEMBERS} members and "
             f"more; attackers hold half of a smaller one more often"
+        )
+    if configuration.model.name not in MODELS:
+        held = " and ".join(sorted(MODELS))
+        warnings.append(
+            f"model.name = {configuration.model.name}: the rules held with {held}; with "
+            f"a perceptron some runs under searched attacks were lost"
         )
     return warnings
 

@@ -127,7 +127,7 @@ def test_a_short_bundle_reaches_back_to_the_models_it_needs(
 
 
 @pytest.mark.parametrize(
-    "rules", [{"reference": "travel"}, {"reference": "peers", "clip": "median"}]
+    "rules", [{"reference": "travel"}, {"reference": "peers", "clip": "quantile"}]
 )
 def test_a_round_along_a_travel_has_both_models(tmp_path: Path, rules: dict[str, Any]) -> None:
     parameters = replace(PARAMETERS, distance="direction", rounds=2, **rules)
