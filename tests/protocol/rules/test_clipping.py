@@ -96,6 +96,26 @@ def test_accepted_updates_are_shortened_to_two_fifths_of_all() -> None:
 
 
 @given(
+    rows=st.lists(st.lists(numbers, min_size=2, max_size=2), min_size=1, max_size=12),
+    again=st.integers(0, 4),
+    seed=st.integers(0, 99),
+)
+def test_the_quantile_is_of_exact_norms_whatever_lies_near_it(
+    rows: list[list[float]], again: int, seed: int
+) -> None:
+    # The same numbers in another order, and one unit in the last place away: ties and near ties.
+    twins = [row[::-1] for row in rows[:again]]
+    nearly = [[float(np.nextafter(np.float32(row[0]), 0)), row[1]] for row in rows[:again]]
+    updates = {ClientId(i): f32(*row) for i, row in enumerate([*rows, *twins, *nearly])}
+    norms = {client: exact_norm(update) for client, update in updates.items()}
+    t = sorted(norms.values())[2 * (len(norms) - 1) // 5]
+    chosen = np.random.default_rng(seed).permutation(len(updates))[: 1 + len(updates) // 2]
+    accepted = {ClientId(int(i)): updates[ClientId(int(i))] for i in sorted(chosen)}
+    expected = {c: 1.0 if norms[c] <= t else t / norms[c] for c in accepted}
+    assert quantile_factors(accepted, updates) == expected
+
+
+@given(
     honest=st.lists(st.floats(0.5, 2, width=32), min_size=2, max_size=30),
     longer=st.integers(0, 45),
     length=st.floats(2.0**-30, 2.0**60, width=32),
