@@ -23,7 +23,7 @@ from benchmarks.paper.paper_report import paper_report
 from benchmarks.paper.robustness_table import robustness_table
 from benchmarks.paper.theorem import figure
 from benchmarks.paper.worst_elsewhere import differences_table, elsewhere_table
-from benchmarks.paper.worst_table import SHARED, worst_table
+from benchmarks.paper.worst_table import TUNED, worst_table
 from benchmarks.paper.worst_targets import METHOD
 from clients.experiments.archive import pack
 from clients.experiments.catalogue import read_experiments
@@ -79,7 +79,7 @@ def _worst(arguments: argparse.Namespace) -> None:
 
 
 def _costs(arguments: argparse.Namespace) -> None:
-    print("\n".join(cost_table(read_experiments(arguments.rows, SHARED))))
+    print("\n".join(cost_table(read_experiments(arguments.rows, TUNED))))
 
 
 def _pack(arguments: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from clients.experiments.rows import CellRow, ExperimentRows
 
-COMPARED = ("FedAvg", "own", "crowd-clipped", "peers-clipped")
+COMPARED = ("FedAvg", "own", "crowd-clipped", "peers-quantile")
 ATTACKS = ("target", "worst-back", "worst-drift", "adaptive", "min-max")
 
 DATA = {

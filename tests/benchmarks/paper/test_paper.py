@@ -90,8 +90,8 @@ def test_the_readme_says_what_the_worst_attack_leaves() -> None:
     readme = " ".join((SCIENCE.parents[1] / "README.md").read_text("utf-8").split())
     sentence = (
         f"takes FedAvg down to {_short(left['FedAvg'])}, I to {_short(left['CMFL-I'])} and III to "
-        f"{_short(left['peers-clipped'])} (of {_short(calm['FedAvg'])} without attackers, at rate "
-        f"1.0, six seeds; worst seed {_short(least['peers-clipped'])}), more than any other method "
+        f"{_short(left[METHOD])} (of {_short(calm['FedAvg'])} without attackers, at rate "
+        f"1.0, six seeds; worst seed {_short(least[METHOD])}), more than any other method "
         f"here, and III with members' own references to {_short(left['own'])}."
     )
     assert sentence in readme

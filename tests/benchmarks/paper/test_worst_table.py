@@ -53,8 +53,8 @@ MALICE = [
     *constant("own", (0.5, 0.6), condition="target, 40 %"),
     *constant("own", (0.7,), condition="min-max, 40 %"),
     *constant("own", (0.8, 0.8), condition="target, 10 %"),
-    *constant("peers-clipped", (0.9, 0.9), condition="none"),
-    *constant("peers-clipped", (0.7, 0.7), condition="target, 40 %"),
+    *constant("peers-quantile", (0.9, 0.9), condition="none"),
+    *constant("peers-quantile", (0.7, 0.7), condition="target, 40 %"),
 ]
 SETTINGS = [
     *constant("own", (0.9,), condition="none", axes={"setting": "MLP"}),
@@ -73,7 +73,7 @@ def test_each_setting_and_share_of_attackers_has_its_worst_attack() -> None:
 
 
 def test_differences_are_paired_by_seed_method_less_other() -> None:
-    table = differences_table({"robustness-worst-malice": rows(MALICE)}, "peers-clipped", "own")
+    table = differences_table({"robustness-worst-malice": rows(MALICE)}, "peers-quantile", "own")
     assert table[2:] == [
         f"| digits, 40 % | +0.050 ± 0.050 | +0.150 ± 0.050 | {DASH} | {DASH} | {DASH} | {DASH} |",
         f"| digits, 10 % | +0.050 ± 0.050 | {DASH} | {DASH} | {DASH} | {DASH} | {DASH} |",

@@ -174,7 +174,7 @@ def test_the_robust_preset_is_digits_under_our_own_rules() -> None:
     found = robust.parameters(650)
     assert (found.strategy, found.distance) == (3, "direction")
     assert (found.scoring, found.threshold) == ("median", "direction")
-    assert (found.reference, found.clip) == ("peers", "median")
+    assert (found.reference, found.clip) == ("peers", "quantile")
     rules = set(RULES)
     assert robust.protocol.model_dump(exclude=rules) == digits.protocol.model_dump(exclude=rules)
     assert robust.training == digits.training.model_copy(update={"learning_rate": 1.0})
