@@ -99,7 +99,7 @@ def direction(
     if weigher is not None and norms[-1] != 0:
         along = 1 - squares[-1, :-1] / 2
     norms, has_direction = norms[:count], norms[:count] != 0
-    takes_all, rows = _takes_all_pairs(context), np.flatnonzero(has_direction)
+    takes_all, rows = takes_all_pairs(context), np.flatnonzero(has_direction)
     pairs = squares[np.ix_(rows, rows)] if takes_all else np.empty((0, 0))
     distances = squares[list(seats) if takes_all else slice(len(seats)), :count]
     if context.compares_all:
@@ -118,7 +118,7 @@ def direction(
     return np.where(missing, OPPOSITE_DISTANCE, distances)
 
 
-def _takes_all_pairs(context: DistanceContext) -> bool:
+def takes_all_pairs(context: DistanceContext) -> bool:
     """Return whether distances depend on pairs of updates without a member."""
     return context.compares_all or context.penalty is LengthPenalty.CROWDED_SUMMAND
 
@@ -177,7 +177,7 @@ def distances_by(squares_of: SquaresFactory) -> Distances:
         among = [np.ascontiguousarray(row) for row in [*rows, *drawn]]
         if rule != DIRECTION:
             return PAIRWISE[rule](squares_of(among, seats), context)
-        taken = range(len(rows)) if _takes_all_pairs(context) else seats
+        taken = range(len(rows)) if takes_all_pairs(context) else seats
         compared = [*taken, *range(len(rows), len(among))]
         asked = () if weigher is None else weigher.members
         asked_rows = [row_of[client] for client in asked if client in row_of]

@@ -70,7 +70,7 @@ def quantile_factors(accepted: Vectors, updates: Vectors) -> dict[ClientId, floa
     """
     # An exact norm takes ten times as long as a rough one, which tells who needs none.
     rough = {client: norm_of(update) for client, update in updates.items()}
-    place = 2 * (len(rough) - 1) // 5
+    place = quantile_place(len(rough))
     middle = sorted(rough.values())[place]
     shorter = {client for client, norm in rough.items() if norm < middle * (1 - _ROUGH)}
     near = {client for client, norm in rough.items() if norm <= middle * (1 + _ROUGH)} - shorter
@@ -80,6 +80,11 @@ def quantile_factors(accepted: Vectors, updates: Vectors) -> dict[ClientId, floa
         for client, update in accepted.items()
     }
     return _shortened(norms, length)
+
+
+def quantile_place(count: int) -> int:
+    """Return the place of the clip length among so many ascending norms, from 0."""
+    return 2 * (count - 1) // 5
 
 
 def _shortened(norms: Mapping[ClientId, float], length: float) -> dict[ClientId, float]:

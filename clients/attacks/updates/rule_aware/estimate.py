@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ledger.distances.composed_rules import direction, takes_all_pairs
+from ledger.protocol.inputs import Participants, distance_context
 from ledger.protocol.parameters import accepted_size
 from ledger.protocol.rules.clipping import MEDIAN as MEDIAN_CLIP
 from ledger.protocol.rules.clipping import NONE as NO_CLIP
 from ledger.protocol.rules.clipping import QUANTILE as QUANTILE_CLIP
-from ledger.protocol.rules.crowding import crowding_of
-from ledger.protocol.rules.direction import DIRECTION, median_from_others
-from ledger.protocol.rules.reference import LengthPenalty
+from ledger.protocol.rules.clipping import quantile_place
+from ledger.protocol.rules.direction import DIRECTION
 from ledger.protocol.rules.registry import SCORINGS, THRESHOLDS, scoring_named
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from clients.attacks.updates.rule_aware.game import Game
     from clients.attacks.updates.update_attack import AttackInput
     from ledger.protocol.parameters import Parameters
+    from ledger.protocol.rules.distance import DistanceContext
 
 _median = SCORINGS["median"].combine
 
@@ -49,14 +51,14 @@ def can_estimate(attacker: AttackInput) -> bool:
 
 
 def estimated_effects(
-    game: Game, sent: Sequence[NDArray[np.float64]], direction: NDArray[np.float64]
+    game: Game, sent: Sequence[NDArray[np.float64]], aim: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return how far what is sent would move the model along a direction.
+    """Return how far what is sent would move the model along an aim.
 
     Args:
         game: of an attacker whose rule `can_estimate` admits.
         sent: by candidate, the coefficients of the colluders' updates, shape (colluders, k).
-        direction: in the game's coordinates.
+        aim: in the game's coordinates.
 
     Returns:
         Shape (candidates,); infinite where an update has no direction, and nothing is estimated.
@@ -64,18 +66,21 @@ def estimated_effects(
     rule = _RoundRule.of(game)
     order = np.argsort(game.clients)
     honest = _as_sent(game.honest @ game.coordinates)
-    travel = _travel(game)
     effects: list[float] = []
     for start in range(0, len(sent), _TOGETHER):
         part = sent[start : start + _TOGETHER]
         theirs = _as_sent(np.stack(part) @ game.coordinates)
         rows = np.concatenate([np.broadcast_to(honest, (len(part), *honest.shape)), theirs], axis=1)
         if rule is None:
-            effects += (rows @ direction).mean(axis=1).tolist()
+            effects += (rows @ aim).mean(axis=1).tolist()
             continue
         rows = rows[:, order]
-        products = rows @ rows.transpose(0, 2, 1)
-        effects += map(rule.effect, products, rows @ travel, rows @ direction)
+        along_aim = rows @ aim
+        if rule.context.server_direction is not None:
+            travel = rule.context.server_direction.vector.astype(np.float64)
+            last = np.broadcast_to(travel, (len(part), 1, len(travel)))
+            rows = np.concatenate([rows, last], axis=1)
+        effects += map(rule.effect, rows @ rows.transpose(0, 2, 1), along_aim)
     return np.array(effects)
 
 
@@ -87,13 +92,15 @@ class _RoundRule:
         parameters: of the run.
         members: rows of the committee.
         trainers: the other rows.
-        has_travel: whether there is a direction of travel that the rule looks at.
+        asked: rows whose updates weigh the travel.
+        context: of the distances.
     """
 
     parameters: Parameters
     members: NDArray[np.int64]
     trainers: NDArray[np.int64]
-    has_travel: bool
+    asked: NDArray[np.int64]
+    context: DistanceContext
 
     @classmethod
     def of(cls, game: Game) -> _RoundRule | None:
@@ -101,28 +108,32 @@ class _RoundRule:
         parameters = game.attacker.parameters
         if parameters is None:
             return None
-        is_member = np.isin(np.sort(game.clients), game.members)
-        has_travel = game.travel is not None and parameters.direction_weight is not None
-        members, trainers = np.flatnonzero(is_member), np.flatnonzero(~is_member)
-        return cls(parameters, members, trainers, has_travel)
+        clients = sorted(game.clients)
+        trainers = tuple(client for client in clients if client not in set(game.members))
+        seats = Participants(game.members, trainers, frozenset())
+        number = 1 if game.travel is None else 2
+        context = distance_context(parameters, game.attacker.layout, number, seats, game.travel)
+        asked = () if context.server_direction is None else context.server_direction.members
+        members, others, weighing = (
+            np.searchsorted(clients, each) for each in (game.members, trainers, asked)
+        )
+        return cls(parameters, members, others, weighing, context)
 
     def effect(
         self,
         products: NDArray[np.float64],
-        along_travel: NDArray[np.float64],
         along_aim: NDArray[np.float64],
     ) -> float:
         """Return the part of the aggregate along the aim.
 
         Args:
-            products: inner products of the updates, shape (n, n).
-            along_travel: those with the unit vector of the travel, shape (n,).
-            along_aim: those with the aim, shape (n,).
+            products: inner products of the updates and, last, the travel if there is one.
+            along_aim: those of the n updates with the aim, shape (n,).
         """
-        norms = np.sqrt(np.diagonal(products))
+        norms = np.sqrt(np.diagonal(products))[: len(along_aim)]
         if not np.isfinite(norms).all() or not norms.all():
             return np.inf
-        scores = self._scores(products / (norms[:, None] * norms), along_travel / norms, norms)
+        scores = self._scores(products, len(norms))
         accepted = scores <= self._threshold()
         if not accepted.any():
             size = accepted_size(self.parameters.aggregation_ppm, len(scores))
@@ -132,7 +143,7 @@ class _RoundRule:
         if self.parameters.clip == MEDIAN_CLIP.name:
             parts = parts * np.minimum(1.0, _median(norms[chosen]) / norms[chosen])
         elif self.parameters.clip == QUANTILE_CLIP.name:
-            length = np.sort(norms)[2 * (len(norms) - 1) // 5]
+            length = np.sort(norms)[quantile_place(len(norms))]
             parts = parts * np.minimum(1.0, length / norms[chosen])
         return self.parameters.server_rate * float(parts.mean())
 
@@ -142,39 +153,39 @@ class _RoundRule:
         assert find is not None, "strategy III has a threshold"
         return find((), scoring_named(self.parameters.scoring))
 
-    def _scores(
-        self, cosines: NDArray[np.float64], along: NDArray[np.float64], norms: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _scores(self, products: NDArray[np.float64], count: int) -> NDArray[np.float64]:
         """Return the trainers' scores."""
-        rule, trainers = self.parameters.reference_rule, self.trainers
-        squares = np.maximum(0.0, 2 - 2 * cosines)
-        if rule.compares_all:
-            distances = median_from_others(squares)[None, trainers]
-        else:
-            distances = squares[np.ix_(self.members, trainers)]
-        if self.has_travel and rule.direction_weight is not None:
-            asked = along if rule.asks_all else along[self.members]
-            b = rule.direction_weight.multiple(asked.tolist())
-            distances = (distances + b * (2 - 2 * along[trainers])) / (1 + b)
-        factors = np.maximum(1.0, norms / (2 * _median(norms)))[trainers] ** 2
-        if rule.penalty is LengthPenalty.FACTOR:
-            distances = distances * factors
-        elif rule.penalty is LengthPenalty.SUMMAND:
-            distances = distances + (factors - 1)
-        else:
-            crowding = crowding_of(cosines, along).factors[trainers]
-            distances = distances + (factors * crowding - 1)
-        return scoring_named(self.parameters.scoring).combine(distances)
+        seats = self.members.tolist()
+        taken = range(count) if takes_all_pairs(self.context) else seats
+        among = _ProductSquares(products, [*taken, *range(count, len(products))])
+        distances = direction(among, self.context, seats, self.asked.tolist())
+        return scoring_named(self.parameters.scoring).combine(distances[:, self.trainers])
+
+
+@dataclass(slots=True, eq=False)
+class _ProductSquares:
+    """Squared distances of all updates to the members', from inner products of whole updates."""
+
+    products: NDArray[np.float64]
+    members: Sequence[int]
+    dimension: int = 1
+
+    def squares(
+        self,
+        start: int,  # noqa: ARG002 - there is one range
+        stop: int,  # noqa: ARG002
+        norms: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return ‖Δ_k / norm_k − Δ_c / norm_c‖², shape (members, clients)."""
+        scaled = self.products if norms is None else self.products / (norms[:, None] * norms)
+        lengths, rows = np.diagonal(scaled), list(self.members)
+        return np.maximum(0.0, lengths[rows][:, None] + lengths - 2 * scaled[rows])
+
+    def norms(self) -> NDArray[np.float64]:
+        """Return the Euclidean length of each update."""
+        return np.sqrt(np.diagonal(self.products))
 
 
 def _as_sent(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return rows as they are published, in float32."""
     return rows.astype(np.float32).astype(np.float64)
-
-
-def _travel(game: Game) -> NDArray[np.float64]:
-    """Return the unit vector of the travel; zeros where there is none."""
-    if game.travel is None:
-        return np.zeros(game.coordinates.shape[1])
-    travel = game.travel.astype(np.float64)
-    return np.asarray(travel / np.linalg.norm(travel))
