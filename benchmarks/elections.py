@@ -3,17 +3,17 @@
 `python -m benchmarks.elections --attacks target worst-back --seeds 100 101 102` plays each way to
 elect on the memory ledger, under each attack, with members' own references and with those of the
 preset `robust`, and prints the mean test accuracy of the last five rounds with its error over
-seeds, and the mean and the largest share of a committee that attackers held. The contract knows one
-way only, the paper's `middle`: the others are put in its place in the specification that the
-memory ledger runs.
+seeds, and the mean and the largest share of a committee that attackers held. The contract knows two
+ways, the paper's `middle` and the lot among the accepted: the others are put in their place in the
+specification that the memory ledger runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -25,12 +25,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks.late_accuracy import late_accuracy, memory_run
 from clients.configuration.loading import load
-from clients.runs.open_run import open_memory_run
 from ledger.io.processes import task_pool
 from ledger.protocol.encoding import keccak256, word_client
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import Election
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
     """From all ranked, best first, the number that is accepted, and C, to the next committee."""
 
 RESULTS = Path(__file__).parent / "results"
-LAST = 5
-"""Rounds at the end whose accuracy is the mean of."""
-
 BASE = ("training.learning_rate=1.0",)
 RULES: Mapping[str, tuple[str, ...]] = {
     "own": ('protocol.reference="own"', 'protocol.clip="none"'),
@@ -58,12 +56,6 @@ SETS_OF = (
 )
 
 
-def middle(ranked: Sequence[ClientId], accepted: int, members: int) -> Sequence[ClientId]:  # noqa: ARG001 - one signature for all
-    """Return the middle of the ranking, as the paper and the contract do."""
-    first = (len(ranked) - members) // 2
-    return ranked[first : first + members]
-
-
 def middle_of_accepted(
     ranked: Sequence[ClientId], accepted: int, members: int
 ) -> Sequence[ClientId]:
@@ -72,22 +64,20 @@ def middle_of_accepted(
     return ranked[first : first + members]
 
 
-def lot_of_accepted(ranked: Sequence[ClientId], accepted: int, members: int) -> Sequence[ClientId]:
-    """Return a drawn part of the accepted; the first of the ranking where they are too few."""
-    return _drawn(ranked[: max(accepted, members)], members)
-
-
 def lot_of_all(ranked: Sequence[ClientId], accepted: int, members: int) -> Sequence[ClientId]:  # noqa: ARG001
     """Return a drawn part of the ranking."""
     return _drawn(ranked, members)
 
 
-ELECTIONS: Mapping[str, Elect] = {
-    "middle": middle,
+CONFIGURED: Mapping[str, Election] = {
+    "middle": Election.MIDDLE,
+    "lot of accepted": Election.LOT,
+}
+STUDIED: Mapping[str, Elect] = {
     "middle of accepted": middle_of_accepted,
-    "lot of accepted": lot_of_accepted,
     "lot of all": lot_of_all,
 }
+ELECTIONS = ("middle", "middle of accepted", "lot of accepted", "lot of all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +139,9 @@ def play(cell: ElectionCell, report: Callable[[str], None]) -> ElectionResult:
         cell: what is run.
         report: called with the election's name when it has ended.
     """
-    settings = [f"seed={cell.seed}", *BASE, *RULES[cell.rule], *cell.settings]
+    election = CONFIGURED.get(cell.election, Election.MIDDLE)
+    settings = [f"seed={cell.seed}", f"protocol.election={election}", *BASE, *RULES[cell.rule]]
+    settings += cell.settings
     if cell.attack != "none":
         settings += [f'malice.attack="{cell.attack}"', f"malice.malicious_rate={cell.rate}"]
     configuration = load(cell.preset, settings=tuple(settings))
@@ -159,24 +151,17 @@ def play(cell: ElectionCell, report: Callable[[str], None]) -> ElectionResult:
     ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
         accepted, _ = sets_of(sizes, ranking, threshold_bits)
         ranked = [word_client(word) for word in ranking]
-        return accepted, tuple(ELECTIONS[cell.election](ranked, len(accepted), sizes.members))
+        return accepted, tuple(STUDIED[cell.election](ranked, len(accepted), sizes.members))
 
-    patches = [patch(place, elected) for place in SETS_OF]
-    for replaced in patches:
-        replaced.start()
-    try:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            open_memory_run(Path(folder), "run", configuration) as run,
-        ):
-            rows = run.go_on(lambda _row: None)
-            shares = _shares(run)
-    finally:
-        for replaced in patches:
-            replaced.stop()
+    with ExitStack() as studied:
+        if cell.election not in CONFIGURED:
+            for place in SETS_OF:
+                studied.enter_context(patch(place, elected))
+        run = studied.enter_context(memory_run(configuration))
+        rows = run.go_on(lambda _row: None)
+        shares = _shares(run)
     report(cell.election)
-    late = [row.accuracy for row in rows[-LAST:] if row.accuracy is not None]
-    return ElectionResult(fmean(late), fmean(shares), max(shares))
+    return ElectionResult(late_accuracy(rows), fmean(shares), max(shares))
 
 
 def _drawn(clients: Sequence[ClientId], members: int) -> Sequence[ClientId]:

@@ -18,6 +18,7 @@ from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.deployment import constructor_values
 from ledger.chain.contract.event_logs import encode_log
 from ledger.chain.ports import Block, Log, NotServedError, OfflineChain, matches_topics
 from ledger.protocol import encoding, ledger_state
@@ -35,6 +36,7 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
+    Election,
     RegisteredClient,
     Scores,
     SignedScores,
@@ -109,6 +111,7 @@ class GeneratedChain(OfflineChain):
             deadline_blocks=6,
             replies=majority(sizes.members),
             beacon=Beacon.NONE,
+            election=Election.MIDDLE,
             model=_digest("model", seed),
         )
         contract = Address(to_canonical(ADDRESS))
@@ -299,7 +302,7 @@ class GeneratedChain(OfflineChain):
         """
         state = self._blocks[-1 if block_number is None else block_number].state
         answers: dict[bytes, tuple[str, tuple[Any, ...]]] = {
-            abi.selector("deployment"): ("deployment", _fixed_values(state)),
+            abi.selector("deployment"): ("deployment", constructor_values(state.deployment)),
             abi.selector("state"): ("state", _state_values(state)),
         }
         if to != ADDRESS or data not in answers:
@@ -335,13 +338,6 @@ class GeneratedChain(OfflineChain):
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
         """Return no receipt."""
-
-
-def _fixed_values(state: LedgerState) -> tuple[Any, ...]:
-    fixed = state.deployment
-    named = {"strategy": int(fixed.form), "block_beacon": fixed.beacon is Beacon.BLOCK}
-    fields = [entry["name"] for entry in abi.output_fields("deployment")]
-    return tuple(named[name] if name in named else getattr(fixed, name) for name in fields)
 
 
 def _state_values(state: LedgerState) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -25,10 +24,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks.late_accuracy import late_accuracy, memory_run
 from clients.configuration.loading import load
 from clients.experiments.baselines.committee_traffic import CommitteeTraffic
 from clients.experiments.statistics import mean_and_error, paired
-from clients.runs.open_run import open_memory_run
 from ledger.io.processes import task_pool
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RESULTS = Path(__file__).parent / "results"
-LAST = 5
-"""Rounds at the end whose accuracy is the mean of."""
 WIDTH = 130
 """Characters of the table, whatever the terminal has."""
 
@@ -130,16 +127,12 @@ def play(cell: PayloadCell, report: Callable[[str], None]) -> PayloadResult:
     if cell.attack != "none":
         settings += [f"malice.attack={cell.attack}", f"malice.malicious_rate={cell.rate}"]
     configuration = load(preset, settings=tuple(settings))
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        open_memory_run(Path(folder), "run", configuration) as run,
-    ):
+    with memory_run(configuration) as run:
         traffic = CommitteeTraffic(run.population.model.dimension)
         run.simulation.on_step = traffic.take
         rows = run.go_on(traffic.close)
     report(cell.model)
-    late = [row.accuracy for row in rows[-LAST:] if row.accuracy is not None]
-    return PayloadResult(fmean(late), *_bytes(rows, traffic.rounds))
+    return PayloadResult(late_accuracy(rows), *_bytes(rows, traffic.rounds))
 
 
 def print_codec(dimension: int, repeats: int) -> None:

@@ -24,6 +24,7 @@ from ledger.protocol.types import (
     ClientId,
     Commitment,
     Digest,
+    Election,
     Phase,
     RegisteredClient,
     SignedCommitment,
@@ -77,6 +78,7 @@ class RecordedRounds:
             deadline_blocks=4,
             replies=majority(members),
             beacon=Beacon.NONE,
+            election=Election.MIDDLE,
             model=_digest("model", 0),
         )
         receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,8 +21,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks.late_accuracy import late_accuracy, memory_run
 from clients.configuration.loading import load
-from clients.runs.open_run import open_memory_run
 from ledger.io.processes import task_pool
 from ledger.protocol.encoding import word_client
 from ledger.protocol.ledger_state import RoundDecided
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).parent / "results"
 BASE = ('protocol.reference="own"', 'protocol.clip="none"', "training.learning_rate=0.5")
 """Settings over the preset's and under the user's."""
-
-LAST = 5
-"""Rounds at the end whose accuracy is the mean of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +118,11 @@ def play(cell: TravelCell, report: Callable[[str], None]) -> TravelResult:
     if cell.attack != "none":
         settings += [f'malice.attack="{cell.attack}"', f"malice.malicious_rate={cell.rate}"]
     configuration = load(cell.preset, settings=tuple(settings))
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        open_memory_run(Path(folder), "run", configuration) as run,
-    ):
+    with memory_run(configuration) as run:
         rows = run.go_on(lambda _row: None)
         honest, malicious = (_accepted(run, are_malicious=kind) for kind in (False, True))
     report(cell.name)
-    late = [row.accuracy for row in rows[-LAST:] if row.accuracy is not None]
-    return TravelResult(fmean(late), honest, malicious)
+    return TravelResult(late_accuracy(rows), honest, malicious)
 
 
 def _accepted(run: OpenedRun, *, are_malicious: bool) -> float | None:

@@ -63,6 +63,7 @@ COMMIT_BLOCKS: immutable(uint64)
 DEADLINE_BLOCKS: immutable(uint64)
 REPLIES_NEEDED: immutable(uint256)
 BLOCK_BEACON: immutable(bool)
+ELECTS_BY_LOT: immutable(bool)
 FIRST_MODEL: immutable(bytes32)
 
 # stage, round, block in which it opened, whether anybody has committed in it: see _pack.
@@ -118,6 +119,7 @@ def __init__(fixed: ICommitteeLedger.Deployment):
     DEADLINE_BLOCKS = fixed.deadline_blocks
     REPLIES_NEEDED = fixed.replies
     BLOCK_BEACON = fixed.block_beacon
+    ELECTS_BY_LOT = fixed.elects_by_lot
     FIRST_MODEL = fixed.model
 
     self.registry_rest = fixed.registry
@@ -253,13 +255,14 @@ def decide(
     else:
         assert threshold == 0, "committee_ledger: threshold is given but the strategy uses none"
 
-    accepted: ICommitteeLedger.Places = empty(ICommitteeLedger.Places)
-    accepted.first, accepted.size = rankings._accepted(ranking, STRATEGY, AGGREGATION_PPM, threshold)
-    elected: ICommitteeLedger.Places = ICommitteeLedger.Places(
-        first=(len(ranking) - MEMBERS) // 2, size=MEMBERS
-    )
-    accepted_digest: bytes32 = keccak256(abi_encode(rankings._clients(ranking, accepted.first, accepted.size)))
-    next_digest: bytes32 = keccak256(abi_encode(rankings._clients(ranking, elected.first, elected.size)))
+    first: uint256 = 0
+    size: uint256 = 0
+    first, size = rankings._accepted(ranking, STRATEGY, AGGREGATION_PPM, threshold)
+    accepted: uint256 = rankings._places(first, size)
+    accepted_digest: bytes32 = keccak256(abi_encode(rankings._clients(ranking, accepted)))
+    first, size = rankings._candidates(len(ranking), MEMBERS, ELECTS_BY_LOT, first, size)
+    elected: uint256 = rankings._places(first, size)
+    candidates_digest: bytes32 = keccak256(abi_encode(rankings._clients(ranking, elected)))
     result: bytes32 = keccak256(
         abi_encode(
             outcome.model,
@@ -276,10 +279,17 @@ def decide(
     first_primary: uint256 = self._require_certificate(
         round, seed, AGGREGATION, committee, base, result, aggregation, aggregation_replies
     )
-    assert election.set_digest == next_digest, "committee_ledger: next committee is not the middle of the ranking"
+    assert election.set_digest == candidates_digest, "committee_ledger: candidates are not those that the ranking gives"
     second_primary: uint256 = self._require_certificate(
         round, seed, ELECTION, committee, base, result, election, election_replies
     )
+
+    # The seed comes after the votes: whoever voted could not choose who is drawn.
+    next_seed: bytes32 = keccak256(concat(seed, outcome.reveal, self._beacon()))
+    next_digest: bytes32 = candidates_digest
+    if size != MEMBERS:
+        elected = rankings._elected(next_seed, first, size, MEMBERS)
+        next_digest = keccak256(abi_encode(rankings._clients(ranking, elected)))
 
     # Somebody is ranked and so has committed: the digest of commitments is of this round.
     head: bytes32 = keccak256(
@@ -302,7 +312,6 @@ def decide(
             ),
         )
     )
-    next_seed: bytes32 = keccak256(concat(seed, outcome.reveal, self._beacon()))
     self.model = outcome.model
     self._next_round(round, next_seed, next_digest, head)
     log ICommitteeLedger.RoundDecided(
@@ -424,6 +433,7 @@ def deployment() -> ICommitteeLedger.Deployment:
         deadline_blocks=DEADLINE_BLOCKS,
         replies=REPLIES_NEEDED,
         block_beacon=BLOCK_BEACON,
+        elects_by_lot=ELECTS_BY_LOT,
         model=FIRST_MODEL,
     )
 

@@ -2,7 +2,7 @@
 """
 @title What follows from a ranking: order, selection, election
 @notice A ranking is a list of words, best first: float64 bits of the distance << 32 | client.
-        Twin of ledger/protocol/rules/selection/ and election.py.
+        Twin of ledger/protocol/rules/selection.py and ledger/protocol/ranking.py.
 @dev For non-negative numbers the bits of a float64 sort as the number does, so a strictly
      increasing list of words carries order and tie rule at once.
 """
@@ -43,14 +43,65 @@ def _accepted(
 
 @internal
 @pure
-def _clients(
-    ranking: DynArray[uint256, MAX_TRAINERS], first: uint256, size: uint256
-) -> DynArray[uint256, MAX_TRAINERS]:
+def _candidates(
+    ranked: uint256, members: uint256, by_lot: bool, accepted: uint256, accepted_size: uint256
+) -> (uint256, uint256):
+    """
+    @return Place of the first candidate for the next committee in the ranking, and their number.
+    """
+    if not by_lot:
+        return (ranked - members) // 2, members
+    # S_a begins the ranking or ends it; where it is too small, its neighbours stand too.
+    size: uint256 = max(accepted_size, members)
+    return min(accepted, ranked - size), size
+
+
+@internal
+@pure
+def _elected(seed: bytes32, first: uint256, size: uint256, members: uint256) -> uint256:
+    """
+    @return Places of the next committee in the ranking, bit i for place i: so many of the
+            candidates, each set of them with the same chance.
+    """
+    elected: uint256 = 0
+    wanted: uint256 = members
+    for place: uint256 in range(size, bound=MAX_TRAINERS):
+        if wanted == 0:
+            break
+        left: uint256 = size - place
+        if wanted != left:
+            word: bytes32 = keccak256(
+                concat(seed, b"elected", convert(convert(place, uint32), bytes4))
+            )
+            if convert(word, uint256) % left >= wanted:
+                continue
+        elected |= 1 << (first + place)
+        wanted -= 1
+    return elected
+
+
+@internal
+@pure
+def _places(first: uint256, size: uint256) -> uint256:
+    """
+    @return Neighbouring places, bit i for place i.
+    """
+    return ~(max_value(uint256) << size) << first
+
+
+@internal
+@pure
+def _clients(ranking: DynArray[uint256, MAX_TRAINERS], places: uint256) -> DynArray[uint256, MAX_TRAINERS]:
     """
     @return The clients at these places, in ranking order. As numbers of 256 bits they have the
             same ABI encoding as the protocol's uint32[], and so the same digest.
     """
     clients: DynArray[uint256, MAX_TRAINERS] = []
-    for place: uint256 in range(first, first + size, bound=MAX_TRAINERS):
-        clients.append(ranking[place] & CLIENT_MASK)
+    rest: uint256 = places
+    for word: uint256 in ranking:
+        if rest == 0:
+            break
+        if rest & 1 != 0:
+            clients.append(word & CLIENT_MASK)
+        rest >>= 1
     return clients

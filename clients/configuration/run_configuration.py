@@ -105,7 +105,7 @@ def _protocol(parameters: Parameters) -> dict[str, Any]:
     del values["dimension"]
     for share in _RATES:
         values[f"{share}_rate"] = values.pop(f"{share}_ppm") / _MILLION
-    return values | {"quorum": str(parameters.quorum), "beacon": str(parameters.beacon)}
+    return values | {name: str(values[name]) for name in ("quorum", "beacon", "election")}
 
 
 def _without_paths(options: Mapping[str, Any]) -> dict[str, Any]:

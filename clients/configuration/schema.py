@@ -36,7 +36,7 @@ from ledger.protocol.parameters import (
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS, PayloadForm
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.own import OwnRuleName
-from ledger.protocol.types import Beacon, Quorum
+from ledger.protocol.types import Beacon, Election, Quorum
 
 _BY_VALUE = Field(strict=False)
 """An enumeration's member may be given by its value, which is all that TOML knows."""
@@ -124,6 +124,8 @@ class ProtocolSection(Section):
     """How updates are published: in four bytes a number, or rounded to one."""
     clip: str = "none"
     """How far long accepted updates are shortened before they enter the model."""
+    election: Annotated[Election, _BY_VALUE] = Election.MIDDLE
+    """Who is on the next committee: the middle of the ranking, or a lot among the accepted."""
 
     @property
     def payload_form(self) -> PayloadForm:

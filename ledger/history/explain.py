@@ -16,6 +16,7 @@ from ledger.protocol.types import (
     PHASES,
     REFUSALS,
     AcceptanceForm,
+    Election,
     Phase,
     RefusalReason,
 )
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.history.documents import Documents
-    from ledger.history.round import HistoryRound
+    from ledger.history.round import HistoryRound, RoundSizes
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import RoundDecided
@@ -61,7 +62,7 @@ def explain_round(
     lines += _ranking(round_.decided, document)
     for phase in Phase:
         lines += _vote(round_, documents, phase, document)
-    lines.append(_election(round_.decided))
+    lines.append(_election(round_.decided, round_.sizes))
     return lines
 
 
@@ -197,14 +198,19 @@ def _vote(
     ]
 
 
-def _election(event: RoundDecided) -> str:
-    places = {word_client(word): place for place, word in enumerate(event.ranking, start=1)}
-    elected = [places[client] for client in event.next_committee]
-    span = f"{elected[0]} to {elected[-1]}" if elected else "none"
-    return (
-        f"The next committee is the middle of the ranking, ranks {span}: "
-        f"{_listed(event.next_committee)}."
-    )
+def _election(event: RoundDecided, sizes: RoundSizes) -> str:
+    elected, accepted = event.next_committee, len(event.accepted)
+    if sizes.election is Election.MIDDLE:
+        places = {word_client(word): place for place, word in enumerate(event.ranking, start=1)}
+        ranks = [places[client] for client in elected]
+        span = f"{ranks[0]} to {ranks[-1]}" if ranks else "none"
+        return f"The next committee is the middle of the ranking, ranks {span}: {_listed(elected)}."
+    if accepted <= sizes.members:
+        more = sizes.members - accepted
+        who = f"the {accepted} accepted" + (f" and the {more} next to them" if more else "")
+        return f"The next committee is {who}: {_listed(elected)}."
+    drawn = f"{sizes.members} of the {accepted} accepted, drawn by the next seed"
+    return f"The next committee is {drawn}: {_listed(elected)}."
 
 
 def _listed(clients: Iterable[ClientId]) -> str:

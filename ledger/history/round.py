@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.inputs import MinedCommitment
-    from ledger.protocol.types import ClientId, Digest, RegisteredClient
+    from ledger.protocol.types import ClientId, Digest, Election, RegisteredClient
 
 
 class RoundSizes(ParticipantCounts, WindowLength, Protocol):
@@ -43,6 +43,10 @@ class RoundSizes(ParticipantCounts, WindowLength, Protocol):
     @property
     def rounds(self) -> int:
         """T, the last round."""
+
+    @property
+    def election(self) -> Election:
+        """Way in which the next committee follows from the ranking."""
 
 
 @dataclass(frozen=True, slots=True)

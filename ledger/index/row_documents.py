@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import astuple, dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgpack
@@ -37,6 +38,7 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     DropoutReason,
+    Election,
     Phase,
     RefusalReason,
     Scores,
@@ -172,7 +174,7 @@ def unpack_events(data: bytes) -> list[RecordedEvent]:
 
 def pack_deployment(deployment: Deployment) -> bytes:
     """Return the document of what was fixed at deployment."""
-    return _pack([v.value if isinstance(v, Beacon) else v for v in astuple(deployment)])
+    return _pack([v.value if isinstance(v, StrEnum) else v for v in astuple(deployment)])
 
 
 def unpack_deployment(data: bytes) -> Deployment:
@@ -184,7 +186,12 @@ def unpack_deployment(data: bytes) -> Deployment:
 
     def read(value: list[Any]) -> Deployment:
         plain = Deployment(*value)
-        return replace(plain, form=AcceptanceForm(plain.form), beacon=Beacon(plain.beacon))
+        return replace(
+            plain,
+            form=AcceptanceForm(plain.form),
+            beacon=Beacon(plain.beacon),
+            election=Election(plain.election),
+        )
 
     return _unpack(data, read)
 

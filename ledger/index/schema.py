@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-SCHEMA_NUMBER = 4
+SCHEMA_NUMBER = 5
 """Goes up with every change to a table or a document."""
 
 METADATA = MetaData()

@@ -17,7 +17,7 @@ Ranking by score          ranking.rank                                 decide   
 Selection I               rules.selection.nearest                      decide               RoundDecided
 Selection II              rules.selection.farthest                     decide               RoundDecided
 Selection III (ours)      rules.selection.within_threshold             decide               RoundDecided
-Election                  ranking.elect                                decide               RoundDecided
+Election                  ranking.candidates                           decide               RoundDecided
 CCP 1, broadcast          algorithms.VotingMember.publish_scores       -                    -
 CCP 1, total scores       judgement.rank_trainers                      decide               RoundDecided
 CCP 2, primary            consensus.primary_seat                       decide               RoundDecided

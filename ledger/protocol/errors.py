@@ -254,10 +254,10 @@ class WrongAggregationSetError(ProtocolRefusal):
     fact = "aggregation set is not the one that the ranking gives"
 
 
-class WrongNextCommitteeError(ProtocolRefusal):
-    """The ledger refuses: next committee is not the middle of the ranking."""
+class WrongCandidatesError(ProtocolRefusal):
+    """The ledger refuses: candidates are not those that the ranking gives."""
 
-    fact = "next committee is not the middle of the ranking"
+    fact = "candidates are not those that the ranking gives"
 
 
 class RequestNotSignedError(ProtocolRefusal):

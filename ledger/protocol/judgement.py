@@ -30,7 +30,7 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.parameters import accepted_size
-from ledger.protocol.ranking import elect, rank
+from ledger.protocol.ranking import candidates, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import CLIPS, SELECTIONS, THRESHOLDS, scoring_named
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Evidence, Inputs
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import AcceptanceForm, ClientId, Digest, SignedScores
+    from ledger.protocol.types import AcceptanceForm, ClientId, Digest, Election, SignedScores
 
 
 class SelectionSizes(Protocol):
@@ -72,6 +72,10 @@ class SelectionSizes(Protocol):
     def members(self) -> int:
         """C."""
 
+    @property
+    def election(self) -> Election:
+        """Way in which the next committee follows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
@@ -81,13 +85,13 @@ class Ranking:
         words: ranking words of the trainers, best first.
         threshold_bits: float64 bits of the certified threshold, 0 without one.
         accepted: S_a, in ranking order.
-        next_committee: S_c of the next round, in ranking order.
+        candidates: those of whom the next committee is, in ranking order.
     """
 
     words: tuple[int, ...]
     threshold_bits: int
     accepted: tuple[ClientId, ...]
-    next_committee: tuple[ClientId, ...]
+    candidates: tuple[ClientId, ...]
 
 
 @dataclass(frozen=True)
@@ -114,17 +118,18 @@ class Judgement:
     def set_digest(self, phase: Phase) -> Digest:
         """Return the digest of the set that is voted on in a phase."""
         ranking = self.ranking
-        chosen = ranking.accepted if phase is Phase.AGGREGATION else ranking.next_committee
+        chosen = ranking.accepted if phase is Phase.AGGREGATION else ranking.candidates
         return encoding.set_digest(chosen)
 
 
 def sets_of(
     sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
-    """Return S_a and the next committee, as the contract derives them from C words or more."""
+    """Return S_a and the candidates, as the contract derives them from C words or more."""
     rule = next(rule for rule in SELECTIONS.values() if rule.form is sizes.form)
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
-    return rule.select(ranking, size, threshold_bits), elect(ranking, sizes.members)
+    accepted = rule.select(ranking, size, threshold_bits)
+    return accepted, candidates(ranking, accepted, sizes.members, sizes.election)
 
 
 def judge(

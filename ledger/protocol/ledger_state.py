@@ -19,6 +19,7 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
+    Election,
     RegisteredClient,
     Scores,
     Slot,
@@ -58,6 +59,7 @@ class Deployment:
         deadline_blocks: blocks after which an undecided round may be abandoned.
         replies: equal replies from others than the primary that decide.
         beacon: further input of the next seed.
+        election: how the next committee follows from the ranking.
         model: digest of w_1.
     """
 
@@ -73,6 +75,7 @@ class Deployment:
     deadline_blocks: int
     replies: int
     beacon: Beacon
+    election: Election
     model: Digest
 
 

@@ -47,7 +47,7 @@ PAPER_MAP = (
         f"{_RULES}selection.within_threshold",
         *_DECIDE,
     ),
-    PaperMapRow("Election", "election", f"{_P}ranking.elect", *_DECIDE),
+    PaperMapRow("Election", "election", f"{_P}ranking.candidates", *_DECIDE),
     PaperMapRow(
         "CCP 1, broadcast", "CommitteeConsensus", f"{_P}algorithms.VotingMember.publish_scores"
     ),

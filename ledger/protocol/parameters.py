@@ -12,7 +12,7 @@ from ledger.protocol.errors import ParametersError
 from ledger.protocol.payload_forms import PAYLOAD_FORMS, PayloadForm
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.own import OwnRuleName
-from ledger.protocol.types import Beacon, Quorum
+from ledger.protocol.types import Beacon, Election, Quorum
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance import Layout
@@ -85,6 +85,7 @@ class Parameters:
         view_seconds: how long view 0 lasts; every later one lasts twice as long.
         payload: name of the form in which updates are published.
         clip: name of the rule by which long accepted updates are shortened.
+        election: how the next committee follows from the ranking.
     """
 
     clients: int
@@ -107,6 +108,7 @@ class Parameters:
     view_seconds: int = VIEW_SECONDS
     payload: str = "float32"
     clip: str = "none"
+    election: Election = Election.MIDDLE
 
     def __post_init__(self) -> None:
         """Refuse settings that break an invariant.

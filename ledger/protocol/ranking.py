@@ -1,4 +1,4 @@
-"""The ranking of the trainers, best first, and the election from its middle.
+"""The ranking of the trainers, best first, and the election from it.
 
 The paper: "Scoring System" and "Election Strategy".
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.protocol.encoding import ranking_word, word_client
+from ledger.protocol.encoding import keccak256, ranking_word, u32, word_client
+from ledger.protocol.types import Election
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ledger.protocol.types import ClientId
+    from ledger.protocol.types import ClientId, Digest
 
 
 def rank(distances: Iterable[tuple[ClientId, float]]) -> tuple[int, ...]:
@@ -25,16 +26,55 @@ def score(distance: float) -> float:
     return 1.0 / distance if distance else float("inf")
 
 
-def elect(ranking: Sequence[int], members: int) -> tuple[ClientId, ...]:
-    """Return S_c of the next round in ranking order: C clients from floor((n − C) / 2) on.
+def candidates(
+    ranking: Sequence[int], accepted: Sequence[ClientId], members: int, election: Election
+) -> tuple[ClientId, ...]:
+    """Return those of whom the next committee is, in ranking order, which the members vote on.
 
-    Neither the nearest (the first committee would steer the model for ever) nor the farthest
-    (where attackers gather) are elected.
+    In the middle of the ranking there are C, from floor((n − C) / 2) on, and all are elected:
+    neither the nearest (the first committee would steer the model for ever) nor the farthest (where
+    attackers gather). Of a lot they are S_a, and its neighbours in the ranking if it has fewer than
+    C clients.
+
+    Args:
+        ranking: ranking words, best first.
+        accepted: S_a, the begin or the end of the ranking.
+        members: C.
+        election: how the committee is elected.
 
     Raises:
         ValueError: fewer clients are ranked than a committee needs.
     """
     if len(ranking) < members:
         raise ValueError(f"{len(ranking)} ranked clients cannot fill {members} places")
-    first = (len(ranking) - members) // 2
-    return tuple(word_client(word) for word in ranking[first : first + members])
+    ranked = tuple(map(word_client, ranking))
+    if election is Election.MIDDLE:
+        first, size = (len(ranked) - members) // 2, members
+    else:
+        size = max(len(accepted), members)
+        first = min(ranked.index(accepted[0]), len(ranked) - size)
+    return ranked[first : first + size]
+
+
+def elect(candidates: Sequence[ClientId], members: int, next_seed: Digest) -> tuple[ClientId, ...]:
+    """Return S_c of the next round in ranking order: C of the candidates.
+
+    Each set of C has the same chance: a candidate is drawn with that of the places still empty
+    among the candidates still to come (selection sampling, Knuth's Algorithm S). The seed comes
+    after the votes, so that whoever votes cannot choose who is drawn.
+
+    Args:
+        candidates: in ranking order.
+        members: C.
+        next_seed: seed_{t+1}.
+    """
+    elected: list[ClientId] = []
+    for place, client in enumerate(candidates):
+        left, wanted = len(candidates) - place, members - len(elected)
+        if wanted == left or _drawn(next_seed, place) % left < wanted:
+            elected.append(client)
+    return tuple(elected)
+
+
+def _drawn(seed: Digest, place: int) -> int:
+    return int.from_bytes(keccak256(seed + b"elected" + u32(place)))

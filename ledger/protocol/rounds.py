@@ -30,6 +30,7 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     UpdatesCommitted,
 )
+from ledger.protocol.ranking import elect
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import GROUP_ORDER, is_signed_by
 from ledger.protocol.types import (
@@ -188,7 +189,7 @@ def decide(
     certificates: tuple[SubmittedCertificate, SubmittedCertificate],
     block: BlockContext,
 ) -> Step:
-    """Record a round: derive S_a and the next committee, check both certificates, move on.
+    """Record a round: derive S_a and the candidates, check both certificates, elect, move on.
 
     Args:
         state: before the transaction.
@@ -207,21 +208,23 @@ def decide(
         raise errors.WrongCommitteeError
     _require_ranking(state, ranking, block)
     _require_threshold(state.deployment.form, decision.threshold_bits)
-    accepted, next_committee = sets_of(state.deployment, ranking, decision.threshold_bits)
+    accepted, candidates = sets_of(state.deployment, ranking, decision.threshold_bits)
     result = encoding.aggregation_result(decision.opening())
-    sets = (encoding.set_digest(accepted), encoding.set_digest(next_committee))
+    sets = (encoding.set_digest(accepted), encoding.set_digest(candidates))
     inputs = (decision.base, result)
     if certificates[0].set_digest != sets[0]:
         raise errors.WrongAggregationSetError
     first = _require_certificate(state, Phase.AGGREGATION, certificates[0], *inputs)
     if certificates[1].set_digest != sets[1]:
-        raise errors.WrongNextCommitteeError
+        raise errors.WrongCandidatesError
     second = _require_certificate(state, Phase.ELECTION, certificates[1], *inputs)
     views = (certificates[0].view, certificates[1].view)
     signers = (certificates[0].signers, certificates[1].signers)
     votes = encoding.votes_digest(views, signers, decision.incidents)
-    head = encoding.head_after_decision(_before(state), *sets, result, votes)
     seed = encoding.next_seed(state.seed, decision.reveal, _beacon(state, block))
+    next_committee = elect(candidates, state.deployment.members, seed)
+    chosen = encoding.set_digest(next_committee)
+    head = encoding.head_after_decision(_before(state), sets[0], chosen, result, votes)
     event = RoundDecided(
         round=round_number,
         ranking=ranking,

@@ -50,6 +50,13 @@ class Beacon(StrEnum):
     BLOCK = "block"
 
 
+class Election(StrEnum):
+    """Way to elect: the middle of the ranking (the paper's), or by lot among the accepted."""
+
+    MIDDLE = "middle"
+    LOT = "lot"
+
+
 class VoteKind(StrEnum):
     """The two messages of Algorithm 2: the primary's request and a member's reply."""
 

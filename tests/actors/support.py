@@ -313,7 +313,7 @@ class Network:
         assert judgement.opening == decided.opening()
         assert judgement.ranking.words == decided.ranking
         assert judgement.ranking.accepted == decided.accepted
-        assert judgement.ranking.next_committee == decided.next_committee
+        assert judgement.ranking.candidates == decided.next_committee
 
 
 @dataclass

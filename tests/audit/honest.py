@@ -51,7 +51,7 @@ def _fourth_round(run: Run) -> None:
         incidents=silent_primary,
     )
     record = run.prepare(deviation)
-    run.ban(run.judge(record).ranking.next_committee[0])
+    run.ban(run.judge(record).ranking.candidates[0])
     run.conclude(record, deviation)
 
 

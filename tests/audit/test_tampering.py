@@ -38,7 +38,7 @@ from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
-from ledger.protocol.types import AcceptanceForm, ClientId, Digest
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest, Election
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import (
@@ -50,10 +50,12 @@ from tests.audit.forged_chain import (
     variants,
     wrong_values,
 )
+from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import Block, Log, Transaction
@@ -226,6 +228,29 @@ def test_a_wrong_field_of_an_event_contradicts_its_transaction(
         wrong.append((logs[-1], next(wrong_values(types, decode(types, logs[-1].data), place))))
     for log, data in wrong:
         require_failure(with_log(honest, replace(log, data=data)), EVENT_FIELDS[event, name])
+
+
+def test_who_was_drawn_is_drawn_again_also_without_call_data(tmp_path: Path) -> None:
+    def without_input(transaction: Transaction) -> Transaction:
+        return replace(transaction, input=b"")
+
+    run = honest_run(tmp_path, aggregation_ppm=1_000_000, election=Election.LOT)
+    with run.chain:
+        log = [log for log in logs_of(run) if named(log) == "RoundDecided"][-1]
+        event = decode_log(log).event
+        assert isinstance(event, RoundDecided)
+        assert len(event.accepted) > len(event.next_committee), "there was a lot"
+        other = next(c for c in event.accepted if c not in event.next_committee)
+        drawn = {*event.next_committee[1:], other}
+        wrong = replace(event, next_committee=tuple(c for c in event.accepted if c in drawn))
+        _, data = encode_log(wrong)
+        require_failure(with_log(run, replace(log, data=data)), RANKING)
+
+        def change(logs: list[Log]) -> list[Log]:
+            return [replace(one, data=data) if one == log else one for one in logs]
+
+        told = forged(remembered(run.ledger), logs_of=change, transaction_of=without_input)
+        require_failure(audit(told, run.blobs), RANKING)
 
 
 def test_a_wrong_topic_of_an_event_contradicts_its_transaction(honest: Run) -> None:

@@ -11,13 +11,14 @@ from ledger.chain.contract import abi
 from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.ledger_state import LedgerStage
-from ledger.protocol.ranking import rank
+from ledger.protocol.ranking import elect, rank
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
     Beacon,
     ClientId,
+    Election,
     Phase,
     RegisteredClient,
 )
@@ -69,6 +70,50 @@ def test_accepts_by_strategy_and_elects_the_middle(
     event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins), bits)))
     assert event.accepted == trainers[accepted]
     assert event.next_committee == trainers[1:5]
+
+
+@pytest.mark.parametrize("beacon", Beacon)
+@pytest.mark.parametrize(
+    ("form", "threshold", "stand"),
+    [
+        (AcceptanceForm.FIRST, 0.0, slice(0, 6)),
+        (AcceptanceForm.LAST, 0.0, slice(4, 10)),
+        (AcceptanceForm.WITHIN_THRESHOLD, 10.0, slice(0, 10)),
+        (AcceptanceForm.WITHIN_THRESHOLD, 4.0, slice(0, 4)),
+        (AcceptanceForm.WITHIN_THRESHOLD, 1.5, slice(0, 4)),  # one is accepted: three more stand
+    ],
+)
+def test_a_lot_among_the_accepted_elects(
+    chain: ChainWriter, form: AcceptanceForm, threshold: float, stand: slice, beacon: Beacon
+) -> None:
+    # Ten trainers at distances 1 to 10, of whom I and II accept six; four members.
+    shape = Shape(
+        clients=20,
+        trainers=10,
+        members=4,
+        aggregation_ppm=600_000,
+        form=form,
+        beacon=beacon,
+        election=Election.LOT,
+    )
+    twins = Twins.opened(chain, shape)
+    for _ in range(3):
+        trainers = support.trainers_of(twins.state)
+        support.commit_all(twins, trainers)
+        bits = encoding.float_bits(threshold)
+        event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins), bits)))
+        assert event.next_committee == elect(trainers[stand], 4, event.next_seed)
+        assert twins.state.committee == event.next_committee
+
+
+def test_a_lot_after_a_short_ranking_elects_all_of_it(chain: ChainWriter) -> None:
+    twins = Twins.opened(chain, Shape(members=4, election=Election.LOT))
+    late = support.trainers_of(twins.state)[-2:]
+    here = [client for client in support.trainers_of(twins.state) if client not in late]
+    support.commit_all(twins, here)
+    chain.mine(4)
+    event = decided(twins.decide(support.proposal(twins, support.ranking_of(here))))
+    assert set(event.next_committee) == set(here)
 
 
 def test_equal_distances_are_ranked_by_client(chain: ChainWriter) -> None:

@@ -24,7 +24,7 @@ from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.ledger_state import LedgerStage, StatementKind
 from ledger.protocol.ranking import rank
-from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Phase, Quorum
+from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Election, Phase, Quorum
 from tests.contracts import faults, support, wrong_decisions
 from tests.contracts.twins import Proposal, Shape, Twins
 from tests.faults import times
@@ -65,6 +65,7 @@ class TwinsMachine(RuleBasedStateMachine):
         sizes=st.sampled_from(SIZES),
         form=st.sampled_from(AcceptanceForm),
         beacon=st.sampled_from(Beacon),
+        election=st.sampled_from(Election),
         aggregation_ppm=st.sampled_from([0, 400_000, 1_000_000]),
         rounds=st.integers(4, 20),
         commit_blocks=st.sampled_from([3, 12, 40]),
@@ -76,6 +77,7 @@ class TwinsMachine(RuleBasedStateMachine):
         sizes: tuple[int, int, int],
         form: AcceptanceForm,
         beacon: Beacon,
+        election: Election,
         aggregation_ppm: int,
         rounds: int,
         commit_blocks: int,
@@ -92,6 +94,7 @@ class TwinsMachine(RuleBasedStateMachine):
             deadline_blocks=commit_blocks + blocks_to_decide,
             replies=replies_needed(sizes[2], quorum),
             beacon=beacon,
+            election=election,
         )
         self.twins = self.new_twins()
 

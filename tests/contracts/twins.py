@@ -30,6 +30,7 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
+    Election,
     RegisteredClient,
     SignedCommitment,
 )
@@ -80,6 +81,7 @@ class Shape:
     deadline_blocks: int = 8
     replies: int | None = None
     beacon: Beacon = Beacon.NONE
+    election: Election = Election.MIDDLE
 
     def deployment(self, registry: Digest) -> Deployment:
         """Return the constructor's arguments for a registry of this digest."""
@@ -96,6 +98,7 @@ class Shape:
             deadline_blocks=self.deadline_blocks,
             replies=majority(self.members) if self.replies is None else self.replies,
             beacon=self.beacon,
+            election=self.election,
             model=digest_of("first model"),
         )
 

@@ -240,9 +240,9 @@ WRONG_DECISIONS = (
         _deciding(lambda _, p: replace(p, certificates=p.certificates[::-1])),
     ),
     Fault(
-        "a next committee off the middle",
-        errors.WrongNextCommitteeError,
-        _resigned(Phase.ELECTION, set_digest=digest_of("another committee")),
+        "candidates that the ranking does not give",
+        errors.WrongCandidatesError,
+        _resigned(Phase.ELECTION, set_digest=digest_of("other candidates")),
     ),
     *(
         Fault(

@@ -292,7 +292,7 @@ def blocks() -> dict[str, str]:
             | {
                 "threshold": f"{judgement.ranking.threshold_bits:016x}",
                 "accepted": list(judgement.ranking.accepted),
-                "next committee": list(judgement.ranking.next_committee),
+                "next committee": list(judgement.ranking.candidates),
                 "set digest accepted": sets[0].hex(),
                 "set digest next committee": sets[1].hex(),
                 "next model": encoding.vector_bytes(judgement.model).hex(),

@@ -21,6 +21,7 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     DropoutReason,
+    Election,
     IncidentKind,
     Phase,
     RefusalReason,
@@ -172,6 +173,18 @@ def test_mentions_the_displacement_from_its_first_round_on() -> None:
     assert "to the members, apart from crowds; the 2 nearest" in rule(crowd, round=1)
     peers = travel | {"reference": "peers"}
     assert "direction to the round's other updates, apart from" in rule(peers, round=1)
+
+
+def test_says_how_a_committee_was_drawn() -> None:
+    def election(*accepted: int) -> str:
+        event = replace(DECIDED, accepted=tuple(map(ClientId, accepted)))
+        lots = replace(SIZES, election=Election.LOT, members=2)
+        return explain_round(replace(ended_with(event), sizes=lots), NO_DOCUMENTS, None)[-1]
+
+    who = "The next committee is "
+    assert election(3, 0, 4) == who + "2 of the 3 accepted, drawn by the next seed: 3, 0, 4, 1."
+    assert election(3, 0) == who + "the 2 accepted: 3, 0, 4, 1."
+    assert election(3) == who + "the 1 accepted and the 1 next to them: 3, 0, 4, 1."
 
 
 def test_leaves_out_what_only_the_configuration_says() -> None:

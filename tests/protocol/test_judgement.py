@@ -37,7 +37,7 @@ from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase, RefusalReason
+from ledger.protocol.types import ClientId, Digest, DropoutReason, Election, Phase, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode
 from tests.protocol.support import PENCIL, digests, f32, small_round
 from tests.support.keys import ids, mirrored
@@ -69,7 +69,7 @@ def test_a_round_by_pencil() -> None:
     distances = [encoding.word_distance(word) for word in judged.ranking.words]
     assert distances == [5 / 3, 14 / 3, 29 / 3, 50 / 3, 77 / 3, 10802 / 3]
     assert judged.ranking.accepted == ids(3, 4, 5)
-    assert judged.ranking.next_committee == ids(4, 5, 6)
+    assert judged.ranking.candidates == ids(4, 5, 6)
     assert judged.ranking.threshold_bits == 0
     # Equal samples: 0 - (1 + 2 + 3) / 3.
     assert judged.model.tolist() == [-2.0]
@@ -154,7 +154,7 @@ def test_dropouts_leave_a_shorter_ranking_from_which_all_follows() -> None:
     )
     assert clients(judged.ranking.words) == [5, 6, 7, 8]
     assert judged.ranking.accepted == ids(5, 6)
-    assert judged.ranking.next_committee == ids(5, 6, 7)
+    assert judged.ranking.candidates == ids(5, 6, 7)
 
 
 def test_a_malformed_payload_is_named_with_its_digest() -> None:
@@ -176,6 +176,15 @@ def test_the_election_is_voted_with_the_aggregations_result() -> None:
     assert judged.set_digest(Phase.AGGREGATION) == encoding.set_digest(ids(3, 4, 5))
     assert judged.set_digest(Phase.ELECTION) == encoding.set_digest(ids(4, 5, 6))
     assert judged.result == encoding.aggregation_result(judged.opening)
+
+
+def test_of_a_lot_the_members_vote_on_all_candidates() -> None:
+    judged = told(aggregation_ppm=800_000, election=Election.LOT).judged()
+    assert judged.ranking.accepted == ids(3, 4, 5, 6, 7)
+    assert judged.set_digest(Phase.ELECTION) == encoding.set_digest(ids(3, 4, 5, 6, 7))
+    few = told(aggregation_ppm=200_000, election=Election.LOT).judged()
+    assert few.ranking.accepted == ids(3)
+    assert few.set_digest(Phase.ELECTION) == encoding.set_digest(ids(3, 4, 5))
 
 
 def test_the_opening_binds_model_ranking_payloads_vectors_and_record() -> None:
@@ -393,7 +402,7 @@ def test_what_a_primary_composes_nobody_doubts(small: ClosedRound) -> None:
     assert set(ranked) == set(record.clients) & set(small.inputs.participants.trainers)
     assert 1 <= len(accepted) <= len(ranked)
     assert set(accepted) <= set(ranked)
-    assert len(set(judgement.ranking.next_committee)) == 3
+    assert len(set(judgement.ranking.candidates)) == 3
     again, _ = small.judge(decode_record(encode_record(record)))
     assert again is not None
     assert again.result == judgement.result

@@ -1,19 +1,22 @@
-"""The ranking of the trainers, and the election from its middle."""
+"""The ranking of the trainers, and the election from it: from the middle, or by lot."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.encoding import word_client, word_distance
+from ledger.protocol.encoding import keccak256, word_client, word_distance
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.ranking import elect, rank, score
-from ledger.protocol.types import ClientId
+from ledger.protocol.ranking import candidates, elect, rank, score
+from ledger.protocol.types import ClientId, Digest, Election
 from tests.protocol.support import client_ids, distances
 from tests.support.keys import ids
 
 FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
+SEED = Digest(b"\x4d" * 32)
 rankings = st.dictionaries(client_ids, distances, min_size=1, max_size=12)
 
 
@@ -62,18 +65,67 @@ def ranking(trainers: int) -> tuple[int, ...]:
 def test_those_around_the_middle_are_elected(
     trainers: int, members: int, elected: tuple[int, ...]
 ) -> None:
-    assert elect(ranking(trainers), members) == ids(*elected)
+    stand = candidates(ranking(trainers), ids(10), members, Election.MIDDLE)
+    assert stand == ids(*elected)
+    assert elect(stand, members, SEED) == stand, "nobody is left to draw among"
 
 
-def test_fewer_ranked_than_places_is_refused() -> None:
+@pytest.mark.parametrize("election", Election)
+def test_fewer_ranked_than_places_is_refused(election: Election) -> None:
     with pytest.raises(ValueError, match="2 ranked clients cannot fill 3 places"):
-        elect(ranking(2), 3)
+        candidates(ranking(2), ids(10), 3, election)
 
 
 @given(members=st.integers(1, 20), more=st.integers(0, 40))
 def test_as_many_are_nearer_as_farther_or_one_fewer(members: int, more: int) -> None:
-    elected = elect(ranking(members + more), members)
+    elected = candidates(ranking(members + more), ids(10), members, Election.MIDDLE)
     nearer, farther = elected[0] - 10, 10 + members + more - 1 - elected[-1]
     assert len(elected) == members
     assert list(elected) == list(range(elected[0], elected[-1] + 1))
     assert farther - nearer in {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "stand"),
+    [
+        (range(10, 15), range(10, 15)),
+        (range(10, 13), range(10, 13)),
+        (range(10, 12), range(10, 13)),  # too few: the next in the ranking stands too
+        (range(12, 17), range(12, 17)),  # strategy II accepts the last
+        (range(16, 17), range(14, 17)),
+    ],
+)
+def test_the_accepted_are_drawn_among_with_their_neighbours_if_they_are_too_few(
+    accepted: range, stand: range
+) -> None:
+    assert candidates(ranking(7), ids(*accepted), 3, Election.LOT) == ids(*stand)
+
+
+def test_a_lot_by_pencil() -> None:
+    words = [keccak256(SEED + b"elected" + bytes([0, 0, 0, place])) for place in range(5)]
+    drawn = [int.from_bytes(word) % (5 - place) for place, word in enumerate(words)]
+    assert drawn == [3, 3, 0, 1, 0]
+    # Places still empty: 2, 2, 2, 1, 1. Of these numbers only 0 < 2; the last candidate is left.
+    assert elect(ids(10, 11, 12, 13, 14), 2, SEED) == ids(12, 14)
+
+
+@given(
+    stand=st.lists(client_ids, min_size=1, max_size=40, unique=True),
+    members=st.integers(1, 40),
+    seed=st.binary(min_size=32, max_size=32).map(Digest),
+)
+def test_a_lot_elects_as_many_as_are_needed_in_their_order(
+    stand: list[ClientId], members: int, seed: Digest
+) -> None:
+    members = min(members, len(stand))
+    elected = elect(stand, members, seed)
+    assert len(elected) == members
+    assert list(elected) == [client for client in stand if client in elected]
+
+
+def test_every_pair_is_drawn_equally_often() -> None:
+    seeds = [keccak256(bytes([high, low])) for high in range(24) for low in range(250)]
+    pairs = Counter(elect(ids(0, 1, 2, 3), 2, seed) for seed in seeds)
+    assert len(pairs) == 6
+    # 6,000 draws of one in six: 1,000 with a deviation of 29; the seeds are fixed.
+    assert max(abs(count - 1_000) for count in pairs.values()) < 90

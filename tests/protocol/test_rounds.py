@@ -483,7 +483,7 @@ def test_sets_not_following_from_the_ranking_are_refused() -> None:
         decided(state, pair=certificates(state, accepted=TRAINERS[1:4]))
     with pytest.raises(errors.WrongAggregationSetError):
         decided(state, pair=certificates(state, accepted=ACCEPTED[::-1]))
-    with pytest.raises(errors.WrongNextCommitteeError):
+    with pytest.raises(errors.WrongCandidatesError):
         decided(state, pair=certificates(state, elected=TRAINERS[:3]))
 
 
@@ -516,7 +516,7 @@ def test_a_certificate_that_does_not_hold_is_refused() -> None:
     for refusal, bad in cases:
         with pytest.raises(refusal):
             decided(state, pair=(bad, election))
-    with pytest.raises(errors.WrongNextCommitteeError):
+    with pytest.raises(errors.WrongCandidatesError):
         decided(state, pair=(good, good))
 
 
@@ -561,7 +561,7 @@ def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:
     for count in range(5):
         signing = sum(1 << place for place in places[:count])
         bad = replace(good, signers=signing, replies=good.replies[:3])
-        refusal = errors.WrongNextCommitteeError if count == 3 else errors.SignatureCountError
+        refusal = errors.WrongCandidatesError if count == 3 else errors.SignatureCountError
         with pytest.raises(refusal):
             rounds.decide(state, 1, decision, (bad, bad), IN_TIME)
 

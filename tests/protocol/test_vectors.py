@@ -21,7 +21,7 @@ from ledger.protocol.errors import ParametersError
 from ledger.protocol.inputs import MinedCommitment, round_closing
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
-from ledger.protocol.ranking import elect, rank
+from ledger.protocol.ranking import candidates, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.direction import DirectionMeasure
 from ledger.protocol.rules.distance import (
@@ -40,6 +40,7 @@ from ledger.protocol.types import (
     Commitment,
     Digest,
     Domain,
+    Election,
     Phase,
     Quorum,
     RegisteredClient,
@@ -133,7 +134,8 @@ def test_a_rounds_distances_ranking_selection_and_election(case: dict[str, Any])
         bits = encoding.float_bits(threshold) if SELECTIONS[number].needs_threshold else 0
         chosen = SELECTIONS[number].select(ranking, case["accepted_size"], bits)
         assert list(chosen) == expected[f"strategy_{number}"]
-    assert list(elect(ranking, len(case["members"]))) == expected["next_committee"]
+        elected = candidates(ranking, chosen, len(case["members"]), Election.MIDDLE)
+        assert list(elected) == expected["next_committee"]
 
 
 @cases("direction")

@@ -54,7 +54,7 @@ function decided(round, contract) {
   const ranked = rankedOf(round);
   const recorded = round.record.available;
   const accepted = ranked.filter((update) => update.outcome === "accepted").map((update) => update.client);
-  const election = digests.setDigest(next.map((member) => member.client));
+  const candidates = candidatesOf(ranked, accepted, committee.length, contract);
   const words = ranked.map((update) => digests.rankingWord(update.distance_bits, update.client));
   const certificates = votes.certificates ?? [];
   const results = certificates.map((one) => one.result);
@@ -77,11 +77,14 @@ function decided(round, contract) {
     when(recorded, "scored_set", scores.clients_digest, () => digests.setDigest(scores.clients)),
     ...commitments([...updates, ...committee]),
     check("commitments", round.base, () => digests.commitmentsDigest(countedOf(round, contract))),
+    check("next_committee", digests.setDigest(next.map((member) => member.client)), () =>
+      digests.setDigest(digests.elected(candidates, committee.length, round.next_seed)),
+    ),
   ];
   if (certificates.length === 2) {
     made.push(
       check("aggregation_vote", certificates[0].set, () => digests.setDigest(accepted)),
-      check("election_vote", certificates[1].set, () => election),
+      check("election_vote", certificates[1].set, () => digests.setDigest(candidates)),
       ...results.map((one) => check("voted_result", one, () => digests.resultOf(openingOf(round)))),
       ...bases.map((one) => check("base", one, () => round.base)),
       ...certificates.map((one) => primary(round, one, contract)),
@@ -187,6 +190,13 @@ function openingOf(round) {
 
 function rankedOf(round) {
   return round.parts.updates.filter((update) => update.rank !== null).sort((one, other) => one.rank - other.rank);
+}
+
+function candidatesOf(ranked, accepted, members, contract) {
+  const clients = ranked.map((update) => update.client);
+  const begin = clients.indexOf(accepted[0]);
+  const [first, size] = digests.candidates(contract.election, clients.length, begin, accepted.length, members);
+  return clients.slice(first, first + size);
 }
 
 const ascending = (updates) => [...updates].sort((one, other) => one.client - other.client);

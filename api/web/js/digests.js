@@ -78,6 +78,27 @@ export const revealOf = (payloads) => keccak(...payloads.map(bytesOf));
 export const primaryPlace = (seed, phase, view, members) =>
   Number(BigInt(keccak(bytesOf(seed), uint(phase, 1), uint(view, 4))) % BigInt(members));
 
+/** Return where the candidates for the next committee begin in the ranking, and their number.
+ *
+ * In a lot they are the accepted, and their neighbours in the ranking if those are too few.
+ */
+export function candidates(election, ranked, first, accepted, members) {
+  if (election === "middle") return [Math.floor((ranked - members) / 2), members];
+  const size = Math.max(accepted, members);
+  return [Math.min(first, ranked - size), size];
+}
+
+/** Return those of the candidates whom the next seed draws, each set with the same chance. */
+export function elected(clients, members, seed) {
+  let wanted = members;
+  return clients.filter((_, place) => {
+    const left = clients.length - place;
+    const isElected = wanted === left || BigInt(keccak(bytesOf(seed), ascii("elected"), uint(place, 4))) % BigInt(left) < wanted;
+    if (isElected) wanted -= 1;
+    return isElected;
+  });
+}
+
 /** Return the seed after a decided round; without a beacon. */
 export const seedAfter = (seed, reveal) => keccak(bytesOf(seed), bytesOf(reveal), bytesOf(NONE));
 

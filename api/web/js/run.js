@@ -65,6 +65,7 @@ export function settings({ sizes, contract, parameters }) {
     ["replies that decide", whole(contract.replies)],
     ["blocks for commitments", whole(contract.commit_blocks)],
     ["blocks until abandonment", whole(contract.deadline_blocks)],
+    ["next committee", contract.election === "lot" ? "drawn among the accepted" : "the middle of the ranking"],
     ["chance from", contract.beacon === "none" ? "payloads alone" : "payloads and block hashes"],
   ];
   if (!parameters) return rows;

@@ -111,7 +111,7 @@ class CommitteeSelection(TheoremSelection):
                 )
             )
         ranking = rank_trainers(self.parameters, vectors)
-        self._members = ranking.next_committee
+        self._members = ranking.candidates
         return ranking.accepted
 
     def _ground(self, members: tuple[ClientId, ...]) -> DistanceContext:

@@ -11,6 +11,7 @@ from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
 from ledger.protocol import errors
 from ledger.protocol.encoding import float_from_bits, to_hex, word_client
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
+from ledger.protocol.ranking import elect
 from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def check(observation: Observation) -> Iterator[StepResult]:
 
 def _check_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
     """Yield a set that is not the one that the contract derives from the ranking."""
-    accepted, elected = sets_of(sizes, event.ranking, event.threshold_bits)
+    accepted, candidates = sets_of(sizes, event.ranking, event.threshold_bits)
+    elected = elect(candidates, sizes.members, event.next_seed)
     for fact, recorded, true in (
         (ACCEPTED_SET_DIFFERS, event.accepted, accepted),
         (NEXT_COMMITTEE_DIFFERS, event.next_committee, elected),
@@ -107,8 +109,8 @@ def _check_ranked(evidence: RoundEvidence, record: RoundRecord) -> Iterator[Step
 
 def _check_preimage(event: RoundDecided, record: RoundRecord) -> Iterator[StepResult]:
     """Yield what the result binds and does not follow from the record and the ranking."""
-    sets = event.accepted, event.next_committee
-    ranking = Ranking(event.ranking, event.threshold_bits, *sets)
+    # The result does not bind the candidates.
+    ranking = Ranking(event.ranking, event.threshold_bits, event.accepted, candidates=())
     computed = result_preimage(record, ranking, event.model)
     for fact, recorded, true in (
         (UPDATES_ROOT_DIFFERS, event.updates_root, computed.updates_root),
@@ -132,7 +134,7 @@ CHECK = AuditCheck(
         errors.ThresholdUnusedError,
         errors.ThresholdNotFiniteError,
         errors.WrongAggregationSetError,
-        errors.WrongNextCommitteeError,
+        errors.WrongCandidatesError,
     ),
     event_fields=frozenset({"accepted", "next_committee"}),
 )

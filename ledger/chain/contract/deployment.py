@@ -35,7 +35,7 @@ from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.signing import domain_separator
-from ledger.protocol.types import Beacon
+from ledger.protocol.types import Beacon, Election
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -329,7 +329,9 @@ def remaining_registrations(
 def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     values = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in values.items() if isinstance(v, bytes)}
-    return values | hexed | {"form": int(deployment.form), "beacon": str(deployment.beacon)}
+    plain = {"form": int(deployment.form)}
+    named = {name: str(getattr(deployment, name)) for name in ("beacon", "election")}
+    return values | hexed | plain | named
 
 
 def is_published(code: bytes) -> bool:
@@ -353,8 +355,9 @@ def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str |
 
 def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
     """Return the fields of the constructor's struct, in its order, which is the deployment's."""
-    values = (getattr(deployment, field.name) for field in fields(deployment))
-    return tuple(value is Beacon.BLOCK if isinstance(value, Beacon) else value for value in values)
+    flags = {"beacon": Beacon.BLOCK, "election": Election.LOT}
+    values = {field.name: getattr(deployment, field.name) for field in fields(deployment)}
+    return tuple(value is flags[name] if name in flags else value for name, value in values.items())
 
 
 def _immutables(deployment: Deployment, domain: Domain) -> bytes:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _EVENTS: dict[str, type[ledger_state.Event]] = {
     kind.__name__: kind for kind in get_args(ledger_state.Event)
 }
-_SLICES = ("accepted", "next_committee")
-"""Fields of a decision that the contract logs as offset and length in the ranking."""
+_PLACES = ("accepted", "next_committee")
+"""Fields of a decision that the contract logs as places of the ranking: bit i is place i."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ def _names() -> dict[bytes, str]:
 
 
 def _logged(event: ledger_state.Event, name: str) -> object:
-    """Return a field as the contract logs it: pairs of client and word, offsets into a ranking."""
+    """Return a field as the contract logs it: pairs of client and word, places of a ranking."""
     match event:
         case ledger_state.UpdatesCommitted(_, clients, commitments):
             return list(zip(clients, commitments, strict=True))
-        case ledger_state.RoundDecided() if name in _SLICES:
-            clients = getattr(event, name)
-            ranked = [word_client(word) for word in event.ranking]
-            return ranked.index(clients[0]), len(clients)
+        case ledger_state.RoundDecided() if name in _PLACES:
+            chosen = set(getattr(event, name))
+            ranked = map(word_client, event.ranking)
+            return sum(1 << place for place, client in enumerate(ranked) if client in chosen)
         case _:
             return getattr(event, name)
 
@@ -101,9 +101,9 @@ def _read(kind: type[ledger_state.Event], fields: dict[str, Any]) -> ledger_stat
         fields["commitments"] = tuple(commitment for _, commitment in pairs)
     if kind is ledger_state.RoundDecided:
         clients = tuple(word_client(word) for word in fields["ranking"])
-        for name in _SLICES:
-            first, size = fields[name]
-            fields[name] = clients[first : first + size]
+        for name in _PLACES:
+            places = fields[name]
+            fields[name] = tuple(c for place, c in enumerate(clients) if places >> place & 1)
     return kind(**fields)
 
 

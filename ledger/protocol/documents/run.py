@@ -31,7 +31,7 @@ MAX_SIZES = 16
 """Sizes in a tensor's shape; a document full of them would take a minute to multiply."""
 
 _BOUND = ("model_source", "frozen_state", "data_root")
-_DEFAULTS = {"reference": "own", "payload": "float32", "clip": "none"}
+_DEFAULTS = {"reference": "own", "payload": "float32", "clip": "none", "election": "middle"}
 """Settings introduced later, omitted at this value: earlier runs keep their bytes."""
 _DECLARED: dict[str, type] = get_type_hints(Parameters)
 _TYPES = {

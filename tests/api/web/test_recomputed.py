@@ -11,11 +11,16 @@ from ledger.history.chain_history import ChainHistory
 from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol import encoding, merkle
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.ranking import candidates
+from ledger.protocol.types import ClientId, Digest, Election
 from tests.api.conftest import ROUNDS, read, rounds_that_are
 from tests.api.web.conftest import run_address, show
+from tests.audit.honest import honest_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     import httpx
     from playwright.sync_api import Page, Route
 
@@ -67,19 +72,34 @@ def test_every_recomputed_value_of_a_real_run_matches(
     assert {"head", "result", "updates_root", "scores_root", "commitment", "next_seed"} <= seen
 
 
-def test_strays_late_words_bans_and_abandonment_make_nothing_red(page: Page, honest: Run) -> None:
-    history = ChainHistory.of(honest.ledger, honest.blobs)
+@pytest.fixture
+def drawn(tmp_path: Path) -> Iterator[Run]:
+    run = honest_run(tmp_path, aggregation_ppm=900_000, election=Election.LOT)
+    with run.chain:
+        yield run
+
+
+@pytest.mark.parametrize("name", ["honest", "drawn"])
+def test_strays_late_words_bans_and_abandonment_make_nothing_red(
+    page: Page, request: pytest.FixtureRequest, name: str
+) -> None:
+    run = request.getfixturevalue(name)
+    history = ChainHistory.of(run.ledger, run.blobs)
     fixed = history.fixed
     contract = {
         "beacon": fixed.beacon.value,
+        "election": fixed.election.value,
         "commit_blocks": fixed.commit_blocks,
         "replies": fixed.replies,
     }
-    before = f"0x{fixed.config.hex()}"
+    before, in_the_middle = f"0x{fixed.config.hex()}", set()
     show(page, "#/words")
     for number in range(1, fixed.rounds + 1):
         one = history.round(number)
         assert one is not None
+        if one.decided is not None:
+            middle = candidates(one.decided.ranking, (), fixed.members, Election.MIDDLE)
+            in_the_middle.add(one.decided.next_committee == middle)
         told = full_round(DocumentedRound.of(history, one))
         checks = page.evaluate(CHECKED, [told, before, contract])
         wrong = [one for one in checks if one["outcome"] != "matches"]
@@ -88,6 +108,7 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(page: Page, hon
         if number == 2:
             came = [one["client"] for one in told["parts"]["commitments"]]
             assert len(came) == told["committed"] + 2, "one stray in time, and one that is late"
+    assert in_the_middle == ({True} if name == "honest" else {True, False})
 
 
 def test_whatever_is_altered_in_an_answer_differs(

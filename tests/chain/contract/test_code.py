@@ -9,7 +9,7 @@ import pytest
 
 from ledger.chain.contract.deployment import code_violation
 from ledger.protocol.ledger_state import Deployment
-from ledger.protocol.types import AcceptanceForm, Address, Beacon, Digest
+from ledger.protocol.types import AcceptanceForm, Address, Beacon, Digest, Election
 from tests.audit.runs import Run
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ OTHERS: dict[str, Any] = {
     "registry": Digest(b"\x01" * 32),
     "form": AcceptanceForm.LAST,
     "beacon": Beacon.BLOCK,
+    "election": Election.LOT,
     "model": Digest(b"\x01" * 32),
 }
 

@@ -27,7 +27,14 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import AcceptanceForm, Address, Beacon, ClientId, RegisteredClient
+from ledger.protocol.types import (
+    AcceptanceForm,
+    Address,
+    Beacon,
+    ClientId,
+    Election,
+    RegisteredClient,
+)
 from tests.contracts.twins import digest_of
 
 if TYPE_CHECKING:
@@ -47,6 +54,7 @@ FIXED = Deployment(
     deadline_blocks=5,
     replies=2,
     beacon=Beacon.NONE,
+    election=Election.MIDDLE,
     model=SOME,
 )
 
@@ -192,7 +200,8 @@ def word(value: object) -> bytes:
 
 def values(d: Deployment, strategy: int = 1) -> list[object]:
     sizes = [d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm]
-    return [*sizes, strategy, d.rounds, d.commit_blocks, d.deadline_blocks, d.replies, 0, d.model]
+    blocks = [d.commit_blocks, d.deadline_blocks]
+    return [*sizes, strategy, d.rounds, *blocks, d.replies, 0, 0, d.model]
 
 
 def ledger(events: Sequence[Event] = (), **answers: Sequence[object]) -> CommitteeLedger:
@@ -209,7 +218,7 @@ def test_an_unknown_strategy_or_stage_is_no_answer() -> None:
         ledger(state=[9, *state[1:]]).state()
 
 
-@pytest.mark.parametrize("answer", [[b"\x01"], [1], [2**256 - 1] * 13])
+@pytest.mark.parametrize("answer", [[b"\x01"], [1], [2**256 - 1] * 14])
 def test_an_answer_that_does_not_decode_is_no_answer(answer: list[object]) -> None:
     with pytest.raises(NotServedError, match="not an answer of this contract"):
         ledger(deployment=answer).deployment()

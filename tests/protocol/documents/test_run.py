@@ -14,7 +14,7 @@ from ledger.protocol.documents.run import MAX_SIZES, RunDocument, decode_run, en
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS
-from ledger.protocol.types import Address, Beacon, Quorum, RegisteredClient
+from ledger.protocol.types import Address, Beacon, Election, Quorum, RegisteredClient
 from tests.protocol.documents.changes import KINDS, LAYOUT, PARAMETERS, REGISTRY, RUN
 from tests.protocol.support import digests
 from tests.protocol.test_canonical import maps
@@ -41,6 +41,7 @@ def runs(draw: st.DrawFn) -> RunDocument:
         scores_checked=draw(st.booleans()),
         quorum=draw(st.sampled_from(Quorum)),
         beacon=draw(st.sampled_from(Beacon)),
+        election=draw(st.sampled_from(Election)),
         commit_blocks=window,
         deadline_blocks=draw(st.integers(window + 2, 2**32 - 1)),
         view_seconds=draw(st.integers(1, 2**20)),

@@ -94,7 +94,7 @@ def test_listed_toys_decide_a_round() -> None:
     distances = [encoding.word_distance(word) for word in judged.ranking.words]
     assert distances == [5.0, 9.0, 12.0, 13.0, 30.0, 40.0]
     assert judged.ranking.accepted == ids(6, 5, 4)
-    assert judged.ranking.next_committee == ids(5, 4, 7)
+    assert judged.ranking.candidates == ids(5, 4, 7)
     assert encoding.float_from_bits(judged.ranking.threshold_bits) == 12.0
     lying = small_round(values, **TOYS)
     vector = lying.vector(0)

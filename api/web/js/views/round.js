@@ -76,7 +76,7 @@ function rankingPart(path, one, contract) {
   const form = wordFor(FORMS, aggregation.form.name);
   const limit = aggregation.threshold ? ` Cut-off: a distance of ${distance(aggregation.threshold.value)}.` : ` Cut-off: the ${contract.form.name === "last" ? "last" : "first"} ${one.accepted}.`;
   return section("Ranking",
-    h("p", { class: "quiet" }, `Accepted are ${form}.${limit} The next committee is the middle of the ranking.`),
+    h("p", { class: "quiet" }, `Accepted are ${form}.${limit} The next committee is ${contract.election === "lot" ? "drawn among the accepted" : "the middle of the ranking"}.`),
     ranking(path, one));
 }
 
