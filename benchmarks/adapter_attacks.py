@@ -110,6 +110,7 @@ def outcome(
     chosen = [
         "protocol.reference=own",
         "protocol.clip=none",
+        "protocol.election=middle",
         "training.learning_rate=0.5",
         *settings,
         f"protocol.clients={CLIENTS}",

@@ -47,7 +47,12 @@ WIDTH = 130
 
 _BYTES = ("trainer_bytes", "member_bytes", "stored_bytes")
 _OWN = Path(__file__).parent / "payload_models.py"
-_RULES = ("protocol.reference=own", "protocol.clip=none", "training.learning_rate=0.5")
+_RULES = (
+    "protocol.reference=own",
+    "protocol.clip=none",
+    "protocol.election=middle",
+    "training.learning_rate=0.5",
+)
 MODELS = {
     "softmax": ("robust", _RULES),
     "mlp": ("robust", (*_RULES, f"model.name={_OWN}:Perceptron")),

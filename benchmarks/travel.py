@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from clients.runs.open_run import OpenedRun
 
 RESULTS = Path(__file__).parent / "results"
-BASE = ('protocol.reference="own"', 'protocol.clip="none"', "training.learning_rate=0.5")
+BASE = (
+    'protocol.reference="own"',
+    'protocol.clip="none"',
+    'protocol.election="middle"',
+    "training.learning_rate=0.5",
+)
 """Settings over the preset's and under the user's."""
 
 

@@ -37,7 +37,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "robust": {"rules": "robust"},
     "robust-travel": {
         "rules": "robust",
-        "settings": ["protocol.reference=travel", "protocol.clip=none"],
+        "settings": [
+            "protocol.reference=travel",
+            "protocol.clip=none",
+            "protocol.election=middle",
+        ],
     },
 }
 """Methods by name. An option `{"share": x}` counts x of a round's updates."""

@@ -77,7 +77,7 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
         "",
         "In the experiments before `robustness-worst`, `robust` is strategy III with `direction`, "
         "`median` and members' own references, and `robust-travel` the same along the travel, as "
-        "the preset was; it has become `peers` with clip since, here `peers-quantile`.",
+        "the preset was; it has become `peers` with clip and a lot since, here `peers-lot`.",
         "",
         *_claims(_targets(), results),
         "## Official figures beside ours",

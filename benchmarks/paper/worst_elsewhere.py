@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from clients.experiments.rows import CellRow, ExperimentRows
 
-COMPARED = ("FedAvg", "own", "crowd-clipped", "peers-quantile")
+COMPARED = ("FedAvg", "own", "crowd-clipped", "peers-lot")
 ATTACKS = ("target", "worst-back", "worst-drift", "adaptive", "min-max")
 
 DATA = {

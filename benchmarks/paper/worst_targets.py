@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.paper.verdict import ClaimFinding
     from clients.experiments.statistics import Estimate
 
-METHOD = "peers-quantile"
+METHOD = "peers-lot"
 AIM = 0.03
 """Accuracy that an attack by three tenths may cost, beside FedAvg without attackers."""
 

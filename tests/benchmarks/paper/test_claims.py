@@ -306,10 +306,10 @@ def test_the_preset_is_held_to_three_points_under_the_worst_attacks() -> None:
     found = rows(
         [
             *constant("FedAvg", (0.9, 0.91, 0.92), **calm),
-            *constant("peers-quantile", (0.9, 0.9, 0.91), **calm),
+            *constant("peers-lot", (0.9, 0.9, 0.91), **calm),
             *constant("own", (0.9, 0.9, 0.9), number=2, condition="ipm"),
-            *constant("peers-quantile", (0.88, 0.89, 0.89), number=2, condition="ipm"),
-            *constant("peers-quantile", (0.7, 0.8, 0.9), number=2, condition="target"),
+            *constant("peers-lot", (0.88, 0.89, 0.89), number=2, condition="ipm"),
+            *constant("peers-lot", (0.7, 0.8, 0.9), number=2, condition="target"),
         ]
     )
     verdicts = [one.verdict(Results({"robustness-worst-digits": found})) for one in worst_targets()]

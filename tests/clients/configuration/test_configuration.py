@@ -18,7 +18,7 @@ from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.distance import DistanceRule, RelativeMeasure
-from ledger.protocol.types import Beacon, Quorum
+from ledger.protocol.types import Beacon, Election, Quorum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,6 +175,7 @@ def test_the_robust_preset_is_digits_under_our_own_rules() -> None:
     assert (found.strategy, found.distance) == (3, "direction")
     assert (found.scoring, found.threshold) == ("median", "direction")
     assert (found.reference, found.clip) == ("peers", "quantile")
+    assert found.election is Election.LOT
     rules = set(RULES)
     assert robust.protocol.model_dump(exclude=rules) == digits.protocol.model_dump(exclude=rules)
     assert robust.training == digits.training.model_copy(update={"learning_rate": 1.0})
