@@ -19,7 +19,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, workload
 
-SECONDS = 300
+SECONDS = 600
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra 'ray' is missing")
