@@ -106,6 +106,17 @@ def test_a_lot_among_the_accepted_elects(
         assert twins.state.committee == event.next_committee
 
 
+def test_neighbours_of_the_last_stand_where_they_are_too_few(chain: ChainWriter) -> None:
+    # Of six trainers strategy II accepts the last three; a committee of four takes one before them.
+    lots = Shape(members=4, form=AcceptanceForm.LAST, election=Election.LOT)
+    twins = Twins.opened(chain, lots)
+    trainers = support.trainers_of(twins.state)
+    support.commit_all(twins, trainers)
+    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins))))
+    assert event.accepted == trainers[3:]
+    assert event.next_committee == trainers[2:]
+
+
 def test_a_lot_after_a_short_ranking_elects_all_of_it(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape(members=4, election=Election.LOT))
     late = support.trainers_of(twins.state)[-2:]
