@@ -45,10 +45,10 @@ def serve(
     require_index(settings)
     with listening_socket(host, port) as listener:
         server = server_for(settings)
-        if on_listening is not None:
-            on_listening(url_of(listener))
         # The server ends in order on Ctrl-C, and then raises it once more.
         with contextlib.suppress(KeyboardInterrupt):
+            if on_listening is not None:
+                on_listening(url_of(listener))
             server.run(sockets=[listener])
 
 

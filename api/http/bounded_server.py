@@ -47,7 +47,7 @@ def serve_app(app: ASGIApp, host: str, port: int, on_listening: Callable[[str], 
     """
     with listening_socket(host, port) as listener:
         server = bounded_server(app)
-        on_listening(url_of(listener))
         # The server ends in order on Ctrl-C, and then raises it once more.
         with contextlib.suppress(KeyboardInterrupt):
+            on_listening(url_of(listener))
             server.run(sockets=[listener])

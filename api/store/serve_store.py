@@ -61,10 +61,10 @@ def serve(
             if pinned is None:
                 _require_no_other_contract(settings, ledger)
             server = server_for(settings, ledger, pinned or frozenset)
-            if on_listening is not None:
-                on_listening(url_of(listener))
             # The server ends in order on Ctrl-C, and then raises it once more.
             with contextlib.suppress(KeyboardInterrupt):
+                if on_listening is not None:
+                    on_listening(url_of(listener))
                 server.run(sockets=[listener])
 
 

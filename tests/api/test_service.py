@@ -332,3 +332,14 @@ def test_a_home_that_nobody_may_write_to_is_served(copy: Path) -> None:
     finally:
         for path in paths:
             path.chmod(0o755)
+
+
+def test_an_interrupt_while_the_address_is_told_ends_in_order(tmp_path: Path) -> None:
+    told = []
+
+    def interrupted(url: str) -> None:
+        told.append(url)
+        raise KeyboardInterrupt
+
+    serve(Settings(home=tmp_path), "127.0.0.1", 0, interrupted)
+    assert len(told) == 1
