@@ -13,6 +13,7 @@ from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.encoding import sha256
 from ledger.protocol.inputs import Participants, distance_context
 from ledger.protocol.judgement import rank_trainers
+from ledger.protocol.ranking import elect
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.reference import displacement
 from ledger.protocol.rules.registry import distance_named
@@ -75,6 +76,7 @@ class CommitteeSelection(TheoremSelection):
 
     parameters: Parameters
     layout: Layout
+    _candidates: tuple[ClientId, ...] = field(default=(), init=False)
     _members: tuple[ClientId, ...] = field(default=(), init=False)
     _trainers: tuple[ClientId, ...] = field(default=(), init=False)
     _models: list[ParameterVector] = field(default_factory=list, init=False)
@@ -82,7 +84,9 @@ class CommitteeSelection(TheoremSelection):
     def active(self, seed: Digest) -> tuple[ClientId, ...]:
         """Return committee and trainers; the first committee is drawn, later ones are elected."""
         rules = self.parameters
-        if not self._members:
+        if self._candidates:
+            self._members = elect(self._candidates, rules.members, seed)
+        else:
             self._members = drawn_committee(seed, rules.clients, rules.members, ())
         self._trainers = sample_trainers(seed, rules.clients, self._members, rules.trainers)
         return tuple(sorted(self._members + self._trainers))
@@ -90,7 +94,7 @@ class CommitteeSelection(TheoremSelection):
     def accepted(
         self, model: ParameterVector, updates: Mapping[ClientId, ParameterVector]
     ) -> tuple[ClientId, ...]:
-        """Return S_a in ranking order, and elect the next committee."""
+        """Return S_a in ranking order, and keep the candidates for the next committee."""
         self._models.append(model)
         members = tuple(sorted(self._members))
         rule = distance_named(self.parameters.distance)
@@ -111,7 +115,7 @@ class CommitteeSelection(TheoremSelection):
                 )
             )
         ranking = rank_trainers(self.parameters, vectors)
-        self._members = ranking.candidates
+        self._candidates = ranking.candidates
         return ranking.accepted
 
     def _ground(self, members: tuple[ClientId, ...]) -> DistanceContext:

@@ -128,6 +128,7 @@ def drawn(count: int) -> dict[ClientId, np.ndarray]:
     "rules",
     [
         ("protocol.strategy=1",),
+        ("protocol.strategy=1", "protocol.aggregation_rate=1.0", "protocol.election=lot"),
         ("protocol.strategy=2", "protocol.distance=per_tensor"),
         ("protocol.strategy=3",),
         ("protocol.strategy=3", "protocol.distance=direction", "protocol.scoring=median"),
