@@ -5,6 +5,7 @@ import { fromOne, moment, ppm, whole } from "./format.js";
 import { badge } from "./parts.js";
 import { runLink } from "./places.js";
 import { has } from "./rest.js";
+import { ELECTIONS, wordFor } from "./words.js";
 
 /** Return a command that asks this service about a run, and trusts a head instead of it.
  *
@@ -65,7 +66,7 @@ export function settings({ sizes, contract, parameters }) {
     ["replies that decide", whole(contract.replies)],
     ["blocks for commitments", whole(contract.commit_blocks)],
     ["blocks until abandonment", whole(contract.deadline_blocks)],
-    ["next committee", contract.election === "lot" ? "drawn among the accepted" : "the middle of the ranking"],
+    ["next committee", wordFor(ELECTIONS, contract.election)],
     ["chance from", contract.beacon === "none" ? "payloads alone" : "payloads and block hashes"],
   ];
   if (!parameters) return rows;

@@ -94,6 +94,7 @@ export const FORMS = {
   last: "the farthest of the ranking",
   within_threshold: "all within a distance that the committee's own spread sets",
 };
+export const ELECTIONS = { middle: "the middle of the ranking", lot: "drawn among the accepted" };
 export const STAGES = { registering: "registering clients", open: "running", finished: "finished" };
 /** How far an open round is, what a client is in it, and what is waited for. */
 export const ROUND_STAGES = {

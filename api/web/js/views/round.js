@@ -12,7 +12,7 @@ import { asking, read } from "../rest.js";
 import { clientLink, clientLinks, crumbsOf, remoteCommand, roundLink, statusBadge } from "../run.js";
 import { checked } from "../verified.js";
 import { votes } from "../votes.js";
-import { FORMS, OUTCOMES, REASONS, wordFor } from "../words.js";
+import { ELECTIONS, FORMS, OUTCOMES, REASONS, wordFor } from "../words.js";
 
 /** Return the page. */
 export async function round(place, signal) {
@@ -76,7 +76,7 @@ function rankingPart(path, one, contract) {
   const form = wordFor(FORMS, aggregation.form.name);
   const limit = aggregation.threshold ? ` Cut-off: a distance of ${distance(aggregation.threshold.value)}.` : ` Cut-off: the ${contract.form.name === "last" ? "last" : "first"} ${one.accepted}.`;
   return section("Ranking",
-    h("p", { class: "quiet" }, `Accepted are ${form}.${limit} The next committee is ${contract.election === "lot" ? "drawn among the accepted" : "the middle of the ranking"}.`),
+    h("p", { class: "quiet" }, `Accepted are ${form}.${limit} The next committee is ${wordFor(ELECTIONS, contract.election)}.`),
     ranking(path, one));
 }
 
