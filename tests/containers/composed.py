@@ -157,7 +157,10 @@ class Composed:
 
 @contextmanager
 def composed(folder: Path, forks: Forks) -> Iterator[Composed]:
-    """Start all services of the compose file, each when those before it are as it needs them."""
+    """Start all services of the compose file, each when those before it are as it needs them.
+
+    Those with a health check are healthy when this returns.
+    """
     for name in ("bin", "calls"):
         (folder / name).mkdir()
     (folder / "bin" / "cmfl").write_text(_SHIM)
@@ -178,6 +181,9 @@ def composed(folder: Path, forks: Forks) -> Iterator[Composed]:
             for other, how in services[name].get("depends_on", {}).items():
                 running.wait_for(other, services[other], how["condition"])
             running.start(name, services[name])
+        for name, service in services.items():
+            if "healthcheck" in service:
+                running.wait_for(name, service, "service_healthy")
         yield running
     finally:
         ended.set()
