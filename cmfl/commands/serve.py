@@ -34,6 +34,7 @@ def serve(
 ) -> None:
     """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
     from api.serve import serve as serve_app
+    from cmfl.commands.chain import until_interrupted
 
     target, rpc_url, chain_id = node.chain_of(home), node.rpc_url, node.chain_id
     if rpc_url is None and chain_id is not None:
@@ -44,12 +45,13 @@ def serve(
     settings = service.settings(
         home=home, rpc_url=rpc_url, chain_id=chain_id, index=index, keeps_index=keep_index
     )
-    serve_app(
-        settings,
-        host,
-        port,
-        lambda address: print_line(f"serving {home} at {address}/ until Ctrl-C"),
-    )
+    with until_interrupted():
+        serve_app(
+            settings,
+            host,
+            port,
+            lambda address: print_line(f"serving {home} at {address}/ until Ctrl-C"),
+        )
 
 
 def is_port_taken(port: int) -> bool:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cmfl.access.target import Target
+from cmfl.commands.chain import until_interrupted
 from cmfl.commands.console import command_line, print_line
 from cmfl.commands.serve import is_port_taken
 
@@ -41,7 +42,8 @@ def serve_runs(home: Path, run: str, port: int) -> None:
         print_line()
         _say_where(address, run, shown)
         print_line("Ctrl-C ends the service.")
-        serve(settings, "127.0.0.1", port)
+        with until_interrupted():
+            serve(settings, "127.0.0.1", port)
         return
     threading.Thread(target=serve, args=(settings, "127.0.0.1", port), daemon=True).start()
     count = len(_get(f"{address}/v1/status")["deployments"])

@@ -88,3 +88,8 @@ def test_a_server_ends_in_order_also_while_a_module_is_imported(
     finally:
         signal.signal(signal.SIGINT, before)
     assert not reached
+
+
+def test_the_service_ends_in_order_also_while_it_looks_for_an_event_loop(tmp_path: Path) -> None:
+    process = begun(AT_AN_IMPORT, "uvloop", "serve", "--home", str(tmp_path), "--port", "0")
+    assert ended(process) == (0, "", "")
