@@ -61,7 +61,7 @@ def test_the_verdict_stands_if_printing_fails(home: Path, damaged: dict[str, Pat
     codes = {"passed": 0, "failed": 1, "incomplete": 3}
 
     def audit(verdict: str, into: str, **variables: str) -> subprocess.Popen[str]:
-        return begun(into, "audit", "--home", home, "--blobs", damaged[verdict], **variables)
+        return begun(into, "audit", "-q", "--home", home, "--blobs", damaged[verdict], **variables)
 
     processes = [
         (codes[verdict], audit(verdict, into), err)
