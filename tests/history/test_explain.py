@@ -154,14 +154,14 @@ def test_says_what_the_rule_of_the_cut_off_was() -> None:
     assert farthest.endswith("the 2 farthest were accepted, from distance 1.5 on.")
     spread = {"strategy": 3, "threshold": "spread", "scoring": "median"}
     within = rule(spread, threshold_bits=float_bits(1.25))
-    assert within.endswith("the 2 within the committee's own spread of 1.25 were accepted.")
+    assert within.endswith("the 2 within distance 1.25, the committee's own spread, were accepted.")
     assert "the median of their squared distances" in within
     none = rule(spread, threshold_bits=float_bits(0.25))
-    assert none.endswith("spread of 0.25, so the 2 nearest were accepted.")
+    assert none.endswith("0.25, the committee's own spread, so the 2 nearest were accepted.")
     direction = {"strategy": 3, "threshold": "direction", "distance": "direction"}
     angle = rule(direction, threshold_bits=float_bits(2.0))
     assert "the mean of their distances of direction" in angle
-    assert angle.endswith("the 2 within a right angle of 2 were accepted.")
+    assert angle.endswith("the 2 within distance 2, a right angle, were accepted.")
 
 
 def test_mentions_the_displacement_from_its_first_round_on() -> None:

@@ -92,7 +92,7 @@ export const INCIDENTS = {
 export const FORMS = {
   first: "the nearest of the ranking",
   last: "the farthest of the ranking",
-  within_threshold: "all within a distance that the committee's own spread sets",
+  within_threshold: "all within a cut-off that the committee certifies",
 };
 export const ELECTIONS = { middle: "the middle of the ranking", lot: "drawn among the accepted" };
 export const STAGES = { registering: "registering clients", open: "running", finished: "finished" };

@@ -78,9 +78,9 @@ def _farthest_sentence(accepted: int, edge: float, _threshold: float, _name: str
 
 
 def _threshold_sentence(accepted: int, edge: float, threshold: float, name: str) -> str:
-    limit = f"{name} of {threshold:.6g}"
+    limit = f"distance {threshold:.6g}, {name},"
     if edge > threshold:
-        return f"none lies within {limit}, so the {accepted} nearest were accepted."
+        return f"none lies within {limit} so the {accepted} nearest were accepted."
     return f"the {accepted} within {limit} were accepted."
 
 

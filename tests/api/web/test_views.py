@@ -178,6 +178,21 @@ def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> 
     page.wait_for_selector("h1:has-text('Round ')")
 
 
+def test_a_run_names_every_rule_of_its_own(page: Page, client: httpx.Client, root: str) -> None:
+    show(page, run_address(root))
+    shown = dict(
+        zip(
+            page.locator(".facts dt").all_inner_texts(),
+            page.locator(".facts dd").all_inner_texts(),
+            strict=True,
+        )
+    )
+    told = read(client, root)["parameters"]
+    rules = ("scoring", "distance", "reference", "threshold", "quorum", "clip")
+    assert {name: shown[name] for name in rules} == {name: told.get(name, "none") for name in rules}
+    assert shown["strategy"] == told["strategy"]["name"]
+
+
 def test_a_round_tells_ranking_cut_off_and_votes(
     page: Page, client: httpx.Client, root: str, decided: int
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import warnings
@@ -33,7 +32,6 @@ NO_LOGS = {"include_log_monitor": False}
 def main() -> None:
     """Compare the engine of a cluster with the one of this process."""
     warnings.simplefilter("ignore")
-    os.environ["RAY_worker_niceness"] = "0"  # else every other test of this machine comes first
     # Long enough that the node that is lost has something to do.
     training = LocalTraining(learning_rate=0.01, batch_size=16, local_steps=300)
     made, start = workload(CONVOLUTIONAL, training), start_of(CONVOLUTIONAL)

@@ -70,9 +70,9 @@ def test_each_strategy_has_a_sentence() -> None:
     assert SELECTIONS[2].sentence(*outcome) == "the 2 farthest were accepted, from distance 1.5 on."
     within = (4, 1.5, 2.0, "the committee's own spread")
     assert SELECTIONS[3].sentence(*within) == (
-        "the 4 within the committee's own spread of 2 were accepted."
+        "the 4 within distance 2, the committee's own spread, were accepted."
     )
     outside = (2, 2.5, 2.0, "a right angle")
     assert SELECTIONS[3].sentence(*outside) == (
-        "none lies within a right angle of 2, so the 2 nearest were accepted."
+        "none lies within distance 2, a right angle, so the 2 nearest were accepted."
     )
