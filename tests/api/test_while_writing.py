@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.processes import Forks
 
-ROUNDS = 6
+ROUNDS = 12
 RUN = ["run", "--preset", "smoke", "--set", f"protocol.rounds={ROUNDS}"]
 
 
