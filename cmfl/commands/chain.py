@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 from cmfl.access.target import Target
 from cmfl.commands.amounts import ETHER_DECIMALS, wei_of
 from cmfl.commands.console import AsJson, command_line, print_json, print_line
+from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, KEY_VARIABLE, ChainId, HomeFolder
 from cmfl.commands.sender import in_ether
@@ -121,17 +121,3 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
     print_line(f"Genesis funds {address_of(TEST_KEYS[0])}, whose key is public and for tests only:")
     print_line(f"  export {KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
     print_line(f"  {command_line('deploy', '--rpc-url', url, '--chain-id', chain.chain_id)}")
-
-
-@contextmanager
-def until_interrupted() -> Iterator[None]:
-    """End the context cleanly on Ctrl-C and on SIGTERM, also where a module is being imported."""
-    numbers = signal.SIGINT, signal.SIGTERM
-    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
-    try:
-        yield
-    except KeyboardInterrupt:
-        pass
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

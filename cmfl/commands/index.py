@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.commands.console import AsJson, print_json, print_line, print_table, shortened
+from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, HomeFolder, IndexAt
 from cmfl.commands.source_options import ContractOptions, NodeOptions
@@ -150,7 +151,6 @@ def _ledgers(where: Target, chain: ChainReader) -> list[CommitteeLedger]:
 
 
 def _follow(indexers: list[Any]) -> None:
-    from cmfl.commands.chain import until_interrupted
     from cmfl.commands.console import complain
     from ledger.index.updater import follow
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cmfl.commands.console import print_line
+from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_HOME, HomeFolder, IndexAt
 from cmfl.commands.service_options import ServiceOptions
@@ -34,7 +35,6 @@ def serve(
 ) -> None:
     """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
     from api.serve import serve as serve_app
-    from cmfl.commands.chain import until_interrupted
 
     target, rpc_url, chain_id = node.chain_of(home), node.rpc_url, node.chain_id
     if rpc_url is None and chain_id is not None:

@@ -12,6 +12,7 @@ from cmfl.access.target import opened_ledger
 from cmfl.commands.console import AsJson, complain, print_json, print_line
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.home_files import refuse_home_file
+from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from cmfl.commands.source_options import ContractOptions
@@ -117,7 +118,6 @@ def serve(
     """Serve the files of a log over HTTP; any server of static files does the same."""
     from api.http.bounded_server import serve_app
     from api.transparency.static_log import create_static_log
-    from cmfl.commands.chain import until_interrupted
 
     if not folder.is_dir():
         raise ConfigurationError(f"there is no folder {folder}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands.console import print_line
+from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def serve(
     """
     from api.http.bounded_server import serve_app
     from api.transparency.witness_app import create_witness
-    from cmfl.commands.chain import until_interrupted
     from ledger.io.folder_lock import sole_process
     from ledger.transparency.keys import KeyUse, parse_vkey
     from ledger.transparency.witness_folder import WitnessFolder

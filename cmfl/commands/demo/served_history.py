@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from cmfl.access.target import Target
-from cmfl.commands.chain import until_interrupted
 from cmfl.commands.console import command_line, print_line
+from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
 
 if TYPE_CHECKING:

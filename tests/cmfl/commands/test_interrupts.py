@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cmfl.commands import main
-from cmfl.commands.chain import until_interrupted
+from cmfl.commands.interrupts import until_interrupted
 from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
