@@ -1,4 +1,8 @@
-"""Small random bases in folders, as transformers writes them, and rows of tokens."""
+"""Small random bases in folders, as transformers writes them, and rows of tokens.
+
+What the adapters need is imported where it is used: every process that collects tests would take
+longer for it than for all else of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import transformers
 
 from clients.datasets.federated_data import (
     NO_TARGET,
@@ -31,6 +34,8 @@ TARGETS = {"gpt2": "c_attn", "bert": "query,value", "llama": "q_proj"}
 
 def write_base(folder: Path, kind: str = "gpt2", seed: int = 0, **changes: Any) -> Path:
     """Write a random base of a kind."""
+    import transformers
+
     transformers.utils.logging.disable_progress_bar()
     ends = {"bos_token_id": None, "eos_token_id": None}
     wide = {
@@ -56,7 +61,6 @@ def write_base(folder: Path, kind: str = "gpt2", seed: int = 0, **changes: Any) 
 
 def opened_in_peft(base: Any, adapters: Path) -> Any:
     """Return a transformer with the adapters of a folder, as peft opens them."""
-    # Every process that collects tests would take longer for it than for all else of them.
     import peft
 
     with warnings.catch_warnings(action="ignore"):  # peft asks transformers by an old name

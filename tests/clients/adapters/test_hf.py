@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file, save_file
 
 from clients.datasets.federated_data import NO_TOKEN, DataForm
@@ -121,7 +120,9 @@ def test_adapters_start_without_effect_and_follow_from_the_stream(base: Path) ->
         limit = 0 if ".lora_B." in name else tensor.shape[1] ** -0.5
         assert tensor.abs().max() <= limit
     x = torch.tensor(made_data(model.form).test.x)
-    plain: Any = transformers.AutoModelForCausalLM.from_pretrained(base)
+    from transformers import AutoModelForCausalLM
+
+    plain: Any = AutoModelForCausalLM.from_pretrained(base)
     with torch.no_grad():
         expected = plain(input_ids=x.clamp(min=0), attention_mask=(x != NO_TOKEN).long()).logits
         # The last digits are those of another order of sums.
@@ -217,6 +218,8 @@ def test_lockstep_is_refused_and_auto_takes_the_plain_path(base: Path) -> None:
 
 
 def test_the_adapters_open_in_peft_with_the_same_logits(base: Path, tmp_path: Path) -> None:
+    import transformers
+
     tasks: tuple[tuple[Task, str], ...] = (
         ("causal-lm", "CausalLM"),
         ("classify", "SequenceClassification"),
@@ -285,7 +288,9 @@ def test_folders_that_hold_no_safe_base_are_refused(base: Path, tmp_path: Path) 
     (coded / "mine.py").write_text("raise SystemExit('executed')")
     refused(r"is no base for causal-lm: ValueError", form, path=str(coded))
     headless = write_base(tmp_path / "headless", "llama")
-    state = transformers.AutoModel.from_pretrained(headless)
+    from transformers import AutoModel
+
+    state = AutoModel.from_pretrained(headless)
     shutil.rmtree(headless)
     state.save_pretrained(headless)
     refused(r"has no weights of 'lm_head'", form, path=str(headless))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-import transformers
 from safetensors.numpy import load
 
 import cmfl
@@ -107,7 +106,9 @@ def test_the_exported_adapters_open_in_peft_with_the_same_logits(folder: Path) -
         "adapter_config.json",
         "adapter_model.safetensors",
     ]
-    plain = transformers.AutoModelForCausalLM.from_pretrained(folder / "base")
+    from transformers import AutoModelForCausalLM
+
+    plain = AutoModelForCausalLM.from_pretrained(folder / "base")
     opened = opened_in_peft(plain, out)
     tensors = load((home / "runs" / "run" / "model.safetensors").read_bytes())
     for name, tensor in opened.named_parameters():

@@ -7,7 +7,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-import transformers
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -15,7 +14,6 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from model_signing.verifying import Config
 from safetensors.numpy import load_file, save_file
 
 from cmfl.provenance.signing import sign_folder
@@ -64,6 +62,8 @@ def state(model: Path, folder: Path, key: Path) -> tuple[int, str, set[str]]:
 
 
 def accepted_by_openssf(model: Path, key: Path) -> bool:
+    from model_signing.verifying import Config
+
     config = Config().use_elliptic_key_verifier(public_key=key.with_suffix(".pub"))
     try:
         config.verify(model, model / "model.sig")
@@ -97,7 +97,9 @@ def test_the_base_is_under_the_signature(
 def test_a_signed_folder_opens_in_transformers_and_peft(signed: Path) -> None:
     if not (signed / "adapter_config.json").exists():
         return
-    base = transformers.AutoModelForCausalLM.from_pretrained(signed / "base")
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(signed / "base")
     opened = opened_in_peft(base, signed)
     names = [name for name, _ in opened.named_parameters() if "lora_" in name]
     assert len(names) == len(load_file(signed / "adapter_model.safetensors"))

@@ -61,22 +61,23 @@ def test_rows_come_some_thousands_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"n": pa.array([1.5, 2, 3])}, "n: must hold whole numbers, holds double"),
-        ({"t": pa.array([b"a", b"b", b"c"])}, "t: must hold text, holds binary"),
-        ({"i": pa.array([b"a", b"b", b"c"])}, "i: must hold images, .*, holds binary"),
-        ({"n": pa.array([1, None, 3])}, "n, from row 0: 1 entries are missing"),
-        ({"t": pa.array(["a", None, None])}, "t, from row 0: 2 entries are missing"),
+        ({"n": ([1.5, 2, 3],)}, "n: must hold whole numbers, holds double"),
+        ({"t": ([b"a", b"b", b"c"],)}, "t: must hold text, holds binary"),
+        ({"i": ([b"a", b"b", b"c"],)}, "i: must hold images, .*, holds binary"),
+        ({"n": ([1, None, 3],)}, "n, from row 0: 1 entries are missing"),
+        ({"t": (["a", None, None],)}, "t, from row 0: 2 entries are missing"),
         (
-            {"i": pa.array([None, {"bytes": None, "path": "a.png"}, None], IMAGES)},
+            {"i": ([None, {"bytes": None, "path": "a.png"}, None], IMAGES)},
             "entries are missing",
         ),
-        ({"n": pa.array([2**63, 0, 0], pa.uint64())}, r"not a readable \.parquet file"),
+        ({"n": ([2**63, 0, 0], pa.uint64())}, r"not a readable \.parquet file"),
     ],
 )
 def test_a_column_of_wrong_type_or_with_gaps_is_refused(
     tmp_path: Path, changed: dict[str, Any], sentence: str
 ) -> None:
-    path = written(tmp_path / "t.parquet", table(**changed))
+    arrays = {name: pa.array(*entries) for name, entries in changed.items()}
+    path = written(tmp_path / "t.parquet", table(**arrays))
     with pytest.raises(ConfigurationError, match=rf"t\.parquet: .*{sentence}"):
         all_rows(path)
 
