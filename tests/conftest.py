@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from tests.audit.runs import Run
     from tests.processes import Forks
 
+# Before anything imports NumPy: the threads of OpenBLAS spin while they wait for the next small
+# product, and take the cores from the tests beside. Runs of `benchmarks.crowding` took 24 s of two
+# cores by it instead of 5.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
 
