@@ -122,3 +122,10 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
     with Forks(tmp_path_factory.mktemp("forks")) as begun:
         yield begun
+
+
+@pytest.fixture
+def forked_children(forks: Forks) -> Iterator[None]:
+    """Let training workers and pools of this test be forks too: none imports torch by itself."""
+    with forks.children():
+        yield
