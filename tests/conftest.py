@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from tests.audit.runs import Run
     from tests.processes import Forks
 
+# Before anything imports NumPy: the threads of OpenBLAS spin while they wait for the next small
+# product, and take the cores from the tests beside. Runs of `benchmarks.crowding` took 24 s of two
+# cores by it instead of 5.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
 
@@ -117,3 +122,10 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
     with Forks(tmp_path_factory.mktemp("forks")) as begun:
         yield begun
+
+
+@pytest.fixture
+def forked_children(forks: Forks) -> Iterator[None]:
+    """Let training workers and pools of this test be forks too: none imports torch by itself."""
+    with forks.children():
+        yield

@@ -11,17 +11,21 @@ its environment) is not played this way: tests that are about it begin a Python 
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
+from unittest.mock import patch
 
 from clients.testnet.local_network import ENTRY
 from clients.testnet.local_network import MODULES as OF_A_FEDERATION
 from ledger.io.forked_commands import CommandRunner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -32,6 +36,7 @@ MODULES = (
     *("torch.nn.functional", "clients.experiments.execution.cell_run"),
     *("ledger.audit.report_text", "ledger.chain.embedded.embedded_chain"),
     *("ledger.history.serialise.serialise_rounds", "api.serve", "api.store.serve_store"),
+    *("clients.training.workers.pool_engine", "ledger.audit.worker_pool"),
 )
 PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.01
@@ -144,6 +149,15 @@ class Forks:
         name = f"{next(self._numbers)}-{arguments[0] if arguments else 'cmfl'}"
         environment = dict(os.environ) | variables
         return Forked(self._commands.start(name, arguments, environment=environment))
+
+    @contextmanager
+    def children(self) -> Iterator[None]:
+        """Let processes that compute for this one (`ledger.io.processes`) be forks meanwhile.
+
+        They then have the variables of the server, whatever they are to start with.
+        """
+        with patch("ledger.io.processes._SPAWN", multiprocessing.get_context("forkserver")):
+            yield
 
     def close(self) -> None:
         """End all of them."""

@@ -84,8 +84,7 @@ def decide(
         return trainers, members
     voting = members[np.any(updates[members], axis=1)]  # a member that sent zeros has no vector
     distances = scores(rule, updates, voting, travel).distances
-    distances[np.arange(len(voting)), voting] = np.nan  # nobody is asked for its own
-    score = np.nanmedian(distances[:, trainers], axis=0)
+    score = np.median(distances[:, trainers], axis=0)
     ranking = trainers[np.argsort(score, kind="stable")]
     first = (len(trainers) - MEMBERS) // 2
     near = int(np.count_nonzero(score < 2))

@@ -7,7 +7,9 @@ the reader comes back for it, as for anything that has not arrived yet.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.io.home import DISK, Disk
@@ -16,8 +18,7 @@ from ledger.storage.folder import FolderObjects
 from ledger.storage.object_paths import is_blob, mail_round
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from ledger.storage.objects import FolderCursor
 
@@ -132,9 +133,10 @@ class CarriedObjects:
         return max((mail_round(path) or 0 for path in _paths(self._brought.folder)), default=0)
 
 
-def _paths(folder: Path) -> Iterator[str]:
-    """Yield the paths of the objects in a folder; unfinished files are none."""
-    for file in list(folder.rglob("*")):
-        path = file.relative_to(folder).as_posix()
-        if (is_blob(path) or mail_round(path) is not None) and file.is_file():
-            yield path
+def _paths(folder: Path) -> list[str]:
+    """Return the paths of the objects in a folder; unfinished files are none."""
+    paths = []
+    for at, _, names in os.walk(folder):
+        parent = Path(at).relative_to(folder).as_posix()
+        paths += [f"{parent}/{name}" for name in names]
+    return [path for path in paths if is_blob(path) or mail_round(path) is not None]

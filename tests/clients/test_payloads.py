@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from clients.adversaries.faults import TrainerFault
 from clients.early_distances import _EarlyMatrix
 from clients.runs.open_run import open_memory_run
@@ -19,8 +21,6 @@ from tests.clients.replay.support import OTHER, SAME, repeated, verdicts
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.clients.played import Played, Player
 
@@ -106,6 +106,7 @@ def test_a_resumed_run_has_the_memory_head_and_passes_audit(player: Player, tmp_
         assert run.simulation.head == played.head
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_early_distances_serve_rounded_updates(
     player: Player, other: Player, monkeypatch: pytest.MonkeyPatch
 ) -> None:

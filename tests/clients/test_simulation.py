@@ -390,6 +390,7 @@ def test_equal_configurations_decide_the_same_and_other_seeds_do_not(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_children")
 def test_the_number_of_workers_changes_neither_decisions_nor_metrics(
     whole: Played, player: Player
 ) -> None:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 300.0
 INSPECTED_EVERY = 10
 _POLL_SECONDS = 0.1
+_CHAIN_POLL_SECONDS = 0.3
 _UP_POLL_SECONDS = 1.0
 
 
@@ -250,13 +251,16 @@ class LongRun:
         return None
 
     def _ended(self, done: Disturbance | None) -> WatchedRound | None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
+        deadline, asked_at = time.monotonic() + PATIENCE_SECONDS, 0.0
+        while (now := time.monotonic()) < deadline:
             if done is not None:
                 done.step()
-            ended = self._watch.ended()
-            if ended is not None:
-                return ended
+            # The node answers all workers, too.
+            if now >= asked_at + _CHAIN_POLL_SECONDS:
+                asked_at = now
+                ended = self._watch.ended()
+                if ended is not None:
+                    return ended
             self._recoveries.look(self._newest)
             self._restart_ended(done)
             time.sleep(_POLL_SECONDS)

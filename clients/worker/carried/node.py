@@ -43,7 +43,7 @@ def answer_carrier(message: bytes, folder: Path) -> bytes:
 def _exchanged(delivery: Delivery, objects: CarriedObjects) -> Collection:
     objects.take_over(delivery.taken)
     newest = max((mail_round(path) or 0 for path in delivery.objects), default=0)
-    if 0 < objects.newest_round() < newest:
+    if newest and 0 < objects.newest_round() < newest:
         objects.forget(newest)
     for path, data in delivery.objects.items():
         objects.bring(path, data)

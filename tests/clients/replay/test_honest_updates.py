@@ -66,6 +66,7 @@ def test_honest_updates_are_the_same_on_each_path(player: Player, path: str) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_children")
 def test_two_processes_give_the_same_bits_and_losses(player: Player) -> None:
     played = player.play(*TWO_ROUNDS)
     assert repeated(played, workers=2).updates == repeated(played).updates

@@ -122,4 +122,4 @@ def test_connections_accepted_while_a_relay_closes_are_closed_too(target: int) -
             clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
         for client in clients:
             client.close()
-        gc.collect()  # pytest fails a test whose transports were left open
+    gc.collect()  # pytest fails a test whose transports were left open

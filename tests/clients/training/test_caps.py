@@ -38,11 +38,11 @@ CAPPABLE = pytest.mark.skipif(
     OTHER_CAP not in available_caps(), reason="this processor has no instruction set to choose"
 )
 SAYS = """
-import json, os
-from clients.training.environment import isa_in_force
-said = [isa_in_force()]
+import json, os, sys
+from clients.instruction_sets import instruction_set_here
+said = [instruction_set_here(sys.argv[1])]
 os.environ["MKL_CBWR"] = "AVX"
-print(json.dumps([*said, isa_in_force()]))
+print(json.dumps([*said, instruction_set_here(sys.argv[1])]))
 """
 
 
@@ -63,6 +63,7 @@ def test_training_under_a_cap_is_in_a_process_that_confirms_it() -> None:
 
 
 @CAPPABLE
+@pytest.mark.usefixtures("forked_children")
 def test_a_cap_that_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clients.training.workers.worker_group.capped", lambda _: nullcontext())
     with pytest.raises(ConfigurationError, match=f"machine.isa = {OTHER_CAP}: this torch computes"):
@@ -79,7 +80,7 @@ def test_a_process_under_the_cap_trains_by_itself(monkeypatch: pytest.MonkeyPatc
 @CAPPABLE
 def test_variables_count_from_the_start_of_a_process_alone() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", SAYS],
+        [sys.executable, "-c", SAYS, OTHER_CAP],
         env={**os.environ, **CAPS[OTHER_CAP]},
         capture_output=True,
         text=True,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from clients.models.model import Model
     from clients.training.port import Engine, TrainingPath
+    from tests.processes import Forks
 
 pytestmark = pytest.mark.xdist_group("engine")
 
@@ -72,8 +73,10 @@ def one() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def two() -> Iterator[Engine]:
-    with opened(2) as engine:
+def two(forks: Forks) -> Iterator[Engine]:
+    with forks.children():
+        engine = opened(2)
+    with engine:
         yield engine
 
 
@@ -84,9 +87,11 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture(scope="module", params=[1, 2])
-def rounding(request: pytest.FixtureRequest) -> Iterator[Engine]:
+def rounding(request: pytest.FixtureRequest, forks: Forks) -> Iterator[Engine]:
     """Engines whose workers round their updates."""
-    with opened(request.param, form=Q8) as engine:
+    with forks.children():
+        engine = opened(request.param, form=Q8)
+    with engine:
         yield engine
 
 
@@ -229,6 +234,7 @@ def test_a_model_that_fails_is_an_error_that_says_how() -> None:
             engine.train(start_of(model), jobs(0, 1))
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_many_workers_give_equal_bytes_and_end_when_one_dies() -> None:
     start = start_of(BRANCHED)
     with opened(1, BRANCHED) as alone:

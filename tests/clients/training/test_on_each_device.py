@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from clients.models.model import Model
+    from tests.processes import Forks
 
 MANY_STEPS = LocalTraining(learning_rate=0.01, batch_size=4, local_steps=200)
 MORE_MIB = 64.0
@@ -102,13 +104,16 @@ def test_an_lstm_repeats_and_agrees_with_the_processor(device: str) -> None:
 
 
 @ON_EACH_DEVICE
-def test_two_workers_train_what_one_does(device: str) -> None:
+def test_two_workers_train_what_one_does(device: str, forks: Forks) -> None:
     work = replace(made.workload(made.CONVOLUTIONAL), device=device, path="lockstep")
     start, distances = made.start_of(made.CONVOLUTIONAL), engine_distances(device)
     with LocalEngine(work, len(made.JOBS), distances) as engine:
         alone = [update.payload.digest for update in engine.train(start, made.JOBS)]
         measured = engine.evaluate(start, tuple(made.SETS)).result()
-    with PoolEngine(work, 2, len(made.JOBS), distances) as engine:
+    # On a card they are begun as users begin them.
+    with forks.children() if device == "cpu" else nullcontext():
+        pool = PoolEngine(work, 2, len(made.JOBS), distances)
+    with pool as engine:
         both = [update.payload.digest for update in engine.train(start, made.JOBS)]
         assert engine.evaluate(start, tuple(made.SETS)).result() == measured
     assert both == alone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from clients.models.model import ParameterVector
     from clients.training.workload import Workload
 
-SECONDS_UNTIL_THE_LOSS = 0.3
 NO_LOGS = {"include_log_monitor": False}
 
 
@@ -33,10 +33,12 @@ def main() -> None:
     """Compare the engine of a cluster with the one of this process."""
     warnings.simplefilter("ignore")
     # Long enough that the node that is lost has something to do.
-    training = LocalTraining(learning_rate=0.01, batch_size=16, local_steps=300)
+    training = LocalTraining(learning_rate=0.01, batch_size=16, local_steps=100)
     made, start = workload(CONVOLUTIONAL, training), start_of(CONVOLUTIONAL)
     with LocalEngine(made, len(JOBS), plain_distances) as here:
+        began = time.monotonic()
         wanted = [one.payload.digest for one in here.train(start, JOBS)]
+        seconds = time.monotonic() - began
         measured = here.evaluate(start, tuple(SETS)).result()
     # Nothing of this needs more cores as it goes on, or to see what the nodes print.
     head = {"num_cpus": 1, "num_gpus": 1, "include_dashboard": False, "no_monitor": True}
@@ -44,7 +46,8 @@ def main() -> None:
     lost = cluster.add_node(num_cpus=1, **NO_LOGS)
     with RayEngine(made, 2, plain_distances, cluster.address) as there:
         found = {"with two nodes": digests(there, start) == wanted}
-        alarm = threading.Timer(SECONDS_UNTIL_THE_LOSS, cluster.remove_node, (lost, False))
+        # Both together need half of what this process needed alone.
+        alarm = threading.Timer(seconds / 4, cluster.remove_node, (lost, False))
         alarm.start()
         found["while one is lost"] = digests(there, start) == wanted
         alarm.join()

@@ -1,4 +1,4 @@
-"""A run that is killed outright leaves no worker and no complaint behind."""
+"""Workers as a run starts them, in Pythons of their own; a killed run leaves none behind."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.training.test_engines import is_running
+from tests.clients.training.made import JOBS
+from tests.clients.training.test_engines import digests, is_running, opened
 
 pytestmark = pytest.mark.xdist_group("engine")
 
 RUN = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from tests.clients.training.made import CONVOLUTIONAL, JOBS, start_of
-from tests.clients.training.test_engines import opened
+from tests.clients.training.made import JOBS
+from tests.clients.training.test_engines import START, opened
 
 if __name__ == "__main__":
-    engine = opened(2, path="plain")
+    engine = opened(2)
     for line in sys.stdin:
-        engine.train(start_of(CONVOLUTIONAL), JOBS)
-        print(*engine.processes, flush=True)
+        trained = engine.train(START, JOBS)
+        print(*engine.processes, *(update.payload.digest.hex() for update in trained), flush=True)
 """
 
 REPOSITORY = Path(__file__).parents[4]
@@ -44,13 +45,15 @@ def test_workers_ignore_interrupts_and_end_with_a_killed_parent(tmp_path: Path) 
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        workers = trained(process)
+        workers, made = trained(process)
         try:
+            with opened(1) as alone:
+                assert made == [digest.hex() for digest in digests(alone, JOBS).values()]
             assert len(workers) == 2
             for pid in workers:
                 assert "MALLOC_TOP_PAD_=" in Path(f"/proc/{pid}/environ").read_text()
                 os.kill(pid, signal.SIGINT)
-            assert trained(process) == workers
+            assert trained(process) == (workers, made)
         finally:
             process.kill()
         # The pipe ends when the last process that writes to it has ended, and that is the one
@@ -63,9 +66,11 @@ def test_workers_ignore_interrupts_and_end_with_a_killed_parent(tmp_path: Path) 
     assert not any(map(is_running, workers))
 
 
-def trained(process: subprocess.Popen[str]) -> list[int]:
+def trained(process: subprocess.Popen[str]) -> tuple[list[int], list[str]]:
+    """Return the workers' process ids, and the digests of the updates that they trained."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("train\n")
     process.stdin.flush()
-    return [int(pid) for pid in process.stdout.readline().split()]
+    words = process.stdout.readline().split()
+    return [int(pid) for pid in words[: -len(JOBS)]], words[-len(JOBS) :]

@@ -15,7 +15,7 @@ from ledger.storage.folder import FolderObjects
 from tests.clients.runs.flower.connected import ConnectedNodes
 from tests.clients.worker.carried.lying import LIES, LyingCarrier
 from tests.clients.worker.carried.owners import CarriedRun, direct_head
-from tests.cmfl.commands.conftest import succeeds
+from tests.cmfl.commands.conftest import cmfl, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,21 +43,16 @@ def nodes_of(run: CarriedRun) -> ConnectedNodes:
     return ConnectedNodes({10 + i: owner.answer for i, owner in enumerate(run.owners)})
 
 
-def test_the_head_is_that_of_a_run_in_one_process(tmp_path: Path, expected: str) -> None:
-    with CarriedRun(tmp_path, SEED) as run:
-        carrier = Carrier(nodes_of(run), FolderObjects(run.home.blobs), 60.0)
-        head = run.play(carrier.exchange)
-    assert head.hex() == expected
-    succeeds("audit", "--home", run.home.path)
-
-
-def test_what_the_last_round_leaves_is_fetched(tmp_path: Path) -> None:
+def test_the_head_is_that_of_one_process_and_the_end_fetched(tmp_path: Path, expected: str) -> None:
     rounds: list[int] = []
     with CarriedRun(tmp_path, SEED) as run:
         carrier = Carrier(nodes_of(run), FolderObjects(run.home.blobs), 60.0)
         head = run.play(carrier.exchange, exchanges_last=False)
+        # What the last round leaves is not carried yet.
+        assert cmfl("audit", "--home", run.home.path).code != 0
         assert head == carry_until_finished(carrier, run.ledger.state, rounds.append, lambda: None)
     assert rounds == []
+    assert head.hex() == expected
     succeeds("audit", "--home", run.home.path)
 
 
