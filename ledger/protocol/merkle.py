@@ -7,7 +7,7 @@ JavaScript accept these proofs as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.types import NO_DIGEST, Digest
@@ -26,7 +26,7 @@ DATA_LEAF = ("uint32", "uint64", "bytes32")
 
 _BYTES = {"uint32": 4, "uint64": 8, "bool": 1}
 
-Leaf = tuple[int | bytes, ...]
+Leaf = tuple[Any, ...]
 
 
 def leaf_hash(types: Sequence[str], leaf: Leaf) -> Digest:

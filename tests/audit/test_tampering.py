@@ -52,6 +52,7 @@ from tests.audit.forged_chain import (
 )
 from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered
+from tests.audit.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import Block, Log, Transaction
-    from tests.audit.runs import Run
 
 DEPLOYMENT, HEAD, CERTIFICATES = {AuditStep.DEPLOYMENT}, {AuditStep.HEAD}, {AuditStep.CERTIFICATES}
 SAMPLING, RANKING, COMPLETENESS = (
@@ -234,7 +234,8 @@ def test_who_was_drawn_is_drawn_again_also_without_call_data(tmp_path: Path) -> 
     def without_input(transaction: Transaction) -> Transaction:
         return replace(transaction, input=b"")
 
-    run = honest_run(tmp_path, aggregation_ppm=1_000_000, election=Election.LOT)
+    settings = {"aggregation_ppm": 1_000_000, "election": Election.LOT}
+    run = honest_run(tmp_path, Run.on_revm, **settings)
     with run.chain:
         log = [log for log in logs_of(run) if named(log) == "RoundDecided"][-1]
         event = decode_log(log).event
