@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _WORD = 32
 _ANY = 2**256
-_LEAF = re.compile(r"uint([0-9]+)|bytes32")
+_BOOLEAN = 2
+"""The bound of a bool; that of the smallest number is 2**8."""
+
+_LEAF = re.compile(r"uint([0-9]+)|bytes32|bool")
 _FIXED = re.compile(r"(.*)\[([0-9]+)\]")
 
 
@@ -27,7 +30,7 @@ class _Row:
     """Consecutive words: a tuple, an array of fixed length, or one value.
 
     Attributes:
-        bounds: exclusive upper bound of each word's unsigned integer; None for 32 bytes.
+        bounds: exclusive upper bound of each word's unsigned integer; 2 for a bool, None: 32 bytes.
         is_leaf: whether it is a single value, and not a tuple of one.
     """
 
@@ -104,7 +107,7 @@ def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]
         value = int.from_bytes(word)
         if value >= bound:
             raise ValueError("out of range")
-        values.append(value)
+        values.append(value == 1 if bound == _BOOLEAN else value)
     return values
 
 
@@ -117,8 +120,8 @@ def _word(value: Any, bound: int | None) -> bytes:
     if bound is None:
         if isinstance(value, bytes) and len(value) == _WORD:
             return value
-    elif type(value) is int and 0 <= value < bound:
-        return value.to_bytes(_WORD)
+    elif type(value) is (bool if bound == _BOOLEAN else int) and 0 <= value < bound:
+        return int(value).to_bytes(_WORD)
     raise ValueError("another type, or out of range")
 
 
@@ -233,7 +236,13 @@ def _part(abi_type: str) -> _Part | None:
     leaf = _LEAF.fullmatch(abi_type)
     if leaf is None:
         return None
-    return _Row((None if leaf[1] is None else 2 ** int(leaf[1]),), is_leaf=True)
+    return _Row((_bound(abi_type, leaf[1]),), is_leaf=True)
+
+
+def _bound(abi_type: str, bits: str | None) -> int | None:
+    if bits is not None:
+        return 2 ** int(bits)
+    return _BOOLEAN if abi_type == "bool" else None
 
 
 def _row(parts: list[_Part | None]) -> _Row | None:

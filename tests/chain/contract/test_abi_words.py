@@ -27,9 +27,11 @@ LAYOUTS = (
     "decide",
     "abandon_round",
     "report_equivocation",
+    "constructor",
 )
 NUMBERS, DIGESTS = st.integers(0, 2**256 - 1), st.binary(min_size=32, max_size=32)
 LEAVES: dict[str, st.SearchStrategy[Any]] = {
+    "bool": st.booleans(),
     "bytes32": DIGESTS,
     "uint8": st.integers(0, 2**8 - 1),
     "uint32": st.integers(0, 2**32 - 1),
@@ -79,6 +81,7 @@ def test_a_pencil_can_decode_it() -> None:
     ("kind", "value"),
     [
         *(("uint8", value) for value in (-1, 256, True, 1.0, "1")),
+        *(("bool", value) for value in (0, 1, 2, "yes")),
         *(("bytes32", value) for value in (bytes(31), bytes(33), 0)),
         *(("uint8[]", value) for value in (7, [256])),
         *(("(uint8,uint8)", value) for value in ((1,), (1, 2, 3), 1)),
