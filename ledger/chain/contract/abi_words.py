@@ -241,7 +241,7 @@ def _part(abi_type: str) -> _Part | None:
 
 def _bound(abi_type: str, bits: str | None) -> int | None:
     if bits is not None:
-        return 2 ** int(bits)
+        return 1 << int(bits)
     return _BOOLEAN if abi_type == "bool" else None
 
 
