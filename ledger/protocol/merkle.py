@@ -7,9 +7,7 @@ JavaScript accept these proofs as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from eth_abi.abi import encode
+from typing import TYPE_CHECKING, Any
 
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.types import NO_DIGEST, Digest
@@ -26,12 +24,15 @@ SCORES_LEAF = ("uint32", "bytes32")
 DATA_LEAF = ("uint32", "uint64", "bytes32")
 """client, number and digest of its training samples."""
 
-Leaf = tuple[object, ...]
+_BYTES = {"uint32": 4, "uint64": 8, "bool": 1}
+
+Leaf = tuple[Any, ...]
 
 
 def leaf_hash(types: Sequence[str], leaf: Leaf) -> Digest:
     """Return the double hash of a leaf's ABI encoding."""
-    return keccak256(keccak256(encode(list(types), list(leaf))))
+    encoded = b"".join(_word(kind, value) for kind, value in zip(types, leaf, strict=True))
+    return keccak256(keccak256(encoded))
 
 
 def root(types: Sequence[str], leaves: Sequence[Leaf]) -> Digest:
@@ -74,6 +75,13 @@ def _layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:
     for node in range(len(hashes) - 2, -1, -1):
         tree[node] = _parent(tree[2 * node + 1], tree[2 * node + 2])
     return tree
+
+
+def _word(kind: str, value: int | bytes) -> bytes:
+    """Return the ABI word of a value; OverflowError if it is no value of its kind."""
+    if isinstance(value, bytes):
+        return value
+    return value.to_bytes(_BYTES[kind]).rjust(32, b"\0")
 
 
 def _parent(one: Digest, other: Digest) -> Digest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -104,8 +105,13 @@ def forged(ledger: CommitteeLedger, **changes: Any) -> CommitteeLedger:
     return CommitteeLedger(chain, ledger.address, ledger.from_block)
 
 
-def variants(value: Any) -> Iterator[Any]:
-    """Yield the ways in which one value can be wrong by as little as possible."""
+def variants(value: Any, ways: int) -> Iterator[Any]:
+    """Yield the ways in which one value can be wrong by as little as possible.
+
+    Args:
+        value: which is right.
+        ways: in how many of them another part than its first is wrong.
+    """
     match value:
         case bool():
             yield not value
@@ -117,8 +123,9 @@ def variants(value: Any) -> Iterator[Any]:
             yield bytes([value[0] ^ 1]) + value[1:]
             yield value[:-1] + bytes([value[-1] ^ 128])
         case tuple():
-            for place in {0, len(value) // 2, len(value) - 1} if value else set():
-                for wrong in variants(value[place]):
+            for place in sorted({0, len(value) // 2, len(value) - 1} if value else ()):
+                every = variants(value[place], ways)
+                for wrong in every if place == 0 else itertools.islice(every, ways):
                     yield (*value[:place], wrong, *value[place + 1 :])
             if len(value) > 1:
                 yield value[:-1]
@@ -129,10 +136,12 @@ def variants(value: Any) -> Iterator[Any]:
             raise TypeError(value)
 
 
-def wrong_values(types: list[str], values: tuple[Any, ...], place: int) -> Iterator[bytes]:
-    """Yield encodings of the values with the one at a place wrong."""
+def wrong_values(
+    types: list[str], values: tuple[Any, ...], place: int, ways: int
+) -> Iterator[bytes]:
+    """Yield encodings of the values with the one at a place wrong; see `variants`."""
     right = encode(types, values)
-    for wrong in variants(values[place]):
+    for wrong in variants(values[place], ways):
         try:
             data = encode(types, [*values[:place], wrong, *values[place + 1 :]])
         except EncodingError:

@@ -13,16 +13,20 @@ from ledger.protocol.types import IncidentKind, Phase, VoteKind
 from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ledger.protocol.judgement import Judgement
+    from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import SignedScores
     from tests.audit.runs import Payloads, Vectors
 
 
-def honest_run(folder: Path, **settings: object) -> Run:
+def honest_run(
+    folder: Path, opened: Callable[[Path, Parameters], Run] = Run.opened, **settings: object
+) -> Run:
     """Play five rounds: liars, dropouts, strays, late ones, bans, an abandonment, failed views."""
-    run = Run.opened(folder, replace(PARAMETERS, **settings))  # type: ignore[arg-type]
+    run = opened(folder, replace(PARAMETERS, **settings))  # type: ignore[arg-type]
     run.play(Deviation(payloads=two_fail, vectors=one_lies))
     _second_round(run)
     run.ban(run.committee[0])

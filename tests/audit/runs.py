@@ -8,9 +8,8 @@ are derived: PUBLIC TEST KEYS, worth nothing.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import numpy as np
 
@@ -52,6 +51,7 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import (
     NO_DIGEST,
+    Beacon,
     ClientId,
     Digest,
     Phase,
@@ -63,6 +63,7 @@ from ledger.protocol.types import (
     VoteKind,
 )
 from ledger.storage.blobs import MemoryBlobs
+from tests.audit.revm_history import RevmHistory
 from tests.support.keys import key_signers, registered
 from tests.support.rounds import OpenRound
 
@@ -170,8 +171,12 @@ class OpenRun:
         folder: Path,
         parameters: Parameters = PARAMETERS,
         initial: bytes = vector_bytes(INITIAL),
+        chain: EmbeddedChain | None = None,
     ) -> Self:
-        chain = EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL", clock=_clock)
+        """Deploy a run on an embedded chain in the folder, or on another one."""
+        if chain is None:
+            path = folder / "chain.sqlite"
+            chain = EmbeddedChain.create(path, synchronous="NORMAL", clock=_clock)
         blobs = MemoryBlobs()
         document = document_of(parameters, blobs.put(initial))
         blobs.put(encode_run(document))
@@ -181,15 +186,30 @@ class OpenRun:
         run.take_up()
         return run
 
-    def copied(self, source: Path, target: Path) -> Self:
-        """Return this run, whose chain is closed, as it goes on in another folder than its own."""
-        shutil.copy(source / "chain.sqlite", target)
-        chain = EmbeddedChain.open(target / "chain.sqlite", synchronous="NORMAL", clock=_clock)
-        blobs = MemoryBlobs()
+    @classmethod
+    def on_revm(
+        cls,
+        folder: Path,
+        parameters: Parameters = PARAMETERS,
+        initial: bytes = vector_bytes(INITIAL),
+    ) -> Self:
+        """Deploy a run where a block costs a tenth, for an audit that has no file to check."""
+        chain = RevmHistory(is_beacon=parameters.beacon is Beacon.BLOCK)
+        return cls.opened(folder, parameters, initial, cast("EmbeddedChain", chain))
+
+    def branched(self) -> Self:
+        """Return this run, which is on revm, as it goes on by itself."""
+        chain, blobs = cast("RevmHistory", self.chain).copied(), MemoryBlobs()
         for digest in self.blobs.digests():
             blobs.put(self.blobs.get(digest))
         ledger = LedgerWriter(chain, self.manifest.address, self.manifest.block)
-        return replace(self, chain=chain, blobs=blobs, ledger=ledger, began=dict(self.began))
+        return replace(
+            self,
+            chain=cast("EmbeddedChain", chain),
+            blobs=blobs,
+            ledger=ledger,
+            began=dict(self.began),
+        )
 
     @property
     def parameters(self) -> Parameters:

@@ -249,26 +249,21 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    """A run after its first round and its folder, of which every case takes a copy."""
-    folder = tmp_path_factory.mktemp("begun")
-    run = Run.opened(folder)
-    with run.chain:
-        run.play()
-    return run, folder
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run after its first round, of which every case takes a branch."""
+    run = Run.on_revm(tmp_path_factory.mktemp("begun"))
+    run.play()
+    return run
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_colluding_committee_is_found_and_named(
-    begun: tuple[Run, Path], tmp_path: Path, name: str
-) -> None:
+def test_a_colluding_committee_is_found_and_named(begun: Run, tmp_path: Path, name: str) -> None:
     case = CASES[name]
     if case.settings:
-        run = Run.opened(tmp_path, replace(PARAMETERS, **case.settings))
+        run = Run.on_revm(tmp_path, replace(PARAMETERS, **case.settings))
         run.play()
     else:
-        first, folder = begun
-        run = first.copied(folder, tmp_path)
+        run = begun.branched()
     with run.chain:
         participants = run.participants
         run.play(case.deviation)
@@ -297,7 +292,7 @@ def test_a_decision_before_its_inputs_closed_is_found(tmp_path: Path) -> None:
     def without_a_member(participants: Participants, _run: Run) -> Participants:
         return replace(participants, banned=frozenset(participants.committee[-1:]))
 
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(participants=without_a_member))
         report = audit(run.ledger, run.blobs)
@@ -308,7 +303,7 @@ def test_a_decision_before_its_inputs_closed_is_found(tmp_path: Path) -> None:
 
 def test_a_decision_in_a_very_late_view_is_valid(tmp_path: Path) -> None:
     """Members stop at view 31; the contract takes any, and so does an audit."""
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(views=(MAX_VIEWS, 2**32 - 1)))
         report = audit(run.ledger, run.blobs)
@@ -316,7 +311,7 @@ def test_a_decision_in_a_very_late_view_is_valid(tmp_path: Path) -> None:
 
 
 def test_scores_that_were_rightly_refused_are_kept_as_evidence(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         member = dev.first_member(run)
         run.play(Deviation(record=dev.garbage_refused))
@@ -328,7 +323,7 @@ def test_scores_that_were_rightly_refused_are_kept_as_evidence(tmp_path: Path) -
 
 
 def test_a_refused_vector_over_the_limit_fails_no_other_step(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(record=dev.too_long_refused))
         report = audit(run.ledger, run.blobs)
@@ -339,7 +334,7 @@ def test_a_refused_vector_over_the_limit_fails_no_other_step(tmp_path: Path) -> 
 
 def test_two_signatures_prove_two_vectors_of_any_length(tmp_path: Path) -> None:
     """Members reply to such a record: they need not have the vectors, so no audit may fail it."""
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         member = dev.first_member(run)
         run.play(Deviation(record=dev.two_of_which_one_is_too_long))
@@ -350,7 +345,7 @@ def test_two_signatures_prove_two_vectors_of_any_length(tmp_path: Path) -> None:
 
 
 def test_a_refusal_in_the_tolerance_zone_proves_nobody_guilty(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(vectors=dev.scaled(1 + 1.7e-9)))
         report = audit(run.ledger, run.blobs)
@@ -359,7 +354,7 @@ def test_a_refusal_in_the_tolerance_zone_proves_nobody_guilty(tmp_path: Path) ->
 
 
 def test_distances_in_the_zone_of_doubt_may_count(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(vectors=dev.scaled(1 + 1.2e-9)))
         report = audit(run.ledger, run.blobs)
@@ -369,7 +364,7 @@ def test_distances_in_the_zone_of_doubt_may_count(tmp_path: Path) -> None:
 
 def test_a_silent_member_is_a_finding_that_nobody_can_prove(tmp_path: Path) -> None:
     """Whitewashing by the whole committee: what nobody recorded leaves a silence."""
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         liar = dev.first_member(run)
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.whitewashed))
@@ -380,7 +375,7 @@ def test_a_silent_member_is_a_finding_that_nobody_can_prove(tmp_path: Path) -> N
 
 
 def test_equal_payloads_are_noted(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         pair = (run.trainers[0], run.trainers[-1])
         run.play(Deviation(payloads=dev.copied_payload))
@@ -391,7 +386,7 @@ def test_equal_payloads_are_noted(tmp_path: Path) -> None:
 
 
 def test_equal_malformed_payloads_show_no_copying(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(payloads=dev.two_malformed_payloads))
         report = audit(run.ledger, run.blobs)
@@ -401,7 +396,7 @@ def test_equal_malformed_payloads_show_no_copying(tmp_path: Path) -> None:
 
 def test_a_repeated_commitment_is_worth_nothing(tmp_path: Path) -> None:
     """The copier cannot open the word it repeats; an honest committee finds its payload missing."""
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         copier = dev.last_trainer(run)
         run.play(Deviation(words=dev.copied_commitment, withheld=lambda run: run.trainers[-1:]))
@@ -415,7 +410,7 @@ def test_a_model_that_is_not_finite_is_found(tmp_path: Path) -> None:
     def large(payloads: dict[ClientId, bytes], run: Run) -> dict[ClientId, bytes]:
         return dict.fromkeys(payloads, b"\xff\xff\x7f\x7f" * 8)
 
-    run = Run.opened(tmp_path, replace(PARAMETERS, server_rate=1e300))
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, server_rate=1e300))
     with run.chain:
         run.play(Deviation(payloads=large))
         report = audit(run.ledger, run.blobs)
@@ -425,7 +420,7 @@ def test_a_model_that_is_not_finite_is_found(tmp_path: Path) -> None:
 
 
 def test_false_scores_are_named_even_if_members_do_not_check(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path, replace(PARAMETERS, scores_checked=False))
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, scores_checked=False))
     with run.chain:
         run.play()
         clean = audit(run.ledger, run.blobs)

@@ -32,7 +32,7 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
     settings = {"distance": request.param}
     if request.param == "direction":
         settings["scoring"] = "median"
-    found = Run.opened(tmp_path, replace(PARAMETERS, **settings))
+    found = Run.on_revm(tmp_path, replace(PARAMETERS, **settings))
     with found.chain:
         found.play()
         found.play(DOUBTFUL)

@@ -40,7 +40,7 @@ RULES = {
 @pytest.fixture(params=["median", "quantile"])
 def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
     rules = RULES | {"clip": request.param}
-    found = Run.opened(tmp_path, replace(PARAMETERS, **rules))  # type: ignore[arg-type]
+    found = Run.on_revm(tmp_path, replace(PARAMETERS, **rules))  # type: ignore[arg-type]
     with found.chain:
         yield found
 

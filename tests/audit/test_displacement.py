@@ -55,7 +55,7 @@ RULES = {
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setitem(registry.REFERENCES, "short", SHORT)
-    found = Run.opened(tmp_path, replace(PARAMETERS, **RULES))  # type: ignore[arg-type]
+    found = Run.on_revm(tmp_path, replace(PARAMETERS, **RULES))  # type: ignore[arg-type]
     with found.chain:
         yield found
 
@@ -184,7 +184,7 @@ def test_an_invalid_first_model_leaves_no_displacement_to_check(
 ) -> None:
     monkeypatch.setitem(registry.REFERENCES, "short", SHORT)
     parameters = replace(PARAMETERS, **RULES)  # type: ignore[arg-type]
-    run = Run.opened(tmp_path, parameters, b"no model")
+    run = Run.on_revm(tmp_path, parameters, b"no model")
     with run.chain:
         run.play()
         run.play()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +27,6 @@ from ledger.audit.report import (
     StepOutcome,
 )
 from ledger.audit.report_text import readable
-from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.encoding import sha256
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs, kinds
@@ -37,7 +34,7 @@ from tests.audit.runs import Deviation, Run
 from tests.faults import times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
@@ -54,14 +51,14 @@ class Grown:
     Attributes:
         run: the run.
         report: that audit's JSON report.
-        old: a copy of the chain as it was then.
-        older: a copy of the chain as it was before the second round ended.
+        old: a copy as it was then.
+        older: a copy as it was before the second round ended.
     """
 
     run: Run
     report: bytes
-    old: Path
-    older: Path
+    old: Run
+    older: Run
 
     def edited(self, change: Callable[[dict[str, Any]], None]) -> bytes:
         """Return the report with a change by somebody who knows its form."""
@@ -79,24 +76,16 @@ def written(report: AuditReport) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grown]:
-    folder = tmp_path_factory.mktemp("grown")
-    run = Run.opened(folder)
-    with run.chain:
-        run.play()
-        older = copied(folder, folder / "older.sqlite")
-        run.play()
-        report = written(audit(run.ledger, run.blobs))
-        old = copied(folder, folder / "old.sqlite")
-        run.play(Deviation(vectors=dev.scaled(2.0)))
-        run.play()
-        yield Grown(run, report, old, older)
-
-
-def copied(folder: Path, to: Path) -> Path:
-    for ending in ("", "-wal"):
-        shutil.copyfile(f"{folder / 'chain.sqlite'}{ending}", f"{to}{ending}")
-    return to
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    run = Run.on_revm(tmp_path_factory.mktemp("grown"))
+    run.play()
+    older = run.branched()
+    run.play()
+    report = written(audit(run.ledger, run.blobs))
+    old = run.branched()
+    run.play(Deviation(vectors=dev.scaled(2.0)))
+    run.play()
+    return Grown(run, report, old, older)
 
 
 def test_only_later_rounds_are_checked_and_the_report_says_so(grown: Grown) -> None:
@@ -165,9 +154,8 @@ def test_a_report_may_build_on_one_that_builds_on_another(grown: Grown) -> None:
 @pytest.mark.parametrize("copy", ["old", "older"])
 def test_an_older_chain_copy_misses_the_head_of_the_report(grown: Grown, copy: str) -> None:
     """A copy from then is the run as it was; one from before, which lacks its block, is not."""
-    with EmbeddedReader.open(getattr(grown, copy)) as chain:
-        ledger = connect(chain, grown.run.manifest)
-        found = audit(ledger, grown.run.blobs, earlier=read_report(grown.report))
+    ledger = getattr(grown, copy).ledger
+    found = audit(ledger, grown.run.blobs, earlier=read_report(grown.report))
     step, built_on = found.step(AuditStep.HEAD), found.built_on
     assert built_on is not None
     if copy == "old":
@@ -181,11 +169,10 @@ def test_an_older_chain_copy_misses_the_head_of_the_report(grown: Grown, copy: s
 
 def forked_report(folder: Path, go_on: Callable[[Run], None]) -> bytes:
     """Return the report of another branch of the deployment, on which it can be built."""
-    fork = Run.opened(folder)
-    with fork.chain:
-        go_on(fork)
-        report = written(audit(fork.ledger, fork.blobs))
-        own = audit(fork.ledger, fork.blobs, earlier=read_report(report))
+    fork = Run.on_revm(folder)
+    go_on(fork)
+    report = written(audit(fork.ledger, fork.blobs))
+    own = audit(fork.ledger, fork.blobs, earlier=read_report(report))
     assert own.outcome is AuditOutcome.PASSED, readable(own)
     return report
 

@@ -145,7 +145,7 @@ def test_a_report_is_plain_data_and_readable(honest: Run) -> None:
 
 
 def test_what_fails_and_what_is_missing_is_plain_data_too(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(judgement=dev.wrong_model))
         record = decode_record(run.blobs.get(run.outcome().record))
@@ -184,7 +184,7 @@ def test_every_finding_has_a_sentence(honest: Run) -> None:
     ],
 )
 def test_an_honest_run_passes_under_every_rule(tmp_path: Path, settings: dict[str, object]) -> None:
-    run = honest_run(tmp_path, **settings)
+    run = honest_run(tmp_path, Run.on_revm, **settings)
     with run.chain:
         report = audit(run.ledger, run.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
@@ -192,7 +192,7 @@ def test_an_honest_run_passes_under_every_rule(tmp_path: Path, settings: dict[st
 
 
 def test_running_run_is_audited_up_to_its_last_ended_round(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         report = audit(run.ledger, run.blobs)
         assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 0)
@@ -222,7 +222,7 @@ def test_equal_runs_have_equal_heads(honest: Run, tmp_path: Path) -> None:
 
 def test_a_self_ban_in_the_round_changes_nothing_in_it(tmp_path: Path) -> None:
     """Nobody voids what is certified: it is ranked, accepted and elected all the same."""
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         record = run.prepare()
         accepted, voter = run.judge(record).ranking.accepted[0], run.committee[1]
@@ -237,7 +237,7 @@ def test_a_self_ban_in_the_round_changes_nothing_in_it(tmp_path: Path) -> None:
 
 
 def test_a_ban_after_the_last_round_is_still_a_finding(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path, replace(PARAMETERS, rounds=1))
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, rounds=1))
     with run.chain:
         run.play()
         run.ban(run.committee[0])
@@ -251,7 +251,7 @@ def test_a_ban_after_the_last_round_is_still_a_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize("phase", [0, 2, 7])
 def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
     """Two score vectors (phase 0), two votes, and two votes for a phase that does not exist."""
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.ban(run.committee[0], phase)
         report = audit(run.ledger, run.blobs)
@@ -266,7 +266,7 @@ def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
 
 
 def test_a_relayed_transaction_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         direct, run.ledger = run.ledger, RelayedLedger(run.chain, run.ledger)
         with pytest.raises(NotSentByAccountError):
@@ -280,7 +280,7 @@ def test_a_relayed_transaction_is_refused_and_leaves_no_trace(tmp_path: Path) ->
 def test_a_sender_cannot_replace_the_certified_record(
     tmp_path: Path,
 ) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         liar = min(run.committee)
         record = run.prepare(Deviation(vectors=dev.scaled(2.0)))
@@ -302,7 +302,7 @@ def test_low_bits_of_distances_choose_no_seed(tmp_path: Path) -> None:
     for number, factor in enumerate((1.0, 1 + 3e-10, 1 - 3e-10)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        run = Run.opened(folder)
+        run = Run.on_revm(folder)
         with run.chain:
             run.play(Deviation(vectors=dev.scaled(factor)))
             report = audit(run.ledger, run.blobs)

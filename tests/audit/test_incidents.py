@@ -19,8 +19,6 @@ from ledger.audit.checks.completeness import DROPOUT, INCIDENTS_MISSING
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep, BlobKind
 from ledger.audit.report_text import readable
-from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.incidents import Incident
 from ledger.protocol.documents.record import encode_record
@@ -219,7 +217,7 @@ def accused_of(
         named.append(incident.member)
         return (incident,)
 
-    run = Run.opened(folder)
+    run = Run.on_revm(folder)
     with run.chain:
         run.play(Deviation(incidents=incidents, views=(1, 0)))
         missing = {run.document.initial_model: None} if without_model else {}
@@ -268,8 +266,7 @@ def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> No
         False,
     )
     assert remark.evidence == (to_hex(sha256(b"a record that was never published")),)
-    with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
-        strictly = audit(connect(chain, run.manifest), run.blobs, strict=True)
+    strictly = audit(run.ledger, run.blobs, strict=True)
     assert strictly.outcome is AuditOutcome.INCOMPLETE
     assert readable(strictly)[-1].startswith("INCOMPLETE: strictly, 1 remark")
 
@@ -295,7 +292,7 @@ def other_inputs(_data: bytes, run: Run) -> bytes:
 def test_a_bogus_incidents_document_changes_nothing(
     tmp_path: Path, blob: Callable[[bytes, Run], bytes]
 ) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(
             Deviation(incidents=lambda j, r: (silent(j, r),), views=(1, 0), incidents_blob=blob)
@@ -305,7 +302,7 @@ def test_a_bogus_incidents_document_changes_nothing(
 
 
 def test_missing_incidents_document_is_remarked_and_a_damaged_one_fails(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(incidents=lambda j, r: (silent(j, r),), views=(1, 0)))
         event = run.outcome()
@@ -322,7 +319,7 @@ def test_missing_incidents_document_is_remarked_and_a_damaged_one_fails(tmp_path
 def test_an_oversized_incidents_document_changes_nothing(
     tmp_path: Path,
 ) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         large = bytes(MAX_DOCUMENT_BYTES + 1)
         run.play(Deviation(incidents_blob=lambda _data, _run: large))
@@ -333,7 +330,7 @@ def test_an_oversized_incidents_document_changes_nothing(
 
 def test_a_view_that_nobody_explains_accuses_nobody(tmp_path: Path) -> None:
     """A primary of view 5 that sends first cannot smear those of views 0 to 4."""
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(views=(5, 3)))
         report = audit(run.ledger, run.blobs)
@@ -356,7 +353,7 @@ def test_only_so_many_proposals_are_judged(tmp_path: Path) -> None:
             found.append(Incident(AGGREGATION, view, accused, kind, (vote,), opening))
         return tuple(found)
 
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(incidents=many, views=(8, 0)))
         report = audit(run.ledger, run.blobs)
@@ -393,7 +390,7 @@ def test_a_proposal_whose_payloads_are_missing_is_not_proven_wrong(tmp_path: Pat
         opening = replace(judged.opening, record=run.blobs.put(encode_record(record)))
         return proposal(run, opening, judged.set_digest(AGGREGATION))
 
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(incidents=lambda j, r: (proposes(j, r),), views=(1, 0)))
         report = audit(run.ledger, ChangedBlobs(run.blobs, {named[0]: None}))
@@ -404,7 +401,7 @@ def test_a_proposal_whose_payloads_are_missing_is_not_proven_wrong(tmp_path: Pat
 
 
 def test_without_blobs_incidents_say_nothing(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(incidents=lambda j, r: (wrong_model(j, r),), views=(1, 0)))
         report = audit(run.ledger, MemoryBlobs())
@@ -413,7 +410,7 @@ def test_without_blobs_incidents_say_nothing(tmp_path: Path) -> None:
 
 
 def test_a_dropout_is_no_incident(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(payloads=dev.malformed_payload))
         report = audit(run.ledger, run.blobs)

@@ -63,7 +63,7 @@ class OnceAway(PassedOn):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    run = Run.opened(tmp_path_factory.mktemp("lost"))
+    run = Run.on_revm(tmp_path_factory.mktemp("lost"))
     run.play()
     with run.chain:
         yield run

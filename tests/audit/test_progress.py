@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_failed_step_is_reported_at_once_and_never_as_passed(
     tmp_path: Path,
 ) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     seen: list[AuditProgress] = []
     with run.chain:
         run.play()

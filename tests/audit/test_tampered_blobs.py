@@ -132,7 +132,7 @@ def test_a_store_that_does_not_answer_contradicts_nothing(honest: Run, kind: str
 
 
 def test_without_any_blob_an_audit_of_no_rounds_is_incomplete(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         report = audit(run.ledger, MemoryBlobs())
         run.commit({client: run.word(client) for client in run.trainers[:2]})
@@ -146,7 +146,7 @@ def test_without_any_blob_an_audit_of_no_rounds_is_incomplete(tmp_path: Path) ->
 
 def test_a_present_payload_recorded_as_missing_is_a_remark(tmp_path: Path) -> None:
     """Nobody can know since when: only strictly is something left open."""
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         gone = run.trainers[-1]
         run.play(Deviation(withheld=lambda _run: (gone,)))
@@ -181,7 +181,7 @@ def test_a_missing_payload_leaves_only_its_own_steps_open(honest: Run) -> None:
 
 
 def test_a_false_distance_is_named_though_another_payload_is_missing(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         liar, missing = dev.first_member(run), run.trainers[-1]
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
@@ -194,7 +194,7 @@ def test_a_false_distance_is_named_though_another_payload_is_missing(tmp_path: P
 
 
 def test_without_the_members_payload_its_distances_are_not_called_false(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         liar = dev.first_member(run)
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
@@ -206,7 +206,7 @@ def test_without_the_members_payload_its_distances_are_not_called_false(tmp_path
 def test_no_direction_can_be_recomputed_while_a_payload_is_missing(tmp_path: Path) -> None:
     """One distance of direction depends on all updates, by their median length."""
     settings = {"strategy": 3, "scoring": "median", "distance": "direction"}
-    run = Run.opened(tmp_path, replace(PARAMETERS, threshold="direction", **settings))  # type: ignore[arg-type]
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, threshold="direction", **settings))  # type: ignore[arg-type]
     with run.chain:
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
         gone = {payload_of(run, 1, run.outcome().accepted[-1]): None}
@@ -217,7 +217,7 @@ def test_no_direction_can_be_recomputed_while_a_payload_is_missing(tmp_path: Pat
 
 
 def test_a_refusal_that_needs_a_missing_payload_cannot_be_judged(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         liar, missing = dev.first_member(run), run.trainers[-1]
         run.play(Deviation(vectors=dev.scaled(2.0)))
@@ -272,7 +272,7 @@ def test_without_any_blob_the_chain_alone_still_holds(honest: Run) -> None:
 
 @pytest.mark.parametrize(("size", "step"), [(4 * DIMENSION + 4, 1), (4 * DIMENSION - 4, 1)])
 def test_a_first_model_of_another_size_is_named(tmp_path: Path, size: int, step: int) -> None:
-    run = Run.opened(tmp_path, initial=bytes(size))
+    run = Run.on_revm(tmp_path, initial=bytes(size))
     with run.chain:
         report = audit(run.ledger, run.blobs)
     assert failing(report) == {step}, readable(report)
@@ -285,7 +285,7 @@ def test_a_later_model_of_another_size_is_named(tmp_path: Path) -> None:
             judged, model=model, opening=replace(judged.opening, model=sha256(vector_bytes(model)))
         )
 
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(judgement=short))
         report = audit(run.ledger, run.blobs)

@@ -52,6 +52,8 @@ from tests.audit.forged_chain import (
 )
 from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered
+from tests.audit.runs import Run
+from tests.faults import times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
 
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import Block, Log, Transaction
-    from tests.audit.runs import Run
 
 DEPLOYMENT, HEAD, CERTIFICATES = {AuditStep.DEPLOYMENT}, {AuditStep.HEAD}, {AuditStep.CERTIFICATES}
 SAMPLING, RANKING, COMPLETENESS = (
@@ -68,6 +69,8 @@ SAMPLING, RANKING, COMPLETENESS = (
     {AuditStep.COMPLETENESS},
 )
 ANY = set(AuditStep)
+WAYS = times(1, 100)
+"""In how many ways any but the first of many values is wrong."""
 
 EVENT_FIELDS: dict[tuple[str, str], set[AuditStep]] = {
     ("LedgerDeployed", "salt"): DEPLOYMENT,
@@ -222,10 +225,13 @@ def test_a_wrong_field_of_an_event_contradicts_its_transaction(
     types, place = field_types(event), field_names(event).index(name)
     logs = [log for log in logs_of(honest) if named(log) == event]
     assert logs
-    wrong = [(logs[0], data) for data in wrong_values(types, decode(types, logs[0].data), place)]
+    wrong = [
+        (logs[0], data) for data in wrong_values(types, decode(types, logs[0].data), place, WAYS)
+    ]
     assert wrong
     if len(logs) > 1:  # another round: one way of being wrong is enough there
-        wrong.append((logs[-1], next(wrong_values(types, decode(types, logs[-1].data), place))))
+        values = decode(types, logs[-1].data)
+        wrong.append((logs[-1], next(wrong_values(types, values, place, WAYS))))
     for log, data in wrong:
         require_failure(with_log(honest, replace(log, data=data)), EVENT_FIELDS[event, name])
 
@@ -234,7 +240,8 @@ def test_who_was_drawn_is_drawn_again_also_without_call_data(tmp_path: Path) -> 
     def without_input(transaction: Transaction) -> Transaction:
         return replace(transaction, input=b"")
 
-    run = honest_run(tmp_path, aggregation_ppm=1_000_000, election=Election.LOT)
+    settings = {"aggregation_ppm": 1_000_000, "election": Election.LOT}
+    run = honest_run(tmp_path, Run.on_revm, **settings)
     with run.chain:
         log = [log for log in logs_of(run) if named(log) == "RoundDecided"][-1]
         event = decode_log(log).event
@@ -347,11 +354,12 @@ def test_a_wrong_call_argument_is_refused_or_contradicts_the_event(
             transactions[transaction.hash] = transaction
     assert transactions
     first, *others = transactions.values()
-    wrong = [(first, data) for data in wrong_values(types, decode(types, first.input[4:]), place)]
+    values = decode(types, first.input[4:])
+    wrong = [(first, data) for data in wrong_values(types, values, place, WAYS)]
     assert wrong
     if others:  # another round: one way of being wrong is enough there
         values = decode(types, others[-1].input[4:])
-        wrong.append((others[-1], next(wrong_values(types, values, place))))
+        wrong.append((others[-1], next(wrong_values(types, values, place, WAYS))))
     for transaction, data in wrong:
         call = transaction.input[:4] + data
         report = with_input(honest, transaction.hash, call)
@@ -368,7 +376,7 @@ def test_every_signature_of_a_decision_counts(honest: Run) -> None:
     values = decode(types, data[4:])
     for certificate in (6, 8):
         for field, value in enumerate(values[certificate]):
-            for wrong in variants(value):
+            for wrong in variants(value, WAYS):
                 arguments = [*values]
                 changed = (*values[certificate][:field], wrong, *values[certificate][field + 1 :])
                 arguments[certificate] = changed
@@ -454,7 +462,7 @@ def test_a_wrong_answer_of_the_contract_contradicts_its_history(honest: Run, fun
     right = honest.chain.call(honest.ledger.address, abi.call_data(function))
     values = decode(types, right)
     for place in range(len(types)):
-        for data in wrong_values(types, values, place):
+        for data in wrong_values(types, values, place, WAYS):
             report = audit(
                 forged(remembered(honest.ledger), answer_of=_instead(function, data)), honest.blobs
             )
@@ -525,7 +533,7 @@ def test_an_event_forged_together_with_its_transaction_is_found_too(
     """The log is then all that is left to go on with, and it may hold anything."""
     types, place = field_types(event), field_names(event).index(name)
     log = next(log for log in logs_of(honest) if named(log) == event)
-    for data in wrong_values(types, decode(types, log.data), place):
+    for data in wrong_values(types, decode(types, log.data), place, WAYS):
         report = _forged_together(honest, replace(log, data=data))
         require_failure(report, ANY)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.types import Digest
@@ -30,7 +29,7 @@ from tests.audit.runs import Deviation, Run
 from tests.audit.unreliable_node import UnreliableNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
@@ -68,24 +67,13 @@ class Branches:
 
 
 @pytest.fixture(scope="module")
-def branches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Branches]:
-    folder: Path = tmp_path_factory.mktemp("branches")
-    run = Run.opened(folder)
+def branches(tmp_path_factory: pytest.TempPathFactory) -> Branches:
+    run = Run.on_revm(tmp_path_factory.mktemp("branches"))
     run.play(Deviation(payloads=two_fail, vectors=one_lies))
     run.ban(run.committee[0])
     final = run.chain.head().number
-    run.chain.close()
-    chains = []
-    for name in ("one", "other"):
-        path = folder / name / "chain.sqlite"
-        path.parent.mkdir()
-        shutil.copy(folder / "chain.sqlite", path)
-        chains.append(EmbeddedChain.open(path, synchronous="NORMAL", clock=lambda: 1_700_000_000))
-    one, other = (
-        replace(run, chain=chain, ledger=LedgerWriter(chain, run.ledger.address, 1))
-        for chain in chains
-    )
-    one.ledger.from_block = other.ledger.from_block = run.ledger.from_block
+    one, other = run.branched(), run.branched()
+    other.blobs = one.blobs
     one.take_up()
     one.play()
     one.play()
@@ -95,8 +83,7 @@ def branches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Branches]:
     other.ban(other.committee[0])
     other.commit({client: other.word(client) for client in other.trainers[:3]})
     other.abandon()
-    with one.chain, other.chain:
-        yield Branches(one, other, final)
+    return Branches(one, other, final)
 
 
 def test_each_branch_has_nothing_against_it(branches: Branches) -> None:

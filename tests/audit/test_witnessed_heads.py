@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +23,7 @@ from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
-from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import NotServedError
 from ledger.transparency.checkpoints import Checkpoint, cosign, sign_checkpoint
 from ledger.transparency.entries import head_entries, origin_of
@@ -39,9 +37,6 @@ from tests.audit.unreliable_node import UnreliableNode
 from tests.transparency.support import NOW, WITNESSES, policy_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from ledger.audit.report import AuditReport, Fact, Need
     from ledger.chain.ports import Log
     from ledger.protocol.types import Digest
@@ -66,26 +61,15 @@ class Forks:
 
 
 @pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    folder: Path = tmp_path_factory.mktemp("forks")
-    run = Run.opened(folder)
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Forks:
+    run = Run.on_revm(tmp_path_factory.mktemp("forks"))
     run.play()
-    run.chain.close()
-    runs = []
-    for name in ("one", "other", "backup"):
-        (folder / name).mkdir()
-        shutil.copy(folder / "chain.sqlite", folder / name / "chain.sqlite")
-        chain = EmbeddedChain.open(folder / name / "chain.sqlite", synchronous="NORMAL")
-        ledger = LedgerWriter(chain, run.ledger.address, run.ledger.from_block)
-        runs.append(replace(run, chain=chain, ledger=ledger))
-        runs[-1].take_up()
-    one, other, backup = runs
+    one, other, backup = run.branched(), run.branched(), run.branched()
     one.play()
     one.play()
     other.play(Deviation(payloads=two_fail))
     other.play()
-    with one.chain, other.chain, backup.chain:
-        yield Forks(one, other, backup)
+    return Forks(one, other, backup)
 
 
 def leaves_of(run: Run) -> list[Digest]:

@@ -25,6 +25,7 @@ CHAIN_ID = 31337
 START = 1_700_000_000
 BLOCK_GAS = 30_000_000
 HARDFORK = "CANCUN"
+_PADDING = 33
 _REVERTED = re.compile(r"Revert \{ gas_used: (\d+), output: 0x([0-9a-f]*) \}")
 
 
@@ -67,6 +68,14 @@ class RevmChain:
         except RuntimeError as error:
             _refuse(error)
 
+    def code(self, address: str) -> bytes:
+        """Return a contract's runtime code; empty where there is none."""
+        code = self._evm.get_code(address) or bytes(_PADDING)
+        # Revm answers with the padding that it runs on; the account's hash is that of the code.
+        own = bytes(code[:-_PADDING])
+        assert not own or encoding.keccak256(own) == self._evm.basic(address).code_hash
+        return own
+
     def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> Receipt:
         """Run a transaction in a block of its own.
 
@@ -92,7 +101,7 @@ class RevmChain:
             _refuse(error)
         found = self._evm.result
         assert found is not None, "what has run has a result"
-        own = _digest(b"transaction", self._number)
+        own = encoding.keccak256(encoding.u64(self._number) + data)
         logs = tuple(self._log(log, own, index) for index, log in enumerate(found.logs))
         created = None if address is None else checksum(bytes.fromhex(address[2:]))
         return Receipt(own, self._number, 1, found.gas_used, created, logs)
@@ -116,8 +125,11 @@ class RevmChain:
         self._evm.set_block_env(block)
 
     def _block(self, number: int) -> Block:
-        parent = self._evm.block_hash(number - 1) if number else bytes(32)
-        return Block(number, self._evm.block_hash(number), parent, START + number)
+        parent = self._hash(number - 1) if number else bytes(32)
+        return Block(number, self._hash(number), parent, START + number)
+
+    def _hash(self, number: int) -> bytes:
+        return self._evm.block_hash(number)
 
     def _log(self, log: pyrevm.Log, transaction: bytes, index: int) -> Log:
         topics, data = log.data
@@ -126,14 +138,10 @@ class RevmChain:
             tuple(topics),
             data,
             self._number,
-            self._evm.block_hash(self._number),
+            self._hash(self._number),
             transaction,
             index,
         )
-
-
-def _digest(*parts: object) -> bytes:
-    return encoding.keccak256(repr(parts).encode())
 
 
 def _refuse(error: RuntimeError) -> NoReturn:

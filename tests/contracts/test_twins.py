@@ -276,4 +276,4 @@ def settings_of(examples: int) -> settings:
 @pytest.mark.slow
 def test_contract_and_specification_never_differ(tmp_path: Path) -> None:
     machine = type("Machine", (TwinsMachine,), {"folder": tmp_path})
-    run_state_machine_as_test(machine, settings=settings_of(times(4, 200)))
+    run_state_machine_as_test(machine, settings=settings_of(times(2, 200)))

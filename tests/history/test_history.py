@@ -86,7 +86,7 @@ def test_samples_without_the_banned_and_knows_empty_seats(honest: Run) -> None:
 
 
 def test_tells_an_open_round_and_none_that_has_not_opened(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         history = history_of(run)
         one = history.round(1)
@@ -157,7 +157,7 @@ def test_a_record_of_another_round_is_none(honest: Run) -> None:
 
 
 def test_incidents_of_other_inputs_are_none(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(Deviation(incidents_blob=lambda _, run: run.incidents_of(sha256(b"others"))))
         assert round_of(run, 1)[1].incidents is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -70,6 +71,7 @@ def done_apart(work: Callable[[Path], Any]) -> Ended:
 def _work(work: Callable[[Path], Any], folder: Path, writing: int) -> None:
     """Run in the child: never returns."""
     os.setpgid(0, 0)
+    gc.freeze()  # no collection walks through what the parent has imported, and copies its pages
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with (folder / OUTPUT).open("w", encoding="utf-8") as output:
         os.dup2(output.fileno(), 1)

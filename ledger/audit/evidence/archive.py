@@ -87,6 +87,8 @@ class Archive:
         self.blobs_read = 0
         self.bytes_read = 0
         self._blobs = blobs
+        # Asked once: of a protocol the question takes as long as to hash a small blob.
+        self._hashing = blobs if isinstance(blobs, HashingReader) else None
 
     def read(
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
@@ -131,8 +133,8 @@ class Archive:
 
     def _hashed(self, digest: Digest, limit: int) -> Payload:
         """Return a blob, hashed once: by the store where it is one that does, else here."""
-        if isinstance(self._blobs, HashingReader):
-            return self._blobs.get_payload(digest, limit)
+        if self._hashing is not None:
+            return self._hashing.get_payload(digest, limit)
         return Payload.of(self._blobs.get(digest, limit))
 
     def _is_whole(self, digest: Digest, limit: int) -> bool:

@@ -18,12 +18,14 @@ from eth_utils.abi import (
     get_abi_output_types,
 )
 
-from ledger.chain.contract.abi_words import decode_words
+from ledger.chain.contract.abi_words import decode_words, encode_words
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import REFUSALS, ChainError, CmflError
 from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledger.chain.ports import TransactionRevertedError
 
 ERROR_SELECTOR = keccak(b"Error(string)")[:4]
@@ -76,12 +78,12 @@ def topic(event: str) -> bytes:
 
 def call_data(function: str, *arguments: object) -> bytes:
     """Return selector and encoded arguments."""
-    return selector(function) + encode(_inputs(function), arguments)
+    return selector(function) + encoded(_types(function), arguments)
 
 
 def creation_data(*arguments: object) -> bytes:
     """Return creation code and the constructor's encoded arguments."""
-    return artifact().bytecode + encode(_inputs("constructor"), arguments)
+    return artifact().bytecode + encoded(_types("constructor"), arguments)
 
 
 def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
@@ -92,7 +94,7 @@ def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
     """
     if data[:4] != selector(function):
         raise ChainError(f"the transaction does not call {function}")
-    return _decode(_inputs(function), data[4:], f"arguments of {function}")
+    return _values(_types(function), data[4:], f"arguments of {function}")
 
 
 def result_of(function: str, data: bytes) -> tuple[Any, ...]:
@@ -101,9 +103,8 @@ def result_of(function: str, data: bytes) -> tuple[Any, ...]:
     Raises:
         NotServedError: the answer does not decode, so it is not this contract's.
     """
-    types = list(get_abi_output_types(artifact().abi[function]))
     try:
-        return _decode(types, data, f"result of {function}")
+        return _values(_result_types(function), data, f"result of {function}")
     except ChainError as error:
         raise NotServedError(f"{error}: not an answer of this contract") from error
 
@@ -152,6 +153,16 @@ def _indexed(event: str) -> tuple[tuple[str, ...], tuple[tuple[str], ...]]:
     return tuple(e["name"] for e in indexed), tuple((e["type"],) for e in indexed)
 
 
+def encoded(types: tuple[str, ...], values: Sequence[object]) -> bytes:
+    """Return the ABI encoding of values.
+
+    Raises:
+        eth_abi.exceptions.EncodingError: a value is none of its type.
+    """
+    data = encode_words(types, values)
+    return encode(types, values) if data is None else data
+
+
 def revert_reason(data: bytes) -> str | None:
     """Return the reason of a revert; None if it has none."""
     if data[:4] != ERROR_SELECTOR:
@@ -175,8 +186,9 @@ def _types(name: str) -> tuple[str, ...]:
     return tuple(get_abi_input_types(artifact().abi[name]))
 
 
-def _inputs(name: str) -> list[str]:
-    return list(_types(name))
+@lru_cache(maxsize=16)
+def _result_types(function: str) -> tuple[str, ...]:
+    return tuple(get_abi_output_types(artifact().abi[function]))
 
 
 def _values(types: tuple[str, ...], data: bytes, subject: str) -> tuple[Any, ...]:

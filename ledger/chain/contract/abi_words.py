@@ -1,7 +1,8 @@
-"""A fast decoder for ABI data in the layout that every compiler produces.
+"""A fast codec for ABI data in the layout that every compiler produces.
 
-It takes a tenth of the time of a general decoder, which matters when a long history is read. Data
-in any other layout are left to the general decoder, so the same data are accepted.
+It takes a tenth of the time of a general codec, which matters when a long history is read. Data
+in any other layout, and values that have to be converted or refused, are left to the general one,
+so the same are accepted.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _WORD = 32
 _ANY = 2**256
-_LEAF = re.compile(r"uint([0-9]+)|bytes32")
+_BOOLEAN = 2
+"""The bound of a bool; that of the smallest number is 2**8."""
+
+_LEAF = re.compile(r"uint([0-9]+)|bytes32|bool")
 _FIXED = re.compile(r"(.*)\[([0-9]+)\]")
 
 
@@ -26,7 +30,7 @@ class _Row:
     """Consecutive words: a tuple, an array of fixed length, or one value.
 
     Attributes:
-        bounds: exclusive upper bound of each word's unsigned integer; None for 32 bytes.
+        bounds: exclusive upper bound of each word's unsigned integer; 2 for a bool, None: 32 bytes.
         is_leaf: whether it is a single value, and not a tuple of one.
     """
 
@@ -37,6 +41,18 @@ class _Row:
     def __post_init__(self) -> None:
         object.__setattr__(self, "split", _words(len(self.bounds)))
 
+    def words(self, value: Any) -> list[bytes]:
+        """Return the words of a value.
+
+        Raises:
+            ValueError: the general encoder has to convert or to refuse it.
+        """
+        if self.is_leaf:
+            return [_word(value, self.bounds[0])]
+        if not isinstance(value, list | tuple) or len(value) != len(self.bounds):
+            raise ValueError("no such tuple")
+        return list(map(_word, value, self.bounds))
+
 
 @dataclass(frozen=True, slots=True)
 class _List:
@@ -45,21 +61,36 @@ class _List:
     part: _Row
     bounds: tuple[int | None, ...] = (_ANY,)
 
-    def read(self, data: bytes, at: int) -> tuple[Any, ...]:
-        """Return the values of the list from an offset to the end of the data.
+    def read(self, data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+        """Return the values of the list at an offset, and the offset of its end.
 
         Raises:
-            ValueError: the list has another length.
+            ValueError: the data end before the list does.
         """
         split, first = self.part.split, at + _WORD
         length = int.from_bytes(data[at:first])
-        if len(data) < first or len(data) != first + split.size * length:
-            raise ValueError("another layout")
-        rows = split.iter_unpack(memoryview(data)[first:])
+        end = first + split.size * length
+        if len(data) < first or len(data) < end:
+            raise ValueError("cut off")
+        rows = split.iter_unpack(memoryview(data)[first:end])
         values = iter(_values([word for row in rows for word in row], self.part.bounds * length))
         if self.part.is_leaf:
-            return tuple(values)
-        return tuple(zip(*[values] * len(self.part.bounds), strict=True))
+            return tuple(values), end
+        return tuple(zip(*[values] * len(self.part.bounds), strict=True)), end
+
+    def words(self, values: Any) -> list[bytes]:
+        """Return length and elements of a list.
+
+        Raises:
+            TypeError: it is none.
+            ValueError: the general encoder has to convert or to refuse a value.
+        """
+        if not isinstance(values, list | tuple):
+            raise TypeError("no list")
+        return [
+            len(values).to_bytes(_WORD),
+            *(word for value in values for word in self.part.words(value)),
+        ]
 
 
 def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]:
@@ -76,8 +107,22 @@ def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]
         value = int.from_bytes(word)
         if value >= bound:
             raise ValueError("out of range")
-        values.append(value)
+        values.append(value == 1 if bound == _BOOLEAN else value)
     return values
+
+
+def _word(value: Any, bound: int | None) -> bytes:
+    """Return the word of a value.
+
+    Raises:
+        ValueError: the general encoder has to convert or to refuse it.
+    """
+    if bound is None:
+        if isinstance(value, bytes) and len(value) == _WORD:
+            return value
+    elif type(value) is (bool if bound == _BOOLEAN else int) and 0 <= value < bound:
+        return int(value).to_bytes(_WORD)
+    raise ValueError("another type, or out of range")
 
 
 @lru_cache(maxsize=64)
@@ -91,7 +136,7 @@ _Part = _Row | _List
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A decoding plan: the parts, each with its first word and its end."""
+    """A plan of encoding and decoding: the parts, each with its first word and its end."""
 
     parts: tuple[tuple[int, int, _Part], ...]
     bounds: tuple[int | None, ...]
@@ -114,14 +159,34 @@ class _Plan:
             raise ValueError("cut off")
         values = _values(head.unpack_from(data), self.bounds)
         decoded: list[Any] = []
+        at = head.size
         for first, end, part in self.parts:
             if isinstance(part, _List):
-                if values[first] != head.size:
+                if values[first] != at:
                     raise ValueError("another layout")
-                decoded.append(part.read(data, head.size))
+                elements, at = part.read(data, at)
+                decoded.append(elements)
             else:
                 decoded.append(values[first] if part.is_leaf else tuple(values[first:end]))
+        if at != len(data):
+            raise ValueError("another layout")
         return tuple(decoded)
+
+    def write(self, values: Sequence[Any]) -> bytes:
+        """Return the encoded values.
+
+        Raises:
+            TypeError, ValueError: the general encoder has to convert or to refuse one of them.
+        """
+        head: list[bytes] = []
+        tail: list[bytes] = []
+        for value, (_, _, part) in zip(values, self.parts, strict=True):
+            if isinstance(part, _List):
+                head.append((_WORD * (len(self.bounds) + len(tail))).to_bytes(_WORD))
+                tail += part.words(value)
+            else:
+                head += part.words(value)
+        return b"".join((*head, *tail))
 
 
 def decode_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...] | None:
@@ -138,13 +203,25 @@ def decode_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...] | None:
         return None
 
 
+def encode_words(types: tuple[str, ...], values: Sequence[Any]) -> bytes | None:
+    """Return the ABI encoding of values; None if the general encoder is needed.
+
+    None is also the answer to values that have none.
+    """
+    plan = _plan(types)
+    if plan is None:
+        return None
+    try:
+        return plan.write(values)
+    except (TypeError, ValueError):
+        return None
+
+
 @lru_cache(maxsize=32)
 def _plan(types: tuple[str, ...]) -> _Plan | None:
-    """Return the decoding plan of some types; None if they need the general decoder."""
+    """Return the plan of some types; None if they need the general codec."""
     parts = [part for part in map(_part, types) if part is not None]
-    if len(parts) < len(types) or sum(isinstance(part, _List) for part in parts) > 1:
-        return None
-    return _Plan.of(parts)
+    return _Plan.of(parts) if len(parts) == len(types) else None
 
 
 def _part(abi_type: str) -> _Part | None:
@@ -159,7 +236,13 @@ def _part(abi_type: str) -> _Part | None:
     leaf = _LEAF.fullmatch(abi_type)
     if leaf is None:
         return None
-    return _Row((None if leaf[1] is None else 2 ** int(leaf[1]),), is_leaf=True)
+    return _Row((_bound(abi_type, leaf[1]),), is_leaf=True)
+
+
+def _bound(abi_type: str, bits: str | None) -> int | None:
+    if bits is not None:
+        return 1 << int(bits)
+    return _BOOLEAN if abi_type == "bool" else None
 
 
 def _row(parts: list[_Part | None]) -> _Row | None:

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from eth_abi.abi import encode
-
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import RegisterCall
@@ -32,7 +30,7 @@ from ledger.chain.ports import ChainUnreachableError, NotServedError, Transactio
 from ledger.io.home import DISK, Disk, RunPaths
 from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
-from ledger.protocol.encoding import sha256
+from ledger.protocol.encoding import sha256, words
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.signing import domain_separator
 from ledger.protocol.types import Beacon, Election
@@ -362,9 +360,7 @@ def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
 
 def _immutables(deployment: Deployment, domain: Domain) -> bytes:
     """Return the words that Vyper appends to the runtime code, one for each immutable."""
-    values = [domain_separator(domain), domain.salt, *constructor_values(deployment)]
-    types = ["bytes32" if isinstance(value, bytes) else "uint256" for value in values]
-    return encode(types, [value if isinstance(value, bytes) else int(value) for value in values])
+    return words(domain_separator(domain), domain.salt, *constructor_values(deployment))
 
 
 def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from eth_abi.abi import encode
-
 from ledger.chain.contract import abi
 from ledger.chain.ports import NotServedError
 from ledger.protocol import ledger_state
@@ -71,7 +69,7 @@ def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
     name = type(event).__name__
     indexed, plain, types = abi.event_layout(name)
     topics = (abi.topic(name), *(getattr(event, field).to_bytes(32) for field in indexed))
-    return topics, encode(types, [_logged(event, field) for field in plain])
+    return topics, abi.encoded(types, [_logged(event, field) for field in plain])
 
 
 @cache

@@ -131,7 +131,7 @@ def test_a_short_bundle_reaches_back_to_the_models_it_needs(
 )
 def test_a_round_along_a_travel_has_both_models(tmp_path: Path, rules: dict[str, Any]) -> None:
     parameters = replace(PARAMETERS, distance="direction", rounds=2, **rules)
-    run = Run.opened(tmp_path, parameters)
+    run = Run.on_revm(tmp_path, parameters)
     with run.chain:
         run.play()
         run.play()
@@ -162,7 +162,7 @@ def test_a_round_along_a_travel_has_both_models(tmp_path: Path, rules: dict[str,
 def test_collusion_of_a_committee_is_named_as_by_the_audit(
     tmp_path: Path, deviation: Deviation, step: AuditStep, fact: Fact
 ) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.play(deviation)
         path = tmp_path / "bundle.tar"
@@ -219,7 +219,7 @@ def test_a_blob_that_nobody_asked_for_is_named(
 
 
 def test_an_open_round_has_no_bundle(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         with pytest.raises(ConfigurationError, match="round 1 has not ended"):
             make_bundle(run.ledger, run.blobs, 1)

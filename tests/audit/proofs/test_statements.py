@@ -83,7 +83,7 @@ def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
 
 
 def test_of_a_clipping_run_the_statement_names_the_clip(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path, replace(PARAMETERS, clip="median"))
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, clip="median"))
     with run.chain:
         run.play()
         client = next(iter(decided(run, 1).accepted))
@@ -156,7 +156,7 @@ def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(
 
 
 def test_an_open_round_is_proven_by_the_contract_only(tmp_path: Path) -> None:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         run.commit({run.trainers[0]: run.word(run.trainers[0])})
         for client in (run.trainers[0], run.trainers[1]):
@@ -276,7 +276,7 @@ def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
 def test_the_cut_off_is_that_of_the_runs_strategy(
     tmp_path: Path, changes: dict[str, Any], form: AcceptanceForm, limit: str
 ) -> None:
-    run = Run.opened(tmp_path, replace(PARAMETERS, **changes))
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, **changes))
     with run.chain:
         run.play()
         event, trusted = decided(run, 1), read_trusted_contract(run.ledger, 1)
@@ -295,7 +295,7 @@ def test_the_cut_off_is_that_of_the_runs_strategy(
 def test_a_record_of_commitments_outside_the_closing_block_is_named(tmp_path: Path) -> None:
     """The head binds what a committee colludes in; only the chain's blocks show that it did."""
     late = Deviation(base=lambda _base, run: cut(run))
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     with run.chain:
         record = run.prepare(Deviation(record=lambda found, run: replace(found, base=cut(run))))
         run.conclude(record, late)

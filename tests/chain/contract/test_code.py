@@ -27,7 +27,7 @@ OTHERS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    run = Run.opened(tmp_path_factory.mktemp("code"))
+    run = Run.on_revm(tmp_path_factory.mktemp("code"))
     with run.chain:
         yield run
 

@@ -110,7 +110,7 @@ class Branch(ForgedChain):
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    run = Run.opened(tmp_path)
+    run = Run.on_revm(tmp_path)
     run.play()
     with run.chain:
         yield run
@@ -165,17 +165,11 @@ def test_omissions_from_the_open_round_are_noticed_and_not_cached(run: Run) -> N
 
 
 @pytest.mark.parametrize("name", ["logs", "call"])
-def test_a_reorganisation_between_two_questions_is_no_lie(
-    run: Run, tmp_path: Path, name: str
-) -> None:
+def test_a_reorganisation_between_two_questions_is_no_lie(run: Run, name: str) -> None:
     """All is asked again; of a chain that never rests it is said that it moves."""
-    run.chain.close()
     branches = []
     for number in (1, 2):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        branch = run.copied(tmp_path, folder)
-        branch.take_up()
+        branch = run.branched()
         branch.commit({client: branch.word(client) for client in branch.trainers[:number]})
         branches.append(branch)
     one, other = branches

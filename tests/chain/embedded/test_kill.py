@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -14,22 +14,20 @@ import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.file.head_note import read_note
+from ledger.chain.rpc.server.transaction_pool import TransactionPool
 from tests.chain.probe import TOPIC, deploy, word, words
+from tests.chain.rpc.test_transaction_pool import signed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-WRITER = """
-import pathlib, sys
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from tests.chain.probe import words
-path, probe, first = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-with EmbeddedChain.open(path) as chain:
-    for value in range(first, first + 10_000):
-        receipt = chain.send(probe, words(value, 0), 200_000)
-        sys.stdout.write(f"{receipt.block_number} {value}\\n")
-        sys.stdout.flush()
-"""
+
+def write(path: Path, probe: str, acknowledge: Callable[[int, int], None]) -> None:
+    with EmbeddedChain.open(path) as chain:
+        for value in range(1, 10_000):
+            receipt = chain.send(probe, words(value, 0), 200_000)
+            acknowledge(receipt.block_number, value)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -59,7 +57,7 @@ def test_a_block_of_many_survives_a_kill_whole(tmp_path: Path, seed: int) -> Non
     with EmbeddedChain.create(path) as chain:
         probe = deploy(chain)
     seconds = 0.05 + random.Random(seed).random() / 4
-    acknowledged = run_and_kill(path, probe, seconds, program=POOL_WRITER)
+    acknowledged = run_and_kill(path, probe, seconds, program=write_blocks_of_many)
     with EmbeddedChain.open(path) as chain:
         head, last = chain.head().number, acknowledged[-1][0]
         assert head in {last, last + 1}
@@ -68,37 +66,39 @@ def test_a_block_of_many_survives_a_kill_whole(tmp_path: Path, seed: int) -> Non
         assert values == [word(value) for value in range(1, 3 * (head - 1) + 1)]
 
 
-POOL_WRITER = """
-import pathlib, sys
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.rpc.server.transaction_pool import TransactionPool
-from tests.chain.probe import words
-from tests.chain.rpc.test_transaction_pool import signed
-path, probe = pathlib.Path(sys.argv[1]), sys.argv[2]
-with EmbeddedChain.open(path) as chain:
-    pool, value = TransactionPool(chain), 0
-    for _ in range(10_000):
-        for key in range(3):
-            value += 1
-            pool.add(signed(chain, key, to=probe, data=words(value, 0), gas=200_000))
-        pool.mine()
-        sys.stdout.write(f"{chain.head().number} {value}\\n")
-        sys.stdout.flush()
-"""
+def write_blocks_of_many(path: Path, probe: str, acknowledge: Callable[[int, int], None]) -> None:
+    with EmbeddedChain.open(path) as chain:
+        pool, value = TransactionPool(chain), 0
+        for _ in range(10_000):
+            for key in range(3):
+                value += 1
+                pool.add(signed(chain, key, to=probe, data=words(value, 0), gas=200_000))
+            pool.mine()
+            acknowledge(chain.head().number, value)
 
 
 def run_and_kill(
-    path: Path, probe: str, seconds: float, program: str = WRITER
+    path: Path,
+    probe: str,
+    seconds: float,
+    program: Callable[[Path, str, Callable[[int, int], None]], None] = write,
 ) -> list[tuple[int, int]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(path), probe, "1"], stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        first = writer.stdout.readline()
+    """Return what a writer in a process of its own has acknowledged, killed after its first."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            program(path, probe, lambda *said: os.write(writing, b"%d %d\n" % said))
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        said = [lines.readline()]
         time.sleep(seconds)
-        writer.kill()
-        lines = [first, *writer.stdout.read().splitlines(keepends=True)]
-    whole = [line.split() for line in lines if line.endswith("\n")]
+        os.kill(child, signal.SIGKILL)
+        said += lines.readlines()
+    os.waitpid(child, 0)
+    whole = [line.split() for line in said if line.endswith("\n")]
     return [(int(block), int(value)) for block, value in whole]
 
 

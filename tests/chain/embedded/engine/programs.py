@@ -140,9 +140,18 @@ class Arena:
         assert address is not None
         self.contract = to_canonical(address)
         self.chain = chain
+        self._machines: dict[bool, StateAPI] = {}
 
     def state(self, *, is_reference: bool) -> StateAPI:
         """Return the chain's state, as a machine sees it that has executed nothing."""
+        if is_reference not in self._machines:
+            self._machines[is_reference] = self._machine(is_reference=is_reference)
+        before: Any = self._machines[is_reference]
+        # What a program does stays with its state: none writes to what they all read.
+        state: StateAPI = type(before)(before._db, before.execution_context, before.state_root)
+        return state
+
+    def _machine(self, *, is_reference: bool) -> StateAPI:
         kind = evm.chain_class(self.chain.chain_id, is_reference=is_reference)
         state = kind(evm.OverlayDatabase(self.chain._store)).get_vm().state
         # A contract that a program may call: it stores, and returns or reverts by its input.
@@ -150,7 +159,7 @@ class Arena:
             Address(OTHER.to_bytes(20)),
             bytes.fromhex("5f35 5f55 5f35 5f52 5f35 6010 57 6020 5f f3 00 5b 6020 5f fd"),
         )
-        state.lock_changes()
+        state.persist()
         return state
 
     def message(
