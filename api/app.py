@@ -128,7 +128,8 @@ def create_app(
     app.state.streams = Streams(settings.most_streams)
     app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
     for routes in _ROUTES:
-        app.include_router(routes.router)
+        # include_router would build the schemas of all routes once more: half a second.
+        app.router.routes += routes.router.routes
     app.router.routes.insert(0, round_routes.PlainRoundRoute())
     _add_document(app)
     _add_errors(app, settings)

@@ -65,7 +65,7 @@ def test_filters_part_the_rounds(client: httpx.Client, root: str, limit: int, or
 
 
 def test_roles_are_told_apart(client: httpx.Client, root: str) -> None:
-    for number in range(CLIENTS):
+    for number in range(0, CLIENTS, 2):
         found = {
             role: numbers(
                 walk(client, f"{root}/rounds", "rounds", limit=2, client=number, role=role)
@@ -83,7 +83,7 @@ def test_roles_are_told_apart(client: httpx.Client, root: str) -> None:
 def test_filters_agree_with_each_other(client: httpx.Client, root: str) -> None:
     decided = rounds_that_are(client, root, "decided")
     path = f"{root}/rounds"
-    for number in range(CLIENTS):
+    for number in range(1, CLIENTS, 2):
         both = walk(client, path, "rounds", limit=1, client=number, status="decided")
         every = walk(client, path, "rounds", limit=1, client=number)
         assert numbers(both) == [n for n in numbers(every) if n in decided]

@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +25,8 @@ from tests.chain.embedded.test_read_only import obedient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.processes import Forks
 
 SHORT = ("protocol.rounds=1",)
 
@@ -283,26 +283,13 @@ def test_refuses_to_start_without_home_or_on_a_used_port(tmp_path: Path) -> None
             serve(Settings(home=tmp_path), "127.0.0.1", port)
 
 
-SERVER = """
-import pathlib, sys
-from api.serve import serve
-from api.settings import Settings
-def tell(url):
-    sys.stdout.write(url + "\\n")
-    sys.stdout.flush()
-serve(Settings(home=pathlib.Path(sys.argv[1])), "127.0.0.1", 0, tell)
-"""
-
-
-def test_it_tells_its_url_and_ends_in_order_when_interrupted(copy: Path) -> None:
-    command = [sys.executable, "-c", SERVER, str(copy)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
+def test_it_tells_its_url_and_ends_in_order_when_interrupted(copy: Path, forks: Forks) -> None:
+    with forks.start("serve", "--home", copy, "--port", 0) as server:
+        url = next(word for word in server.first_line().split() if word.startswith("http"))
         # Connections wait in the listening socket until the server takes them.
-        assert httpx.get(f"{url}/ready", trust_env=False, timeout=30).status_code == 200
+        assert httpx.get(f"{url}ready", trust_env=False, timeout=30).status_code == 200
         server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=30) == 0
+        assert server.wait(30) == 0
 
 
 def test_answers_are_not_held_back_for_an_acknowledgement() -> None:

@@ -28,7 +28,7 @@ from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.protocol.encoding import sha256
 from ledger.storage.blobs import FolderBlobs
 from tests.api import verifying
-from tests.api.conftest import deployments, make_run, refused, running, serving
+from tests.api.conftest import deployments, refused, running, serving
 from tests.api.test_events import received
 from tests.cmfl.commands.conftest import cmfl
 from tests.faults import times
@@ -387,11 +387,12 @@ def test_a_chain_reorganised_since_the_earlier_report_fails(
         run_audit(of_another, lambda _: None)
 
 
-def test_a_service_stops_cleanly_during_a_followed_verification(tmp_path: Path) -> None:
-    home, reports = tmp_path / "home", tmp_path / "reports"
-    # The audit of a few rounds would be over before the service is.
-    make_run(home, "long", ("protocol.rounds=60",))
+def test_a_service_stops_cleanly_during_a_followed_verification(home: Path, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
     with running(Settings(home=home, reports=reports)) as (client, server):
+        # A real audit could be over before the service is.
+        endless = Verifications(reports, VerificationBounds(), verifying.go_on)
+        server.config.app.state.verifications = endless  # type: ignore[union-attr]
         root = deployments(client)[0]["links"]["self"]
         links = client.post(f"{root}/verifications", json={}).json()["links"]
         with (

@@ -39,6 +39,12 @@ def sleep(task: AuditTask, _out: Connection) -> None:
     time.sleep(600)
 
 
+def go_on(_task: AuditTask, _out: Connection) -> None:
+    """Go on until somebody ends it."""
+    follow_parent()
+    time.sleep(600)
+
+
 def take_memory(task: AuditTask, _out: Connection) -> None:
     """Ask for more memory than there may be."""
     limit_resources(task.memory_bytes, task.cpu_seconds)
