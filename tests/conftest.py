@@ -11,6 +11,8 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
+from tests.faults import times
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
@@ -22,6 +24,7 @@ ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 
 settings.register_profile(
     "repeatable",
+    max_examples=times(50, 500),
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
