@@ -41,11 +41,11 @@ quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup \
 	  tests/protocol tests/actors tests/history tests/contracts -m "not slow and not network"
 
-# The tests that provoke faults by chance, each of them many more times than `make test` does; then a
+# The tests that draw faults or values by chance, each of them many more times than `make test` does; then a
 # federation of processes in which every fault befalls every role. That part goes on where it was ended.
 faults: $(VENV)/.dev
 	CMFL_FAULTS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup \
-	  $$(grep --recursive --files-with-matches --include='test_*.py' '^from tests.faults' tests)
+	  $$(grep --recursive --files-with-matches --include='test_*.py' -e '^from tests.faults' -e '^from hypothesis' tests)
 	$(BIN)/python -m tests.federation --resume
 
 # Changes of one place in the contract, the protocol and the audit: some test has to fail for each.

@@ -11,6 +11,8 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
+from tests.faults import times
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
@@ -25,8 +27,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
 
+# As workers and forked commands have it, before numpy is imported: threads that wait for one another
+# in processes that share the cores burn more than they compute.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 settings.register_profile(
     "repeatable",
+    max_examples=times(50, 500),
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

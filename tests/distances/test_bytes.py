@@ -16,6 +16,7 @@ from ledger.protocol.rules.distance import SQUARED
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.distances.support import CODES, context_of, draws, round_of
+from tests.faults import times
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance import DistanceRule
@@ -57,7 +58,7 @@ def test_a_member_alone_computes_its_row_of_all_members(rule: DistanceRule) -> N
 
 
 @ALONE
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(15, 1_000))
 @given(data=st.data())
 def test_any_subset_in_any_order_and_anywhere_in_memory(
     rule: DistanceRule, data: st.DataObject

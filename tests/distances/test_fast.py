@@ -28,6 +28,7 @@ from ledger.protocol.rules.reference import DirectionWeight, LengthPenalty
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.distances.support import CODES, context_of, draws, pulled, require_equal, round_of
+from tests.faults import times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,16 +97,16 @@ def test_along_a_travel_it_agrees_with_the_plain_rule(code: str, agreement: floa
 def test_with_added_penalties_it_agrees_with_the_plain_rule(
     code: str, penalty: LengthPenalty, compares_all: bool
 ) -> None:
-    vectors, travel = draws(0, 12, RANGE + 3), draws(1, 1, RANGE + 3)[0]
+    vectors, travel = draws(0, 8, RANGE + 3), draws(1, 1, RANGE + 3)[0]
     vectors[:4] += 2 * vectors[5]
     vectors[6], vectors[7] = 0, vectors[1]
     vectors[4] *= 50
-    for context in (context_of(RANGE + 3), pulled(travel, range(12))):
+    for context in (context_of(RANGE + 3), pulled(travel, range(8))):
         penalised = replace(context, penalty=penalty, compares_all=compares_all)
         require_equal(CODES[code](), DIRECTION, vectors, [6, 0, 6, 4], penalised)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(20, 1_000))
 @given(data=st.data())
 def test_with_crowding_it_equals_the_plain_rule_on_any_updates(data: st.DataObject) -> None:
     count, dimension = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 12))
@@ -120,7 +121,7 @@ def test_with_crowding_it_equals_the_plain_rule_on_any_updates(data: st.DataObje
         require_equal(fast, DIRECTION, vectors[:-1], members, crowded)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(20, 1_000))
 @given(data=st.data())
 def test_along_any_displacement_it_equals_the_plain_rule(data: st.DataObject) -> None:
     count, dimension = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))
@@ -219,7 +220,7 @@ def test_non_finite_numbers_give_the_plain_rules_result(rule: DistanceRule, odd:
 
 
 @RULES
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(20, 1_000))
 @given(data=st.data())
 def test_agrees_with_the_plain_rule_on_any_updates(rule: DistanceRule, data: st.DataObject) -> None:
     count, dimension = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))

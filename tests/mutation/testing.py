@@ -65,7 +65,9 @@ class Tests:
 
         # A failing example need not become a small one.
         phases = (Phase.explicit, Phase.generate)
-        settings.register_profile("mutants", parent=settings.default, phases=phases, database=None)
+        settings.register_profile(
+            "mutants", parent=settings.default, max_examples=100, phases=phases, database=None
+        )
         settings.load_profile("mutants")
 
     @pytest.hookimpl(trylast=True)

@@ -39,6 +39,7 @@ from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import ClientId, Digest, DropoutReason, Election, Phase, RefusalReason
 from ledger.protocol.validation import Violation, ViolationCode
+from tests.faults import times
 from tests.protocol.support import PENCIL, digests, f32, small_round
 from tests.support.keys import ids, mirrored
 
@@ -388,7 +389,7 @@ EXPECTED = {
 """What no primary can help; everything else would be a fault of its own."""
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(100, 5_000))
 @given(small=rounds())
 def test_what_a_primary_composes_nobody_doubts(small: ClosedRound) -> None:
     record = small.compose()
@@ -418,6 +419,7 @@ def test_every_combination_of_rules_decides_a_plain_round(rules: dict[str, Any])
     assert (judged.ranking.threshold_bits > 0) == (rules["strategy"] == 3)
 
 
+@settings(max_examples=times(40, 2_000))
 @given(small=rounds(), order=st.randoms(use_true_random=False))
 def test_the_order_in_which_claims_arrive_changes_no_byte(small: ClosedRound, order: Any) -> None:
     claims = list(small.claims)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.protocol import canonical
 from ledger.protocol.errors import EncodingError
+from tests.faults import times
 from tests.protocol.documents.changes import KINDS, Kind, every_place, odd_values, put, same
 from tests.protocol.test_canonical import maps
 
@@ -72,7 +73,7 @@ def test_nesting_and_size_are_bounded(kind: Kind) -> None:
 
 
 @each_kind
-@settings(max_examples=30)
+@settings(max_examples=times(15, 1_000))
 @given(noise=st.binary(max_size=80))
 def test_any_bytes_are_refused(kind: Kind, noise: bytes) -> None:
     with pytest.raises(EncodingError):
@@ -80,7 +81,7 @@ def test_any_bytes_are_refused(kind: Kind, noise: bytes) -> None:
 
 
 @each_kind
-@settings(max_examples=20)
+@settings(max_examples=times(8, 500))
 @given(value=maps)
 def test_any_other_map_is_refused(kind: Kind, value: dict[str, object]) -> None:
     with pytest.raises(EncodingError):
@@ -99,7 +100,7 @@ def is_faithful_or_refused(
 
 
 @each_kind
-@settings(max_examples=60)
+@settings(max_examples=times(25, 2_000))
 @given(new=odd_values, draw=st.data())
 def test_with_another_value_inside_it_is_read_faithfully_or_refused(
     kind: Kind, new: object, draw: st.DataObject
@@ -111,6 +112,7 @@ def test_with_another_value_inside_it_is_read_faithfully_or_refused(
 
 
 @each_kind
+@settings(max_examples=times(50, 5_000))
 @given(draw=st.data())
 def test_with_changed_bytes_it_is_read_faithfully_or_refused(
     kind: Kind, draw: st.DataObject
