@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -330,3 +331,19 @@ def test_an_interrupt_while_the_address_is_told_ends_in_order(tmp_path: Path) ->
 
     serve(Settings(home=tmp_path), "127.0.0.1", 0, interrupted)
     assert len(told) == 1
+
+
+def test_an_interrupt_while_it_serves_goes_no_further(tmp_path: Path) -> None:
+    answers = []
+
+    def ask_and_interrupt(url: str) -> None:
+        try:
+            answers.append(httpx.get(f"{url}/health", trust_env=False, timeout=30).status_code)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def listening(url: str) -> None:
+        threading.Thread(target=ask_and_interrupt, args=(url,)).start()
+
+    serve(Settings(home=tmp_path), "127.0.0.1", 0, listening)
+    assert answers == [200]
