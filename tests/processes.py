@@ -13,8 +13,10 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
@@ -40,6 +42,14 @@ MODULES = (
 )
 PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.01
+
+
+def run_script() -> None:
+    """Run the script that is the first argument, as `python script.py` would.
+
+    An entry of `Forks`, for scripts that need not import everything first.
+    """
+    runpy.run_path(sys.argv[1], run_name="__main__")
 
 
 class Forked:
@@ -123,20 +133,22 @@ class Forked:
 
 
 def _text_of(path: Path) -> str:
-    """Return what was printed; nothing, if its process was killed before it had anything to say."""
-    return path.read_text("utf-8") if path.exists() else ""
+    """Return what a file was printed; nothing of a pipe, and of a process killed at its start."""
+    return path.read_text("utf-8") if path.is_file() else ""
 
 
 class Forks:
     """Begins `cmfl` by forks; all of them end with it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, entry: str = ENTRY) -> None:
         """Begin the server of the forks, which goes on to import while this process does.
 
         Args:
             folder: for what they print.
+            entry: `module:function` that each of them calls.
         """
-        self._commands = CommandRunner(ENTRY, folder, MODULES)
+        self._commands = CommandRunner(entry, folder, MODULES)
+        self._folder = folder
         self._numbers = itertools.count()
 
     def start(self, *arguments: object, **variables: str) -> Forked:
@@ -146,7 +158,28 @@ class Forks:
             arguments: of the command.
             variables: of its environment, on top of those of this process.
         """
-        name = f"{next(self._numbers)}-{arguments[0] if arguments else 'cmfl'}"
+        return self._start(self._name(arguments), arguments, variables)
+
+    def start_printing(
+        self, *arguments: object, output: Path | None = None, errors: Path | None = None
+    ) -> Forked:
+        """Return a started `cmfl` that prints on a device or a pipe.
+
+        Args:
+            arguments: of the command.
+            output: its standard output; a file of its own if not given.
+            errors: the same, of standard error.
+        """
+        name = self._name(arguments)
+        for ending, target in (("out", output), ("log", errors)):
+            if target is not None:
+                (self._folder / f"{name}.{ending}").symlink_to(target)
+        return self._start(name, arguments, {})
+
+    def _name(self, arguments: tuple[object, ...]) -> str:
+        return f"{next(self._numbers)}-{arguments[0] if arguments else 'cmfl'}"
+
+    def _start(self, name: str, arguments: tuple[object, ...], variables: dict[str, str]) -> Forked:
         environment = dict(os.environ) | variables
         return Forked(self._commands.start(name, arguments, environment=environment))
 

@@ -14,6 +14,7 @@ import importlib
 import importlib.metadata
 import inspect
 import linecache
+import os
 import sys
 import textwrap
 import traceback
@@ -30,7 +31,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from symtable import SymbolTable
 
 MAX_FILE_BYTES = 1 << 20
@@ -202,7 +203,7 @@ def code_reference(obj: Any, folder: Path) -> str:
     module = sys.modules.get(obj.__module__)
     file = getattr(module, "__file__", None)
     if obj.__module__ != "__main__" and file and getattr(module, name, None) is obj:
-        is_installed = _top(obj.__module__) in importlib.metadata.packages_distributions()
+        is_installed = _top(obj.__module__) in _distributions()
         return f"{obj.__module__ if is_installed else Path(file).absolute()}:{name}"
     source = portable_source(obj).encode()
     path = folder / f"{name}-{hashlib.sha256(source).hexdigest()[:12]}{_FILE}"
@@ -231,7 +232,7 @@ def package_of(module: str) -> tuple[str, str]:
     Raises:
         ConfigurationError: there is none, so no version identifies the code.
     """
-    distributions = importlib.metadata.packages_distributions().get(_top(module), [])
+    distributions = _distributions().get(_top(module), [])
     if not distributions:
         raise ConfigurationError(
             f"{module} belongs to no installed package with a version: "
@@ -280,6 +281,24 @@ def message_of(error: BaseException) -> str:
         raise
     except BaseException:  # noqa: BLE001 - the method is user code too
         return ""
+
+
+def _distributions() -> Mapping[str, list[str]]:
+    """Return the installed distributions of each top-level module."""
+    return _distributions_in(tuple((folder, _last_change(folder)) for folder in sys.path))
+
+
+@functools.lru_cache(maxsize=1)
+def _distributions_in(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, list[str]]:
+    """Look through all that is installed, which takes half a second: again after a change only."""
+    return importlib.metadata.packages_distributions()
+
+
+def _last_change(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns  # noqa: PTH116 - called for each folder
+    except OSError:
+        return 0
 
 
 def _library_folders() -> Iterator[str]:

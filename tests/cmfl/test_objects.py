@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 import cmfl
 from tests.cmfl.conftest import FACE
 from tests.cmfl.own_parts import Net, city_block, largest, plain_mean, reversed_mean, three_classes
+from tests.processes import Forks
 
 pytestmark = FACE
 
@@ -101,15 +99,16 @@ def _changed(path: Path, folder: Path) -> Path:
     return other
 
 
-def test_a_script_may_define_the_parts_itself(tmp_path: Path) -> None:
+def test_a_script_may_define_the_parts_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "study.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(Path(cmfl.__file__).parents[1])}
-    command = (sys.executable, str(script))
-    ended = subprocess.run(
-        command, cwd=tmp_path, env=environment, text=True, capture_output=True, check=False
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "Net backwards\n", "")
+    monkeypatch.chdir(tmp_path)
+    entry = "tests.processes:run_script"
+    with Forks(tmp_path / "forks", entry) as forks, forks.start(script.name) as process:
+        out, err = process.communicate()
+        assert (process.wait(), out, err) == (0, "Net backwards\n", "")
 
 
 @pytest.mark.parametrize(

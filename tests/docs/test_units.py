@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -22,9 +24,15 @@ def settings(unit: Path, name: str) -> list[str]:
     return re.findall(rf"^{name}=(.*)$", text, re.MULTILINE)
 
 
+@cache
+def all_commands() -> Any:
+    """Return the tree of commands, which takes a fifth of a second to make."""
+    return typer.main.get_command(app)
+
+
 def unknown_options(words: list[str]) -> list[str]:
     """Return what a command line names, of commands and options, that there is not."""
-    command = typer.main.get_command(app)
+    command = all_commands()
     while hasattr(command, "commands"):
         if words[0] not in command.commands:
             return words[:1]

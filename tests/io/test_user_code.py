@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.io.user_code import code_reference, named_code, portable_source, user_code
+from ledger.io.user_code import (
+    code_reference,
+    named_code,
+    package_of,
+    portable_source,
+    user_code,
+)
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -136,6 +142,19 @@ def test_a_package_is_bound_by_its_version() -> None:
     assert len(code.digest()) == 32
     with pytest.raises(ConfigurationError, match="no installed package"):
         user_code("here", "tests.io:x").digest()
+
+
+def test_a_package_installed_later_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"late\.module belongs to no installed package"):
+        package_of("late.module")
+    about = tmp_path / "late-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 1.0\n")
+    (about / "top_level.txt").write_text("late\n")
+    assert package_of("late.module") == ("late", "1.0")
 
 
 @pytest.mark.parametrize("reference", ["mine.py:", ":mine", "a b:mine", "mine.py:a.b", "\0.py:f"])

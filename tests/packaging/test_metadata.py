@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 import yaml
@@ -86,12 +87,16 @@ def test_the_constraints_are_pins_in_order() -> None:
     assert pinned == sorted(pinned, key=lambda pin: canonicalize_name(pin.partition("==")[0]))
 
 
+@cache
+def is_declared(module: str) -> bool:
+    allowed = names(core()) | (names(extra(EXTRAS[module])) if module in EXTRAS else set())
+    return bool(distribution_of(module) & allowed)
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_import_is_of_a_declared_package(package: str) -> None:
-    declared = names(core())
     for path, module in third_party_imports(package):
-        allowed = declared | (names(extra(EXTRAS[module])) if module in EXTRAS else set())
-        assert module in BY_OTHERS or distribution_of(module) & allowed, f"{path}: {module}"
+        assert module in BY_OTHERS or is_declared(module), f"{path}: {module}"
 
 
 def test_the_hints_name_extras_that_install_the_module() -> None:

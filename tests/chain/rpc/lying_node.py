@@ -69,13 +69,19 @@ lies = st.lists(
 
 
 class LyingNode(ScriptedNode):
-    """Answers from a chain, with lies; `lies` may be changed while it runs."""
+    """Answers from a chain, with lies.
+
+    Attributes:
+        chain_id: of the chain.
+        lies: which may be changed while it runs.
+        places: block and index of each event's logs, in the chain's order.
+    """
 
     def __init__(self, chain: EmbeddedReader) -> None:
         self._methods = RpcMethods(chain)
         self.chain_id = chain.chain_id
         self.lies: list[Lie] = []
-        self._places = {
+        self.places = {
             name: [
                 (hex(log.block_number), hex(log.log_index))
                 for log in chain.logs(None, [abi.topic(name)], 0, 10**9)
@@ -97,7 +103,7 @@ class LyingNode(ScriptedNode):
         return 200, json.dumps(told).encode()
 
     def _altered(self, log: dict[str, Any], lie: Lie) -> list[dict[str, Any]]:
-        places = self._places.get(lie.about, [])
+        places = self.places.get(lie.about, [])
         place = (log["blockNumber"], log["logIndex"])
         if place not in places or lie.which not in {None, places.index(place)}:
             return [log]

@@ -9,11 +9,14 @@ import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
 
+from cmfl.access.target import Target
+from cmfl.auditing import audit_target
 from cmfl.commands import application, progress_lines
 from ledger.protocol.types import DropoutReason, RefusalReason
 from tests.seeds import course_of, first_that_shows
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
     import httpx
     from _pytest.mark import MarkDecorator
+
+    from ledger.audit.report import AuditReport
 
 SHARED: MarkDecorator = pytest.mark.xdist_group("cli")
 """One process plays the shared home; the others need not play it again."""
@@ -41,6 +46,10 @@ SETTINGS = (
     "malice.trainers.not-finite=1",
 )
 ROUNDS = 5
+
+
+KNOWN_AUDIT = pytest.mark.usefixtures("known_audit")
+"""The command takes an audit of the shared home that was made once."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,15 @@ def seed_of(home: Path) -> int:
     return int(succeeds("runs", "show", "run", "--home", home, "--json").json["settings"]["seed"])
 
 
+@cache
+def audited(home: Path) -> AuditReport:
+    """Return the audit of a home, made once."""
+    target = Target(home)
+    return audit_target(
+        target, head=None, strict=False, earlier=None, jobs=1, on_progress=lambda *_: None
+    )
+
+
 def settings_of(*settings: str) -> list[str]:
     """Return settings as the command line takes them."""
     return [part for setting in settings for part in ("--set", setting)]
@@ -171,6 +189,13 @@ def report(home: Path) -> dict[str, Any]:
 def head(report: dict[str, Any]) -> str:
     """Return the head that the audit of the shared home tells to keep."""
     return str(report["deployment"]["final_head"])
+
+
+@pytest.fixture
+def known_audit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give commands the audit of the shared home, where something else is at issue."""
+    report = audited(home)
+    monkeypatch.setattr("cmfl.commands.audit.audited_with_progress", lambda *_: report)
 
 
 @pytest.fixture

@@ -16,7 +16,10 @@ from tests.clients.experiments.minis import MINI, TEXT
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from clients.experiments.rows import ExperimentRows
 
 pytestmark = pytest.mark.xdist_group("experiments")
 
@@ -94,14 +97,30 @@ def test_a_report_shows_the_figures_of_a_folder(tmp_path: Path) -> None:
     assert said.endswith("none: is no folder; make it by experiment plot")
 
 
-def test_own_rows_are_drawn_and_reported(out: Path, tmp_path: Path) -> None:
+def test_own_rows_are_drawn_and_reported(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the path of their TOML, by their name, and among all."""
     figures = tmp_path / "figures"
-    for name in (MINI, "mini", "all"):
-        drawn = succeeds("experiment", "plot", name, "--quick", "--out", out, "--to", figures)
-        assert drawn.out == f"4 files in {figures}\n"
-        report = succeeds("experiment", "report", name, "--quick", "--out", out).out
-        assert "|  | CMFL-I | FedAvg (n) |" in report.splitlines()
+
+    def plot(name: object) -> str:
+        return succeeds("experiment", "plot", name, "--quick", "--out", out, "--to", figures).out
+
+    asked: list[object] = []
+
+    def noted(rows: Mapping[str, ExperimentRows], _: Path) -> list[Path]:
+        assert [*rows] == ["mini"]
+        asked.append(rows["mini"].cells)
+        return []
+
+    with monkeypatch.context() as patched:
+        patched.setattr("clients.experiments.plots.draw", noted)
+        for name in (MINI, "mini", "all"):
+            assert plot(name) == f"0 files in {figures}\n"
+            report = succeeds("experiment", "report", name, "--quick", "--out", out).out
+            assert "|  | CMFL-I | FedAvg (n) |" in report.splitlines()
+    assert asked[0] == asked[1] == asked[2] != ()
+    assert plot(MINI) == f"4 files in {figures}\n"
     assert sorted(path.name for path in figures.glob("*.svg")) == [
         "mini-curves.svg",
         "mini-table.svg",

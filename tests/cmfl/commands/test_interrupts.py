@@ -6,46 +6,27 @@ import importlib
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from cmfl.commands import main
 from cmfl.commands.interrupts import until_interrupted
-from tests.processes import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.processes import PATIENCE_SECONDS, Forks
 
 pytestmark = pytest.mark.xdist_group("processes")
 
-# The signal comes at the first import of a module, so the moments are the same each time.
-AT_AN_IMPORT = """
-import os, signal, sys
-waiting = [sys.argv.pop(1)]
-def interrupt(event, arguments):
-    if event == "import" and waiting == [arguments[0]]:
-        waiting.clear()
-        os.kill(os.getpid(), signal.SIGINT)
-sys.addaudithook(interrupt)
-from cmfl.commands.main import run
-run()
-"""
-AT_A_STEP = """
-import os, signal, sys
-from cmfl.commands import rounds
-from cmfl.commands.main import run
-rounds.open_history = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)
-run()
-"""
+AT_AN_IMPORT = "from tests.cmfl.commands.interrupted import at_an_import; at_an_import()"
 
 
-def begun(script: str, *arguments: str) -> subprocess.Popen[str]:
+def begun(*arguments: str) -> subprocess.Popen[str]:
+    """Return a started Python that is interrupted as it imports the first argument's module."""
     return subprocess.Popen(
-        [sys.executable, "-c", script, *arguments],
+        [sys.executable, "-c", AT_AN_IMPORT, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=Path(__file__).parents[3],
     )
 
 
@@ -55,21 +36,29 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def ended_fork(entry: str, folder: Path, *arguments: object) -> tuple[int, str, str]:
+    """Return what a forked `cmfl` came to that begins with a function of `interrupted.py`."""
+    entry = f"tests.cmfl.commands.interrupted:{entry}"
+    with Forks(folder / "forks", entry) as forks, forks.start(*arguments) as process:
+        out, err = process.communicate()
+        return process.wait(), out, err
+
+
 def test_an_interrupted_import_is_one_line_and_leaves_no_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     command = ("run", "--preset", "smoke", "--home", str(home))
     modules = (
         *("typer", "cmfl.commands.application", "torch.nn.functional", "eth.vm.forks.prague"),
     )
-    processes = [begun(AT_AN_IMPORT, module, *command) for module in modules]
+    processes = [begun(module, *command) for module in modules]
     found = [ended(process) for process in processes]
     assert found == [(130, "", "cmfl: interrupted\n")] * len(modules)
     assert not home.exists()
 
 
 def test_an_interrupted_command_is_one_line(tmp_path: Path) -> None:
-    process = begun(AT_A_STEP, "rounds", "list", "--home", str(tmp_path))
-    assert ended(process) == (130, "", "cmfl: interrupted\n")
+    command = ("rounds", "list", "--home", tmp_path)
+    assert ended_fork("at_a_step", tmp_path, *command) == (130, "", "cmfl: interrupted\n")
 
 
 def test_a_server_ends_in_order_also_while_a_module_is_imported(
@@ -91,5 +80,5 @@ def test_a_server_ends_in_order_also_while_a_module_is_imported(
 
 
 def test_the_service_ends_in_order_also_while_it_looks_for_an_event_loop(tmp_path: Path) -> None:
-    process = begun(AT_AN_IMPORT, "uvloop", "serve", "--home", str(tmp_path), "--port", "0")
-    assert ended(process) == (0, "", "")
+    serve = ("uvloop", "serve", "--home", tmp_path, "--port", 0)
+    assert ended_fork("at_an_import", tmp_path, *serve) == (0, "", "")

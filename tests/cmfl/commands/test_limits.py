@@ -62,7 +62,8 @@ def test_a_small_run_is_audited_in_little_memory(home: Path) -> None:
     assert (found.returncode, found.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("descriptors", [5, 6, 8])
+# With 6 an import fails, with 8 the blobs cannot be opened.
+@pytest.mark.parametrize("descriptors", [6, 8])
 def test_too_few_descriptors_are_no_verdict(home: Path, descriptors: int) -> None:
     found = limited(f"-n {descriptors}", [*SCRIPT, "audit", "--home", home, "--jobs", 1])
     assert found.returncode in {2, 3}, found  # 3: blobs that it could not open

@@ -1,4 +1,4 @@
-"""The command as its own process: exit codes, interruption, and what it does not import."""
+"""The command as its own process: exit codes, interruption, and parts that are not installed."""
 
 from __future__ import annotations
 
@@ -23,22 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("processes")
 
-IMPORTED = """
-import sys
-from cmfl.commands import main
-try:
-    main.run()
-except SystemExit as end:
-    names = {name.partition(".")[0] for name in sys.modules}
-    print("imported:", *sorted(names), file=sys.stderr)
-    raise
-"""
-HEAVY = {"torch", "sklearn", "fastapi", "web3", "eth_tester", "eth", "safetensors"}
-ACCOUNTS = {"eth_account", "eth_keyfile", "py_ecc"}
-"""What eth-tester and web3 bring along: nobody who only reads signs or pairs anything."""
-
-HTTP_CLIENT = {"httpx", "httpcore"}
-
 
 def ended(*command: str) -> subprocess.CompletedProcess[str]:
     """Return what a Python of its own came to."""
@@ -51,40 +35,11 @@ def ended(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def imported_by(*arguments: str) -> tuple[int, set[str]]:
-    """Return exit code of a command, and the packages that it imported."""
-    found = ended("-c", IMPORTED, *arguments)
-    *_, last = found.stderr.splitlines()
-    return found.returncode, set(last.split()[1:])
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code, names = imported_by("--help")
-    assert code == 0
-    assert not names & (HEAVY | {"numpy", "pydantic"})
-
-
-def test_reading_rounds_imports_an_evm_and_no_learning_framework(
-    tmp_path: Path,
-) -> None:
-    code, names = imported_by("rounds", "list", "--home", str(tmp_path))
-    assert code == 2
-    assert names & (HEAVY | ACCOUNTS) == {"eth"}
-
-
-def test_reading_rounds_of_a_home_imports_no_http_client(tmp_path: Path) -> None:
-    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
-    for command in (("rounds", "list"), ("rounds", "show", "1")):
-        code, names = imported_by(*command, "--home", str(tmp_path))
-        assert (code, names & (HEAVY | ACCOUNTS | HTTP_CLIENT)) == (0, {"eth"})
-    _, names = imported_by("rounds", "list", "--api", "http://127.0.0.1:9")
-    assert names >= HTTP_CLIENT
-
-
-def test_a_wrong_command_ends_with_2_and_without_a_traceback(tmp_path: Path) -> None:
-    found = ended("-m", "cmfl", "rounds", "list", "--home", str(tmp_path))
-    assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr == f"cmfl: {tmp_path / 'chain.sqlite'}: no such chain file\n"
+def test_a_wrong_command_ends_with_2_and_without_a_traceback(tmp_path: Path, forks: Forks) -> None:
+    process = forks.start("rounds", "list", "--home", tmp_path)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert err == f"cmfl: {tmp_path / 'chain.sqlite'}: no such chain file\n"
 
 
 def test_a_clock_before_1970_keeps_nobody_from_deploying(

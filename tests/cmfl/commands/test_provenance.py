@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmfl.access.target import Target
-from cmfl.auditing import audit_target
 from cmfl.provenance.crate import METADATA_FILE
 from cmfl.provenance.document import DocumentKind, read_document
 from cmfl.provenance.json_form import differences, json_bytes
@@ -33,19 +31,20 @@ from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.opening import mailbox_at
 from tests.cmfl.commands.conftest import (
+    KNOWN_AUDIT,
     ROUNDS,
     SHARED,
+    audited,
     cmfl,
     decided_rounds,
     refusal,
     settings_of,
     succeeds,
 )
+from tests.faults import times
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from ledger.audit.report import AuditReport
 
 pytestmark = SHARED
 
@@ -92,15 +91,6 @@ def verified(document: Path, home: Path, *more: object) -> tuple[int, dict[str, 
     return result.code, result.json
 
 
-@cache
-def audited(home: Path) -> AuditReport:
-    """Return the audit of a home, made once for all documents."""
-    target = Target(home)
-    return audit_target(
-        target, head=None, strict=False, earlier=None, jobs=1, on_progress=lambda *_: None
-    )
-
-
 def leaves(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """Return the path of each value of a document that is no container."""
     if isinstance(value, dict):
@@ -123,8 +113,15 @@ def test_a_document_of_a_run_is_confirmed(
     assert (code, result["outcome"], result["state"]) == (0, "passed", "current")
     assert (result["kind"], result["round"]) == (kind, ROUNDS)
     assert (result["differences"], result["notes"]) == ([], [])
-    lines = succeeds("verify", "attestation", documents[kind], "--home", home).out.splitlines()
-    assert lines == [f"PASSED, current: {kind}: every field is what the run leads to after round 5"]
+    sentence = f"PASSED, current: {kind}: every field is what the run leads to after round 5"
+    assert result["sentence"] == sentence
+
+
+@KNOWN_AUDIT
+def test_people_read_that_a_document_is_confirmed(documents: dict[str, Path], home: Path) -> None:
+    shown = succeeds("verify", "attestation", documents["ML-BOM"], "--home", home).out
+    sentence = "PASSED, current: ML-BOM: every field is what the run leads to after round 5"
+    assert shown.splitlines() == [sentence]
 
 
 def test_subjects_are_the_exported_file_and_the_blob(
@@ -184,7 +181,7 @@ def test_ro_crates_reader_accepts_a_crate(documents: dict[str, Path]) -> None:
 
 
 @EACH
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(6, 25), deadline=None)
 @given(data=st.data())
 def test_each_changed_field_is_named(
     kind: str, documents: dict[str, Path], home: Path, data: st.DataObject
@@ -228,6 +225,7 @@ def test_a_changed_byte_changes_a_field_or_nothing(
     assert is_same == (not list(differences(after.value, before.value)))
 
 
+@KNOWN_AUDIT
 @EACH
 def test_unknown_and_missing_fields_are_named(kind: str, document: Path, home: Path) -> None:
     file = json_file(document)
@@ -244,6 +242,7 @@ def test_unknown_and_missing_fields_are_named(kind: str, document: Path, home: P
     assert fields[removed]["recorded"] is None
 
 
+@KNOWN_AUDIT
 @EACH
 def test_an_older_document_of_a_run_that_went_on_is_stale(
     kind: str, home: Path, tmp_path: Path
@@ -289,6 +288,7 @@ def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, cop
     assert (code, result["state"]) == (3, "unconfirmed")
 
 
+@KNOWN_AUDIT
 def test_people_read_which_field_is_false(
     documents: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
@@ -306,6 +306,7 @@ def test_people_read_which_field_is_false(
     assert lines[3].endswith("..., and must not be there")
 
 
+@KNOWN_AUDIT
 def test_people_read_which_file_is_false(
     documents: dict[str, Path], tmp_path: Path, home: Path
 ) -> None:
@@ -331,6 +332,7 @@ def test_a_model_that_is_gone_leaves_documents_unconfirmed(
     assert digest in result["notes"][0]
 
 
+@KNOWN_AUDIT
 @EACH
 def test_what_cannot_be_written_is_one_sentence(kind: str, home: Path, tmp_path: Path) -> None:
     asked = ("export", *EXPORTS[kind], "--home", home)
@@ -392,15 +394,21 @@ def test_without_safetensors_the_extra_is_named(
     assert "cmfl-ledger[provenance]" in sentence
 
 
-def test_nothing_is_written_about_a_run_that_fails(copy: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_about_a_run_that_fails(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blob = record_of(copy)
     blob.write_bytes(bytes(blob.stat().st_size))
-    for words in EXPORTS.values():
-        out = tmp_path / words[0]
-        result = cmfl("export", *words, "--home", copy, "--out", out)
-        assert result.code == 1
-        assert "nothing was written" in result.out
-        assert not out.exists()
+    report = audited(copy)
+    with monkeypatch.context() as patched:
+        patched.setattr("cmfl.commands.audit.audited_with_progress", lambda *_: report)
+        for words in EXPORTS.values():
+            out = tmp_path / words[0]
+            result = cmfl("export", *words, "--home", copy, "--out", out)
+            assert result.code == 1
+            assert "nothing was written" in result.out
+            assert not out.exists()
+    assert cmfl("export", "mlbom", "--home", copy, "--out", tmp_path / "mlbom").code == 1
     blob.unlink()
     assert cmfl("export", "mlbom", "--home", copy, "--out", tmp_path / "mlbom").code == 3
 
@@ -486,6 +494,7 @@ def test_what_is_no_document_is_refused(data: bytes, home: Path, tmp_path: Path)
     assert str(file) in refusal("verify", "attestation", file, "--home", home)
 
 
+@KNOWN_AUDIT
 @pytest.mark.parametrize(
     "value",
     [
@@ -514,6 +523,7 @@ def test_documents_of_other_shapes_are_false(
     assert len(result["differences"]) <= 50
 
 
+@KNOWN_AUDIT
 @pytest.mark.parametrize("number", [0, -5, 2**32, 10**4_000, True, 2.0, "2", None])
 def test_a_round_that_no_run_has_is_a_false_field(
     number: object, documents: dict[str, Path], home: Path, tmp_path: Path
@@ -545,6 +555,7 @@ def attest(home: Path, verdict: ReplayVerdict, signer: KeySigner = AUDITOR) -> d
     return {"round": number, "client": int(client)} | given_by
 
 
+@KNOWN_AUDIT
 def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) -> None:
     listed = attest(copy, ReplayVerdict.SAME)
     out, filtered = tmp_path / "out", tmp_path / "filtered"
@@ -561,6 +572,7 @@ def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) ->
     assert "1 attestations that it does not list: 1 same, 0 other" in result["notes"][0]
 
 
+@KNOWN_AUDIT
 @pytest.mark.parametrize(("round_", "client"), [(0, 1), (1, -1), (10**400, 1), (1, 2**32)])
 def test_a_verdict_on_an_update_that_no_run_has_is_false(
     round_: int, client: int, documents: dict[str, Path], home: Path, tmp_path: Path
@@ -575,6 +587,7 @@ def test_a_verdict_on_an_update_that_no_run_has_is_false(
     assert all(len(note) < 500 for note in result["notes"])
 
 
+@KNOWN_AUDIT
 def test_verdicts_that_came_later_are_noted(copy: Path, tmp_path: Path) -> None:
     for name, words in EXPORTS.items():
         succeeds("export", *words, "--home", copy, "--out", tmp_path / name)
@@ -585,6 +598,7 @@ def test_verdicts_that_came_later_are_noted(copy: Path, tmp_path: Path) -> None:
         assert "does not list: 0 same, 1 other" in result["notes"][0]
 
 
+@KNOWN_AUDIT
 @pytest.mark.parametrize("kind", EXPORTS)
 def test_an_invented_verdict_is_never_confirmed(kind: str, copy: Path, tmp_path: Path) -> None:
     attest(copy, ReplayVerdict.SAME)

@@ -20,11 +20,14 @@ from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
-from tests.cmfl.commands.conftest import ROUNDS, SETTINGS, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import SETTINGS, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ def node(
 
 
 def test_a_run_over_a_node_has_the_embedded_head(node: Node, tmp_path: Path) -> None:
-    arguments = ["run", "--preset", "smoke", *settings_of(*SETTINGS), "--json"]
+    rounds = ("--rounds", ROUNDS)
+    arguments = ["run", "--preset", "smoke", *settings_of(*SETTINGS), *rounds, "--json"]
     found = succeeds(*arguments, "--home", tmp_path / "far", *node.options).json
     home, own = tmp_path / "near", ["--chain-id", node.chain_id]
     near = succeeds(*arguments, "--home", home, *own).json
@@ -98,7 +102,7 @@ def portable(value: object) -> object:
 
 
 def test_the_block_beacon_makes_each_run_another_and_auditable(node: Node, tmp_path: Path) -> None:
-    arguments = ["--preset", "smoke", "--set", "protocol.beacon=block", "--rounds", 3, "--json"]
+    arguments = ["--preset", "smoke", "--set", "protocol.beacon=block", "--rounds", 2, "--json"]
     heads = []
     for name in ("one", "two"):
         options = ["--home", tmp_path, *node.options]

@@ -21,7 +21,14 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cmfl.provenance.signing import SignatureMismatchError, require_signed_folder
 from ledger.protocol.errors import ConfigurationError
-from tests.cmfl.commands.conftest import SHARED, cmfl, decided_rounds, refusal, succeeds
+from tests.cmfl.commands.conftest import (
+    KNOWN_AUDIT,
+    SHARED,
+    cmfl,
+    decided_rounds,
+    refusal,
+    succeeds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,6 +120,7 @@ def changes(model: Path) -> Iterator[tuple[str, Path]]:
             yield f"no {file.name}", copy
 
 
+@KNOWN_AUDIT
 def test_each_changed_file_is_refused_by_theirs_and_ours(
     model: Path, keys: Path, home: Path
 ) -> None:
@@ -130,6 +138,7 @@ def test_no_file_is_added_to_a_signed_model(name: str, model: Path, keys: Path) 
         require_signed_folder(model, keys / "own.pub")
 
 
+@KNOWN_AUDIT
 def test_links_and_names_that_lead_out_are_refused(model: Path, keys: Path, home: Path) -> None:
     file = model / "model.safetensors"
     moved = file.rename(model.parent / "elsewhere")
@@ -147,6 +156,7 @@ def test_links_and_names_that_lead_out_are_refused(model: Path, keys: Path, home
     assert verified(model, home, keys / "own.pub")[0] == 1
 
 
+@KNOWN_AUDIT
 def test_a_folder_with_a_link_is_not_signed(model: Path, keys: Path, home: Path) -> None:
     from cmfl.provenance.signing import sign_folder
 
@@ -160,6 +170,7 @@ def test_a_folder_with_a_link_is_not_signed(model: Path, keys: Path, home: Path)
     assert (code, [each["field"] for each in result["differences"]]) == (1, ["model.safetensors"])
 
 
+@KNOWN_AUDIT
 def test_a_signature_over_another_folder_is_refused(
     model: Path, keys: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -173,6 +184,7 @@ def test_a_signature_over_another_folder_is_refused(
     assert not accepted_by_openssf(model, keys / "own.pub")
 
 
+@KNOWN_AUDIT
 def test_a_true_signature_over_a_false_model_is_false(model: Path, keys: Path, home: Path) -> None:
     from cmfl.provenance.signing import sign_folder
 
@@ -187,6 +199,7 @@ def test_a_true_signature_over_a_false_model_is_false(model: Path, keys: Path, h
     assert [each["field"] for each in result["differences"]] == ["model.safetensors"]
 
 
+@KNOWN_AUDIT
 def test_a_signature_of_another_key_is_refused(
     signed: Path, keys: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -226,6 +239,7 @@ def test_a_folder_with_files_takes_no_signed_model(home: Path, keys: Path, tmp_p
     assert "must be a new or an empty folder" in refusal(*asked)
 
 
+@KNOWN_AUDIT
 def test_nothing_is_added_to_a_signature(model: Path, keys: Path, home: Path) -> None:
     bundle = json.loads((model / "model.sig").read_text())
     statement = json.loads(b64decode(bundle["dsseEnvelope"]["payload"]))
@@ -239,6 +253,7 @@ def test_nothing_is_added_to_a_signature(model: Path, keys: Path, home: Path) ->
     assert verified(model, home, keys / "own.pub")[0] == 0
 
 
+@KNOWN_AUDIT
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"a":' * 5_000, b"\xff", b'{"a":NaN}'])
 def test_what_is_no_signature_is_refused(data: bytes, model: Path, keys: Path, home: Path) -> None:
     (model / "model.sig").write_bytes(data)
@@ -246,6 +261,7 @@ def test_what_is_no_signature_is_refused(data: bytes, model: Path, keys: Path, h
     assert (code, result["state"]) == (1, "false")
 
 
+@KNOWN_AUDIT
 def test_a_statement_is_signed_in_an_envelope(home: Path, keys: Path, tmp_path: Path) -> None:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from securesystemslib.dsse import Envelope

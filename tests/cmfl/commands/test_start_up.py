@@ -17,8 +17,9 @@ from tests.actors.deployed import deployed_on
 if TYPE_CHECKING:
     from pathlib import Path
 
-UNWANTED = ("torch", "sklearn", "numba", "fastapi", "web3")
+UNWANTED = ("torch", "sklearn", "numba", "fastapi", "web3", "safetensors")
 ACCOUNTS = ("eth_tester", "eth_account", "eth_keyfile", "py_ecc")
+HTTP_CLIENT = {"httpx", "httpcore"}
 COMMANDS = (
     ("rounds", "list"),
     ("rounds", "show", "1"),
@@ -71,21 +72,31 @@ def imported(commands: list[list[str]]) -> list[tuple[int, list[str]]]:
     return found
 
 
-def test_the_version_needs_no_numpy() -> None:
-    [(code, names)] = imported([["--version"]])
-    assert code == 0
-    assert not {*UNWANTED, *ACCOUNTS, "eth", "numpy"} & set(names)
+def test_version_and_help_need_no_numpy() -> None:
+    found = imported([["--version"], ["--help"]])
+    assert [code for code, _ in found] == [0, 0]
+    for _, names in found:
+        assert not {*UNWANTED, *ACCOUNTS, "eth", "numpy", "pydantic"} & set(names)
 
 
-def test_commands_that_read_import_neither_torch_nor_accounts_nor_curves(played: Path) -> None:
-    found = imported([[*command, "--home", str(played)] for command in (CLAIMS, *COMMANDS)])
-    code, names = found.pop(0)
+def test_commands_that_read_import_neither_torch_nor_accounts_nor_curves(
+    played: Path, tmp_path: Path
+) -> None:
+    reading = [[*command, "--home", str(played)] for command in (CLAIMS, *COMMANDS)]
+    elsewhere = ["rounds", "list", "--home", str(tmp_path / "nowhere")]
+    far = ["rounds", "list", "--api", "http://127.0.0.1:9"]
+    claims, refused, *found, (_, at_last) = imported([reading[0], elsewhere, *reading[1:], far])
+    code, names = claims
     assert code == 0
     assert not {*UNWANTED, *ACCOUNTS, "eth"} & set(names), "what runs claim is in their own files"
+    code, names = refused
+    assert code == 2
+    assert {*UNWANTED, *ACCOUNTS, *HTTP_CLIENT, "eth"} & set(names) == {"eth"}
     for command, (code, names) in zip(COMMANDS, found, strict=True):
         assert "eth" in names, command  # it did read the chain
         # Torch alone can say in which class the doctor's machine trains.
         wanted = {"torch"} if command[0] == "doctor" else set()
-        assert not {*UNWANTED, *ACCOUNTS} & set(names) - wanted, command
+        assert not {*UNWANTED, *ACCOUNTS, *HTTP_CLIENT} & set(names) - wanted, command
         # No blob is there, and no configuration: the doctor has something to say.
         assert code == (1 if command[0] == "doctor" else 0), command
+    assert set(at_last) >= HTTP_CLIENT, "a service is asked over HTTP"

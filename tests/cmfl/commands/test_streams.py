@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +17,11 @@ from tests.cmfl.commands.conftest import SHARED, decided_rounds
 from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.processes import Forked, Forks
 
 pytestmark = SHARED
 
+FULL = Path("/dev/full")
 NOT_WHOLE = "cmfl: standard output: No space left on device: not everything was printed\n"
 
 
@@ -57,48 +59,64 @@ def damaged(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     return folders
 
 
-def test_the_verdict_stands_if_printing_fails(home: Path, damaged: dict[str, Path]) -> None:
-    codes = {"passed": 0, "failed": 1, "incomplete": 3}
+def closed_pipe(forks: Forks, folder: Path, characters: int, *arguments: object) -> Forked:
+    """Return a started `cmfl` whose reader takes so many characters and closes the pipe."""
+    pipe = folder / f"pipe{len([*folder.glob('pipe*')])}"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    try:
+        process = forks.start_printing(*arguments, output=pipe)
+        if characters:
+            os.read(reader, characters)
+    finally:
+        os.close(reader)
+    return process
 
-    def audit(verdict: str, into: str, **variables: str) -> subprocess.Popen[str]:
-        return begun(into, "audit", "-q", "--home", home, "--blobs", damaged[verdict], **variables)
 
-    processes = [
-        (codes[verdict], audit(verdict, into), err)
-        for verdict, into, err in (
-            ("passed", "| head -c 1 >/dev/null", ""),
-            ("incomplete", "| true", ""),
-            ("failed", ">&-", ""),
-            ("failed", ">/dev/full", NOT_WHOLE),
-        )
-    ]
-    found = [ended(process) for _, process, _ in processes]
-    assert found == [(code, "", err) for code, _, err in processes]
+def code_and_errors(process: Forked) -> tuple[int | None, str]:
+    process.wait()
+    return process.returncode, process.communicate()[1]
+
+
+def test_the_verdict_stands_if_printing_fails(
+    home: Path, damaged: dict[str, Path], forks: Forks, tmp_path: Path
+) -> None:
+    def audit(verdict: str) -> tuple[object, ...]:
+        return ("audit", "-q", "--home", home, "--blobs", damaged[verdict], "--jobs", 1)
+
+    nowhere = begun(">&-", *audit("failed"))
+    full = forks.start_printing(*audit("failed"), output=FULL)
+    assert code_and_errors(closed_pipe(forks, tmp_path, 1, *audit("passed"))) == (0, "")
+    assert code_and_errors(closed_pipe(forks, tmp_path, 0, *audit("incomplete"))) == (3, "")
+    assert code_and_errors(full) == (1, NOT_WHOLE)
+    assert ended(nowhere) == (1, "", "")
 
 
 def test_a_limited_stream_shows_another_character_or_its_code(home: Path) -> None:
     plain = {"PYTHONIOENCODING": "ascii", "COLUMNS": "120"}
-    code, out, err = ended(begun("", "rounds", "list", "--home", home, **plain))
+    code, out, err = ended(begun("", "runs", "list", "--home", home, **plain))
     assert (code, err) == (0, "")
     assert re.search(r"\| 0x[0-9a-f]{8}\.\.\.[0-9a-f]{6} ", out)
     assert out.isascii()
-    code, _, err = ended(begun("", "rounds", "list", "--home", home, "--run", "å…", **plain))
-    assert (code, err) == (2, f"cmfl: there is no deployed run '\\xe5...' in {home}\n")
+    code, _, err = ended(begun("", "runs", "show", "å…", "--home", home, **plain))
+    assert code == 2
+    assert err.startswith("cmfl: run name '\\xe5...': letters, digits")
 
 
-def test_a_command_without_a_verdict_fails_only_with_the_machine(home: Path) -> None:
+def test_a_command_without_a_verdict_fails_only_with_the_machine(
+    home: Path, forks: Forks, tmp_path: Path
+) -> None:
     rows = ("rounds", "list", "--json", "--home", home)
-    expected = [
-        (begun("| true", "--help"), 0, ""),
-        (begun(">&-", "--help"), 0, ""),
-        (begun("| head -c 1 >/dev/null", *rows), 0, ""),
-        (begun(">&- 2>&-", *rows), 0, ""),
-        (begun(">/dev/full", *rows), 2, NOT_WHOLE),
-    ]
-    found = [ended(process) for process, _, _ in expected]
-    assert found == [(code, "", said) for _, code, said in expected]
+    nowhere = [begun(">&-", "--help"), begun(">&- 2>&-", *rows)]
+    full = forks.start_printing(*rows, output=FULL)
+    assert code_and_errors(closed_pipe(forks, tmp_path, 0, "--help")) == (0, "")
+    assert code_and_errors(closed_pipe(forks, tmp_path, 1, *rows)) == (0, "")
+    assert code_and_errors(full) == (2, NOT_WHOLE)
+    assert [ended(process) for process in nowhere] == [(0, "", "")] * 2
 
 
-def test_an_error_that_cannot_be_printed_keeps_its_code() -> None:
-    processes = [begun(into, "sing") for into in ("2>&-", "2>/dev/full", "2>&1 | true")]
-    assert [ended(process)[0] for process in processes] == [2, 2, 2]
+def test_an_error_that_cannot_be_printed_keeps_its_code(forks: Forks) -> None:
+    processes = [begun(into, "sing") for into in ("2>&-", "2>&1 | true")]
+    assert forks.start_printing("sing", errors=FULL).wait() == 2
+    assert [ended(process)[0] for process in processes] == [2, 2]

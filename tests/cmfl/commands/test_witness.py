@@ -104,12 +104,17 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         yield Published(folder, key, (first, second))
 
 
-@pytest.fixture
-def witnessed(published: Published) -> Published:
-    """The log with all of its rounds, cosigned by both witnesses."""
+@pytest.fixture(scope="module")
+def _cosigned(published: Published) -> None:
     write_policy(published.folder, published.key, published.urls)
     done = published.publish("--json")
     assert (done.code, done.json["cosigned"]) == (0, ["W0", "W1"]), done
+
+
+@pytest.fixture
+def witnessed(published: Published, _cosigned: None) -> Published:
+    """The log with all of its rounds, cosigned by both witnesses, and a policy of them."""
+    write_policy(published.folder, published.key, published.urls)
     return published
 
 
@@ -348,7 +353,7 @@ def test_a_wrong_policy_is_refused(
 
 
 def test_a_policy_of_another_run_is_refused(witnessed: Published, tmp_path: Path) -> None:
-    succeeds("run", "--preset", "smoke", "--home", tmp_path / "other")
+    succeeds("run", "--preset", "smoke", "--home", tmp_path / "other", "--rounds", 1)
     policy = ("--witness-policy", witnessed.folder / "policy")
     said = refusal("audit", "--home", tmp_path / "other", *policy)
     assert "has no log of this run, whose origin ends with /" in said

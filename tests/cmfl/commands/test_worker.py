@@ -39,14 +39,14 @@ from ledger.protocol.signing import KeySigner
 from ledger.storage.blobs import FolderBlobs
 from tests.api.store.conftest import served as store_served
 from tests.cmfl.commands.conftest import Result, cmfl, refusal, succeeds
-from tests.processes import PATIENCE_SECONDS
+from tests.processes import Forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from ledger.chain.ports import Log
-    from tests.processes import Forked, Forks
+    from tests.processes import Forked
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -295,17 +295,12 @@ def audited_without_torch(*arguments: object) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def as_a_process(*arguments: object, variables: dict[str, str]) -> Result:
+def as_an_owners_process(folder: Path, *arguments: object, **variables: str) -> Result:
     """Return what a `cmfl` process does that begins as an owner's does, with these variables."""
-    process = subprocess.run(
-        [sys.executable, "-m", "cmfl", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | variables,
-        timeout=PATIENCE_SECONDS,
-    )
-    return Result(process.returncode, process.stdout, process.stderr)
+    entry = "cmfl.commands.main:run"
+    with Forks(folder / "forks", entry) as forks, forks.start(*arguments, **variables) as process:
+        out, err = process.communicate()
+        return Result(process.wait(), out, err)
 
 
 def test_one_process_plays_a_run_that_a_stranger_audits(
@@ -319,7 +314,7 @@ def test_one_process_plays_a_run_that_a_stranger_audits(
     options = ["--device", device, "--log-format", "json", "--json"]
     places = ["--blobs", store, "--mailbox", store]
     worker = [*served.worker(tmp_path, *range(12)), *places, *options]
-    result = as_a_process(*worker, variables={FAULT_VARIABLE: "not-finite,false-scores"})
+    result = as_an_owners_process(tmp_path, *worker, **{FAULT_VARIABLE: "not-finite,false-scores"})
     assert result.code == 0, result
     for line in result.err.splitlines():
         assert {"time", "level", "event"} <= set(json.loads(line))

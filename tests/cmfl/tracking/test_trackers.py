@@ -22,6 +22,7 @@ from clients.runs.open_run import open_run
 from clients.runs.run_folder import recorded_configuration
 from cmfl.tracking.described_run import NOT_AUDITED
 from cmfl.tracking.live import logged
+from cmfl.tracking.mlflow_tracker import MlflowTracker
 from cmfl.tracking.session import TrackingSession
 from cmfl.tracking.tracker import TrackedRow, TrackedRun, tracked_row
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 RUN = TrackedRun("run", "0123456789abcdef", {"seed": "0"}, {"cmfl.run": "run"})
+
+
+class CutError(BaseException):
+    """What ends a session after a round."""
 
 
 def rows_of(*heads: str) -> list[TrackedRow]:
@@ -109,9 +114,41 @@ def _no_process_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def tracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a database without runs, made where an attempt to make it was interrupted before.
+
+    MLflow makes it by as many steps as it has had versions: once for all tests.
+    """
+
+    def interrupted(*_: object) -> None:
+        raise CutError
+
+    folder = tmp_path_factory.mktemp("database")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tracker = MlflowTracker(str(folder), "project")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("mlflow.store.db.utils._upgrade_db", interrupted)
+            with pytest.raises(CutError):
+                tracker.open(RUN, rows_of("0x01"))
+        assert not [*folder.iterdir()], "a half database"
+        tracker._make_database(folder)
+    (path,) = folder.iterdir()
+    return path
+
+
+def with_database(place: Path, database: Path) -> Path:
+    """Return a folder for MLflow that has been used before, and has no run."""
+    place.mkdir(parents=True)
+    shutil.copy(database, place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Path:
     """Return the folder of a run's home, and of what three trackers got of it."""
     place = tmp_path_factory.mktemp("tracked")
+    with_database(place / "mlflow", database)
     settings = [f"track.{name}={folder}" for name, folder in folders(place).items()]
     settings += ["track.project=mine", f"protocol.rounds={ROUNDS}", "evaluation.every=2"]
     played = succeeds(
@@ -178,7 +215,10 @@ def test_wandb_has_parameters_rounds_tags_and_model(tracked: Path) -> None:
     assert run.artifacts == [f"model-run-{run.run_id[:8]}"]
 
 
-def test_a_recorded_run_is_logged_later_and_nothing_twice(tracked: Path, tmp_path: Path) -> None:
+def test_a_recorded_run_is_logged_later_and_nothing_twice(
+    tracked: Path, tmp_path: Path, database: Path
+) -> None:
+    with_database(tmp_path / "mlflow", database)
     settings = settings_of(*(f"track.{each}={place}" for each, place in folders(tmp_path).items()))
     link = ("--set", "track.link=https://service.example/run")
     for _ in range(2):
@@ -217,10 +257,6 @@ def test_a_run_in_memory_is_logged_later_without_an_audit(tmp_path: Path) -> Non
     assert "| cmfl.audit | not audited |" in tensorboard_text(place, "end")
 
 
-class CutError(BaseException):
-    """What ends a session after a round."""
-
-
 @contextmanager
 def session_of(
     place: Path, cut: int | None, verdict: Callable[[], str] = lambda: NOT_AUDITED
@@ -246,7 +282,8 @@ def session_of(
     yield said
 
 
-def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path) -> None:
+def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path, database: Path) -> None:
+    with_database(tmp_path / "mlflow", database)
     with session_of(tmp_path, cut=2) as said:
         assert said == []
         ((_, killed),) = mlflow_runs(tmp_path / "mlflow")
@@ -264,28 +301,18 @@ def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path) -> None:
     assert [(row["_step"], row["accuracy"]) for row in history] == rows
 
 
-def test_an_interrupt_leaves_no_half_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mlflow.tracking import MlflowClient
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise CutError
-
-    section = TrackSection(mlflow=str(tmp_path / "mlflow"))
-    cut = TrackingSession(section, pytest.fail)
-    with monkeypatch.context() as patched:
-        patched.setattr(MlflowClient, "search_experiments", interrupted)
-        with pytest.raises(CutError):
-            cut.open(RUN, rows_of("0x01"))
-    assert not [*(tmp_path / "mlflow").iterdir()]
-    session = TrackingSession(section, pytest.fail)
+def test_an_interrupt_leaves_no_half_database(tmp_path: Path, database: Path) -> None:
+    session = TrackingSession(
+        TrackSection(mlflow=str(with_database(tmp_path / "mlflow", database))), pytest.fail
+    )
     session.open(RUN, rows_of("0x01"))
     session.close({}, None)
     assert mlflow_steps(tmp_path / "mlflow", "decided") == [(1, 1.0)]
 
 
-def test_an_interrupted_audit_leaves_no_record_running(tmp_path: Path) -> None:
+def test_an_interrupted_audit_leaves_no_record_running(tmp_path: Path, database: Path) -> None:
+    with_database(tmp_path / "mlflow", database)
+
     def interrupted() -> str:
         raise CutError
 
@@ -307,8 +334,10 @@ def test_runs_of_one_name_and_address_have_records_of_their_own(tmp_path: Path) 
     assert len([*place.iterdir()]) == len(manifests) == 2
 
 
-def test_rounds_that_were_taken_back_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
-    section = TrackSection(mlflow=str(tmp_path / "mlflow"))
+def test_rounds_that_were_taken_back_are_not_mixed_with_new_ones(
+    tmp_path: Path, database: Path
+) -> None:
+    section = TrackSection(mlflow=str(with_database(tmp_path / "mlflow", database)))
     for heads in (("0x01", "0x02"), ("0x01", "0x03", "0x04")):
         said: list[str] = []
         session = TrackingSession(section, said.append)

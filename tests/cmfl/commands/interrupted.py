@@ -1,0 +1,37 @@
+"""The process `cmfl` with a signal that comes at the same moment each time.
+
+The entries are called in place of `cmfl.commands.main.run`, in a fork or by a Python of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+
+def at_an_import() -> None:
+    """Run the command line, interrupted as it imports the module of its first argument."""
+    waiting = [sys.argv.pop(1)]
+
+    def interrupt(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "import" and waiting == [arguments[0]]:
+            waiting.clear()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    sys.addaudithook(interrupt)
+    from cmfl.commands.main import run
+
+    run()
+
+
+def at_a_step() -> None:
+    """Run the command line, interrupted as it opens a history."""
+    from cmfl.commands import rounds
+    from cmfl.commands.main import run
+
+    def interrupt(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    vars(rounds)["open_history"] = interrupt
+    run()
