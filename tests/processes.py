@@ -125,13 +125,14 @@ def _text_of(path: Path) -> str:
 class Forks:
     """Begins `cmfl` by forks; all of them end with it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, entry: str = ENTRY) -> None:
         """Begin the server of the forks, which goes on to import while this process does.
 
         Args:
             folder: for what they print.
+            entry: `module:function` that a fork calls, where it is to be another than `cmfl`.
         """
-        self._commands = CommandRunner(ENTRY, folder, MODULES)
+        self._commands = CommandRunner(entry, folder, MODULES)
         self._numbers = itertools.count()
 
     def start(self, *arguments: object, **variables: str) -> Forked:
