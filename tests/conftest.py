@@ -27,10 +27,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
 
-# As workers and forked commands have it, before numpy is imported: threads that wait for one another
-# in processes that share the cores burn more than they compute.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 settings.register_profile(
     "repeatable",
     max_examples=times(50, 500),

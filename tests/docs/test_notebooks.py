@@ -1,4 +1,4 @@
-"""The notebooks run from first to last cell, each in a folder and a namespace of its own."""
+"""The notebooks run from first to last cell, each in a folder and a process of its own."""
 
 from __future__ import annotations
 
@@ -10,41 +10,57 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
+from tests.docs.notebook_player import ENTRY, FOLDER
+from tests.processes import Forks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+INLINE = "module://matplotlib_inline.backend_inline"
 TIMEOUT_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
-    """Return a kernel; to import what training needs once takes as long as all notebooks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
-        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
-        manager = KernelManager(kernel_name="python3")
-        manager.start_kernel()
-    try:
-        yield manager
-    finally:
-        manager.shutdown_kernel()
-        manager.cleanup_resources()
+def player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What plays notebooks in processes that need not import torch first."""
+    with Forks(tmp_path_factory.mktemp("played"), ENTRY) as forks:
+        yield forks
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Path, tmp_path: Path, kernel: KernelManager) -> None:
-    notebook = nbformat.read(path, as_version=4)
-    alone = f"import os\nos.chdir({str(tmp_path)!r})\nget_ipython().reset(new_session=False)"
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(alone))
+def test_every_cell_of_a_notebook_runs(
+    path: Path, tmp_path: Path, player: Forks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, ipython, temporary = (tmp_path / name for name in ("here", "ipython", "temporary"))
+    for folder in (here, ipython, temporary):
+        folder.mkdir()
+    monkeypatch.chdir(here)
+    folders = {"IPYTHONDIR": str(ipython), "TMPDIR": str(temporary)}
+    with player.start(path.stem, **folders, MPLBACKEND=INLINE) as process:
+        process.wait(TIMEOUT_SECONDS)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_a_notebook_runs_in_a_kernel_of_jupyter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.chdir(tmp_path)
+    notebook = nbformat.read(FOLDER / "first-run.ipynb", as_version=4)
+    kernel = KernelManager(kernel_name="python3")
+    kernel.start_kernel()
     player = NotebookClient(notebook, km=kernel, timeout=TIMEOUT_SECONDS)
     try:
         player.execute()
     finally:
         assert player.kc is not None
         player.kc.stop_channels()
+        kernel.shutdown_kernel()
+        kernel.cleanup_resources()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.get("name") == "stderr"]
 
@@ -58,6 +74,6 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
 
 
 def test_there_are_six_notebooks_and_the_page_names_each() -> None:
-    index = (ROOT / "docs" / "notebooks" / "index.md").read_text("utf-8")
+    index = (FOLDER / "index.md").read_text("utf-8")
     assert len(NOTEBOOKS) == 6
     assert all(f"({path.name})" in index for path in NOTEBOOKS)

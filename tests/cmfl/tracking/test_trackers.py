@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import wandb
 
 import cmfl
 from clients.configuration.loading import load
@@ -110,6 +109,8 @@ def offline_run(place: Path) -> OfflineRun:
 @pytest.fixture(scope="module", autouse=True)
 def _no_process_left() -> Iterator[None]:
     yield
+    import wandb
+
     wandb.teardown()
 
 
