@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
 
-# As workers and forked commands have it, before numpy is imported: threads that wait for one another
+# As workers and forked commands have it, before numpy is imported: threads that wait for each other
 # in processes that share the cores burn more than they compute.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
