@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-CUTS = times(10, 200)
+CUTS = times(6, 200)
 SETTINGS = (
     "training.path=plain",
     "protocol.rounds=3",
