@@ -24,7 +24,7 @@ SCORES_LEAF = ("uint32", "bytes32")
 DATA_LEAF = ("uint32", "uint64", "bytes32")
 """client, number and digest of its training samples."""
 
-_BYTES = {"uint32": 4, "uint64": 8, "bool": 1}
+_BELOW = {"uint32": 2**32, "uint64": 2**64, "bool": 2}
 
 Leaf = tuple[Any, ...]
 
@@ -78,10 +78,12 @@ def _layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:
 
 
 def _word(kind: str, value: int | bytes) -> bytes:
-    """Return the ABI word of a value; OverflowError if it is no value of its kind."""
-    if isinstance(value, bytes):
+    """Return the ABI word of a value; ValueError if it is none of its kind."""
+    if isinstance(value, int) and 0 <= value < _BELOW.get(kind, 0):
+        return value.to_bytes(32)
+    if isinstance(value, bytes) and kind == "bytes32" and len(value) == 32:
         return value
-    return value.to_bytes(_BYTES[kind]).rjust(32, b"\0")
+    raise ValueError(f"{value!r:.80} is no {kind}")
 
 
 def _parent(one: Digest, other: Digest) -> Digest:

@@ -13,6 +13,7 @@ from ledger.protocol.types import NO_DIGEST, Digest
 from tests.protocol.support import digests
 
 TYPES = merkle.SCORES_LEAF
+LEAVES = (merkle.UPDATE_LEAF, merkle.SCORES_LEAF, merkle.DATA_LEAF)
 leaves = st.lists(
     st.tuples(st.integers(0, 2**32 - 1), digests), min_size=1, max_size=12, unique_by=lambda x: x[0]
 )
@@ -36,6 +37,47 @@ def test_a_leaf_is_hashed_twice_over_its_abi_encoding() -> None:
     encoded = encode(["uint32", "bytes32"], [3, bytes([3]) * 32])
     assert encoded == (3).to_bytes(32) + bytes([3]) * 32
     assert merkle.leaf_hash(TYPES, leaf(3)) == keccak256(keccak256(encoded))
+
+
+@given(st.data())
+def test_every_kind_of_leaf_is_encoded_as_abi_has_it(data: st.DataObject) -> None:
+    kinds = {
+        "uint32": st.integers(0, 2**32 - 1),
+        "uint64": st.integers(0, 2**64 - 1),
+        "bool": st.booleans(),
+        "bytes32": digests,
+    }
+    for types in LEAVES:
+        values = tuple(data.draw(kinds[kind]) for kind in types)
+        expected = keccak256(keccak256(encode(types, values)))
+        assert merkle.leaf_hash(types, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("types", "values"),
+    [
+        (("uint32", "bytes32"), (3, b"\1" * 31)),
+        (("bytes32", "bytes32"), (b"\1" * 31, b"\1" * 33)),
+        (("uint32", "bytes32"), (b"\1" * 32, b"\1" * 32)),
+        (("uint32", "bytes32"), (2**32, b"\1" * 32)),
+        (("uint64", "bytes32"), (-1, b"\1" * 32)),
+        (("bool", "bytes32"), (2, b"\1" * 32)),
+        (("bytes32",), (0,)),
+    ],
+)
+def test_a_value_of_another_kind_is_no_leaf(
+    types: tuple[str, ...], values: tuple[int | bytes, ...]
+) -> None:
+    with pytest.raises(ValueError, match="is no "):
+        merkle.leaf_hash(types, values)
+
+
+@pytest.mark.parametrize("types", LEAVES, ids=str)
+def test_a_leaf_with_a_value_too_many_or_few_is_none(types: tuple[str, ...]) -> None:
+    values = tuple(bytes(32) if kind == "bytes32" else 0 for kind in types)
+    for wrong in (values[:-1], (*values, 0)):
+        with pytest.raises(ValueError, match="zip"):
+            merkle.leaf_hash(types, wrong)
 
 
 def test_no_leaf_has_no_root() -> None:
