@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write(path: Path, probe: str, acknowledge: Callable[[int, int], None]) -> None:
+def write(path: Path, probe: str, acknowledge: Callable[[int, int], object]) -> None:
     with EmbeddedChain.open(path) as chain:
         for value in range(1, 10_000):
             receipt = chain.send(probe, words(value, 0), 200_000)
@@ -66,7 +66,7 @@ def test_a_block_of_many_survives_a_kill_whole(tmp_path: Path, seed: int) -> Non
         assert values == [word(value) for value in range(1, 3 * (head - 1) + 1)]
 
 
-def write_blocks_of_many(path: Path, probe: str, acknowledge: Callable[[int, int], None]) -> None:
+def write_blocks_of_many(path: Path, probe: str, acknowledge: Callable[[int, int], object]) -> None:
     with EmbeddedChain.open(path) as chain:
         pool, value = TransactionPool(chain), 0
         for _ in range(10_000):
@@ -81,7 +81,7 @@ def run_and_kill(
     path: Path,
     probe: str,
     seconds: float,
-    program: Callable[[Path, str, Callable[[int, int], None]], None] = write,
+    program: Callable[[Path, str, Callable[[int, int], object]], None] = write,
 ) -> list[tuple[int, int]]:
     """Return what a writer in a process of its own has acknowledged, killed after its first."""
     reading, writing = os.pipe()
