@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledger.protocol.encoding import keccak256
+from ledger.protocol.encoding import keccak256, words
 from ledger.protocol.types import NO_DIGEST, Digest
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ Leaf = tuple[Any, ...]
 
 def leaf_hash(types: Sequence[str], leaf: Leaf) -> Digest:
     """Return the double hash of a leaf's ABI encoding."""
-    encoded = b"".join(_word(kind, value) for kind, value in zip(types, leaf, strict=True))
-    return keccak256(keccak256(encoded))
+    for kind, value in zip(types, leaf, strict=True):
+        _require_kind(kind, value)
+    return keccak256(keccak256(words(*leaf)))
 
 
 def root(types: Sequence[str], leaves: Sequence[Leaf]) -> Digest:
@@ -77,13 +78,14 @@ def _layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:
     return tree
 
 
-def _word(kind: str, value: int | bytes) -> bytes:
-    """Return the ABI word of a value; ValueError if it is none of its kind."""
-    if isinstance(value, int) and 0 <= value < _BELOW.get(kind, 0):
-        return value.to_bytes(32)
-    if isinstance(value, bytes) and kind == "bytes32" and len(value) == 32:
-        return value
-    raise ValueError(f"{value!r:.80} is no {kind}")
+def _require_kind(kind: str, value: int | bytes) -> None:
+    """Refuse with ValueError a value that is none of its kind."""
+    if kind == "bytes32":
+        is_kind = isinstance(value, bytes) and len(value) == 32
+    else:
+        is_kind = isinstance(value, int) and 0 <= value < _BELOW[kind]
+    if not is_kind:
+        raise ValueError(f"{value!r:.80} is no {kind}")
 
 
 def _parent(one: Digest, other: Digest) -> Digest:

@@ -139,4 +139,8 @@ def _paths(folder: Path) -> list[str]:
     for at, _, names in os.walk(folder):
         parent = Path(at).relative_to(folder).as_posix()
         paths += [f"{parent}/{name}" for name in names]
-    return [path for path in paths if is_blob(path) or mail_round(path) is not None]
+    return [path for path in paths if _is_object(path) and (folder / path).is_file()]
+
+
+def _is_object(path: str) -> bool:
+    return is_blob(path) or mail_round(path) is not None
