@@ -111,8 +111,8 @@ def test_the_hugging_face_layout_holds_out_a_share_per_account(glove: str) -> No
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"label": pa.array([0, 1, 2, 0])}, "from row 0: label 2; must be 0 or 1"),
-        ({"is_test": pa.array([0, 1, 5, 0])}, "is_test 5; must be 0 or 1"),
+        ({"label": [0, 1, 2, 0]}, "from row 0: label 2; must be 0 or 1"),
+        ({"is_test": [0, 1, 5, 0]}, "is_test 5; must be 0 or 1"),
         ({"text": ["x" * 10_001] * 4}, "a text of 10001 characters, more than 10000"),
         ({"text": ["a", None, "b", "c"]}, "text, from row 0: 1 entries are missing"),
         ({"user": ["a", "b", "a", "b"]}, "user: must hold whole numbers"),

@@ -10,8 +10,6 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from wandb.proto import wandb_internal_pb2
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -45,6 +43,8 @@ class OfflineRun:
 
 def read_offline_run(path: Path) -> OfflineRun:
     """Return what an offline run's file has."""
+    from wandb.proto import wandb_internal_pb2
+
     run = OfflineRun()
     for data in _records(path.read_bytes()):
         record = wandb_internal_pb2.Record.FromString(data)
