@@ -76,6 +76,7 @@ def unchecked(report: AuditReport) -> set[AuditStep]:
     return {step.number for step in report.steps if step.outcome is UNKNOWN}
 
 
+@pytest.mark.usefixtures("forked_children")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_with_the_file_every_step_passes(own: OwnRun, processes: int) -> None:
     report = own.audited(own.rule, processes=processes)
@@ -167,6 +168,7 @@ def test_no_rule_is_taken_for_a_run_without_own_ones(tmp_path: Path) -> None:
         assert sentence in " ".join(refused.split())
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_two_workers_compute_an_own_rule_alike(own: OwnRun, tmp_path: Path) -> None:
     settings = ("protocol.distance={rule}:far", "protocol.scoring={rule}:most")
     spread = played(tmp_path, *settings, "protocol.strategy=3", "machine.workers=2")

@@ -99,6 +99,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "ROUNDS_PER_BATCH", 1)
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_real_processes_come_to_the_report_of_one_process(
     honest: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def killed(_folder: Path) -> BlobReader:
     raise AssertionError("dead")
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_a_killed_process_is_an_error_and_no_verdict(honest: Run, tmp_path: Path) -> None:
     workers = AuditWorkers(1, partial(killed, tmp_path), start_after_bytes=0)
     with pytest.raises(ChildEndedError, match="a process ended before its work was done"):

@@ -449,7 +449,7 @@ class TestBlocksOnAClock:
 
     def test_blocks_come_while_a_call_does_not_end(self, chain: EmbeddedChain) -> None:
         # GAS and POP for ever: much time for little gas, as py-evm executes GAS itself.
-        endless = {"data": "0x5b5a50600056", "gas": hex(8_000_000)}
+        endless = {"data": "0x5b5a50600056", "gas": hex(4_000_000)}
         with RpcServer(chain, block_seconds=0.02) as server, ThreadPoolExecutor() as pool:
             body = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [endless]}
             called = pool.submit(httpx.post, server.url, json=body, timeout=60, trust_env=False)
