@@ -34,7 +34,7 @@ serve: $(VENV)/.clients
 	$(BIN)/cmfl serve --home demo-home
 
 test: lint
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 # The core, after every change: protocol, actors, history, and the contract on revm. Two minutes on two cores.
 quick: $(VENV)/.dev
