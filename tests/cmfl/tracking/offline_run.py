@@ -10,8 +10,6 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from wandb.proto import wandb_internal_pb2
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -45,6 +43,9 @@ class OfflineRun:
 
 def read_offline_run(path: Path) -> OfflineRun:
     """Return what an offline run's file has."""
+    # Here, for it takes seconds of each process that collects tests, and one of them needs it.
+    from wandb.proto import wandb_internal_pb2
+
     run = OfflineRun()
     for data in _records(path.read_bytes()):
         record = wandb_internal_pb2.Record.FromString(data)
