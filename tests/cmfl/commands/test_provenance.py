@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -370,6 +371,23 @@ def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
         assert verified(documents["statement"], home, *node)[1]["state"] == "current"
 
 
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from cmfl.commands import audit
+from cmfl.commands.application import main
+
+made, plain = [], audit.audited_with_progress
+
+def once(*given):  # one run is documented and verified
+    if not made:
+        made.append(plain(*given))
+    return made[0]
+
+audit.audited_with_progress = once
+"""
+
+
 def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_path: Path) -> None:
     out = tmp_path / "crate"
     where = ["--home", str(home)]
@@ -379,8 +397,12 @@ def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_pat
         ["verify", "attestation", *where, str(documents["SLSA provenance"])],
     ]
     program = (
-        "import sys\nsys.modules['torch'] = None\nfrom cmfl.commands.application import main\n"
-        f"for words in {commands!r}:\n sys.argv = ['cmfl', *words]\n assert main() == 0, words\n"
+        WITHOUT_TORCH
+        + f"""
+for words in {commands!r}:
+    sys.argv = ["cmfl", *words]
+    assert main() == 0, words
+"""
     )
     bare = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert bare.returncode == 0, bare.stderr
@@ -444,19 +466,26 @@ def test_a_crates_files_are_the_runs(
         assert str(result.state) == "false"
         return {each.field for each in result.differences}
 
-    for path in sorted(documents[kind].iterdir()):
-        if path.name == METADATA_FILE:
-            continue
-        data = bytearray(path.read_bytes())
+    def change(path: Path) -> None:
+        data = bytearray((documents[kind] / path.name).read_bytes())
         data[len(data) // 2] ^= 1
-        (document / path.name).write_bytes(data)
-        assert fields() == {path.name}
-        (document / path.name).unlink()
-        assert fields() == {path.name}
-        (document / path.name).symlink_to(path)
-        assert fields() == {path.name}
-        (document / path.name).unlink()
-        shutil.copy(path, document)
+        path.write_bytes(data)
+
+    def remove(path: Path) -> None:
+        path.unlink()
+
+    def link(path: Path) -> None:
+        path.unlink()
+        path.symlink_to(documents[kind] / path.name)
+
+    files = [path for path in sorted(document.iterdir()) if path.name != METADATA_FILE]
+    ways = (change, remove, link)
+    # Each file is changed, and each way is tried with one of them.
+    for way, path in [*zip(itertools.cycle(ways), files), *((change, path) for path in files[1:])]:
+        way(path)
+        assert fields() == {path.name}, way
+        path.unlink(missing_ok=True)
+        shutil.copy(documents[kind] / path.name, path)
     (document / "more").mkdir()
     assert fields() == {"more"}
 
@@ -588,30 +617,36 @@ def test_a_verdict_on_an_update_that_no_run_has_is_false(
 
 
 @KNOWN_AUDIT
-def test_verdicts_that_came_later_are_noted(copy: Path, tmp_path: Path) -> None:
-    for name, words in EXPORTS.items():
-        succeeds("export", *words, "--home", copy, "--out", tmp_path / name)
+def test_verdicts_that_came_later_are_noted(copy: Path, documents: dict[str, Path]) -> None:
     attest(copy, ReplayVerdict.OTHER)
     for name in EXPORTS:
-        code, result = verified(tmp_path / name, copy)
+        code, result = verified(documents[name], copy)
         assert (code, result["state"]) == (0, "current")
         assert "does not list: 0 same, 1 other" in result["notes"][0]
 
 
+@pytest.fixture(scope="module")
+def attested(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with a verdict on its first update; nobody writes to it."""
+    path = tmp_path_factory.mktemp("attested") / "home"
+    shutil.copytree(home, path)
+    attest(path, ReplayVerdict.SAME)
+    return path
+
+
 @KNOWN_AUDIT
 @pytest.mark.parametrize("kind", EXPORTS)
-def test_an_invented_verdict_is_never_confirmed(kind: str, copy: Path, tmp_path: Path) -> None:
-    attest(copy, ReplayVerdict.SAME)
+def test_an_invented_verdict_is_never_confirmed(kind: str, attested: Path, tmp_path: Path) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    succeeds("export", *EXPORTS[kind], "--home", copy, "--out", out)
-    assert verified(out, copy)[0] == 0
+    succeeds("export", *EXPORTS[kind], "--home", attested, "--out", out)
+    assert verified(out, attested)[0] == 0
     elsewhere.mkdir()
-    code, result = verified(out, copy, "--mailbox", elsewhere)
+    code, result = verified(out, attested, "--mailbox", elsewhere)
     assert (code, result["state"]) == (3, "unconfirmed")
     assert "1 attestations that it lists are not in the mailbox" in result["notes"][0]
     file = json_file(out)
     file.write_text(file.read_text().replace(checksum(AUDITOR.address), checksum(LIAR.address)))
-    assert verified(out, copy)[0] == (1 if kind == "RO-Crate" else 3)
+    assert verified(out, attested)[0] == (1 if kind == "RO-Crate" else 3)
 
 
 def test_wrong_options_are_refused_before_an_audit(
