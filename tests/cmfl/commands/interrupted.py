@@ -1,4 +1,4 @@
-"""The process `cmfl` with a signal that comes at the same moment each time.
+"""The process `cmfl` with a signal that comes at the same moment each time, or without a stream.
 
 The entries are called in place of `cmfl.commands.main.run`, in a fork or by a Python of its own.
 """
@@ -35,3 +35,15 @@ def at_a_step() -> None:
 
     vars(rounds)["open_history"] = interrupt
     run()
+
+
+def without_output() -> None:
+    """Run the command line as Python begins it where standard output is closed."""
+    from cmfl.commands.main import run
+
+    sys.stdout = sys.__stdout__ = None  # type: ignore[misc]
+    os.close(1)
+    try:
+        run()
+    except SystemExit as end:
+        os._exit(int(end.code or 0))
