@@ -349,6 +349,8 @@ def test_doctor_counts_blobs_and_names_the_damaged(copy: Path) -> None:
     )
     blobs[1].write_bytes(b"other bytes")
     succeeds("doctor", "--home", copy)
+    for path in copy.glob("chain.sqlite*"):
+        path.unlink()  # else every block would be run again
     assert failing(copy, "--deep")["blobs"].startswith(f"blob {blobs[1].name} is damaged")
     blobs[2].write_bytes(b"")
     assert failing(copy)["blobs"].startswith(f"blob {blobs[2].name} is empty: put the blob back")
