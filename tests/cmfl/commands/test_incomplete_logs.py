@@ -107,7 +107,7 @@ def test_a_node_that_omits_logs_is_named_without_consequences(
 
 
 @pytest.mark.parametrize("lie", ALL_HIDDEN, ids=str)
-def test_a_node_without_any_log_of_a_kind_is_named_too(seen: Seen, lie: Lie) -> None:
+def test_a_node_that_hides_all_of_a_kind_is_named(seen: Seen, lie: Lie) -> None:
     """Without the first log it is named by every command, and each of them reads as these do."""
     seen.node.lies = [lie]
     for name in ("audit", "show a round"):
