@@ -47,6 +47,8 @@ from tests.faults import times
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cmfl.provenance.facts import RunFacts
+
 pytestmark = SHARED
 
 EXPORTS = {
@@ -59,6 +61,24 @@ AUDITOR, LIAR = KeySigner(bytes([7] * 32)), KeySigner(bytes([9] * 32))
 ENVIRONMENT = TrainingEnvironment("2.13.0", "plain", "x86_64", "avx2", "cpu", 1)
 
 EACH = pytest.mark.parametrize("kind", EXPORTS)
+KNOWN_FACTS = pytest.mark.usefixtures("_known_facts")
+"""What the shared home leads to is read once; at issue is what is held against it."""
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, RunFacts]:
+    return {}
+
+
+@pytest.fixture
+def _known_facts(known: dict[str, RunFacts], monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(*given: object, **more: object) -> RunFacts:
+        key = repr((given, more))
+        if key not in known:
+            known[key] = read_facts(*given, **more)  # type: ignore[arg-type]
+        return known[key]
+
+    monkeypatch.setattr("cmfl.provenance.verification.read_facts", once)
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +201,7 @@ def test_ro_crates_reader_accepts_a_crate(documents: dict[str, Path]) -> None:
     assert [each["version"] for each in crate.root_dataset["conformsTo"]] == ["0.5", "0.1"]
 
 
+@KNOWN_FACTS
 @EACH
 @settings(max_examples=times(6, 25), deadline=None)
 @given(data=st.data())
@@ -226,6 +247,7 @@ def test_a_changed_byte_changes_a_field_or_nothing(
     assert is_same == (not list(differences(after.value, before.value)))
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 @EACH
 def test_unknown_and_missing_fields_are_named(kind: str, document: Path, home: Path) -> None:
@@ -289,6 +311,7 @@ def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, cop
     assert (code, result["state"]) == (3, "unconfirmed")
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 def test_people_read_which_field_is_false(
     documents: dict[str, Path], home: Path, tmp_path: Path
@@ -307,6 +330,7 @@ def test_people_read_which_field_is_false(
     assert lines[3].endswith("..., and must not be there")
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 def test_people_read_which_file_is_false(
     documents: dict[str, Path], tmp_path: Path, home: Path
@@ -457,6 +481,7 @@ def record_of(home: Path, round_number: int | None = None) -> Path:
     return home / "blobs" / digest[:2] / digest
 
 
+@KNOWN_FACTS
 @pytest.mark.parametrize("kind", ["RO-Crate"])
 def test_a_crates_files_are_the_runs(
     kind: str, document: Path, documents: dict[str, Path], home: Path
@@ -523,6 +548,7 @@ def test_what_is_no_document_is_refused(data: bytes, home: Path, tmp_path: Path)
     assert str(file) in refusal("verify", "attestation", file, "--home", home)
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 @pytest.mark.parametrize(
     "value",
@@ -601,6 +627,7 @@ def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) ->
     assert "1 attestations that it does not list: 1 same, 0 other" in result["notes"][0]
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 @pytest.mark.parametrize(("round_", "client"), [(0, 1), (1, -1), (10**400, 1), (1, 2**32)])
 def test_a_verdict_on_an_update_that_no_run_has_is_false(
