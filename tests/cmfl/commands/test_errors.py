@@ -6,8 +6,6 @@ import json
 import re
 import socket
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ import torch
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
+from tests.processes import Forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -352,28 +351,28 @@ def test_the_verdict_remains_if_the_report_does_not_fit(copy: Path, home: Path) 
 
 
 WRITER = """
-import pathlib, sys
+import pathlib, signal, sys
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-with EmbeddedChain.open(pathlib.Path(sys.argv[1])):
+with EmbeddedChain.open(pathlib.Path(sys.argv[2])):
     print("writing", flush=True)
-    sys.stdin.read()
+    signal.pause()
 """
 
 
-def test_a_second_writer_is_refused_and_readers_are_not(copy: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(copy / "chain.sqlite")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "writing\n"
+def test_a_second_writer_is_refused_and_readers_are_not(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "writer.py").write_text(WRITER)
+    monkeypatch.chdir(tmp_path)
+    with (
+        Forks(tmp_path / "forks", "tests.processes:run_script") as forks,
+        forks.start("writer.py", copy / "chain.sqlite") as writer,
+    ):
+        assert writer.first_line() == "writing\n"
         said = refusal("run", "--home", copy, "--resume")
         assert f"process {writer.pid} writes to this chain" in said
         assert "writes to this chain" in refusal("deploy", "--home", copy, "--preset", "smoke")
         succeeds("rounds", "list", "--home", copy)
-        writer.communicate("")
     succeeds("run", "--home", copy, "--resume")
 
 
