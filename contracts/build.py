@@ -10,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HERE = Path(__file__).parent
 ARTIFACT = HERE / "artifacts" / "committee_ledger.json"
@@ -19,26 +22,35 @@ INTERFACE = "ICommitteeLedger.vyi"
 SOURCES = (CONTRACT, INTERFACE, "ranking.vy", "ballots.vy")
 COMPILER = "vyper 0.4.3"
 EVM_VERSION = "cancun"
+OUTPUTS = ("abi", "bytecode", "bytecode_runtime")
 
 
 def compiled() -> dict[str, Any]:
     """Return the artefact as the compiler gives it now (needs the dev extra)."""
     import vyper  # noqa: PLC0415 - only a developer has the compiler
-    from vyper.ast.natspec import parse_natspec  # noqa: PLC0415
     from vyper.compiler.input_bundle import FilesystemInputBundle  # noqa: PLC0415
-    from vyper.compiler.phases import CompilerData  # noqa: PLC0415
     from vyper.compiler.settings import OptimizationLevel, Settings  # noqa: PLC0415
 
-    settings = Settings(evm_version=EVM_VERSION, optimize=OptimizationLevel.GAS)
     bundle = FilesystemInputBundle([HERE])
     outputs = vyper.compile_from_file_input(
         bundle.load_file(CONTRACT),
         input_bundle=bundle,
-        settings=settings,
-        output_formats=["abi", "bytecode", "bytecode_runtime"],
+        settings=Settings(evm_version=EVM_VERSION, optimize=OptimizationLevel.GAS),
+        output_formats=OUTPUTS,
     )
+    return artefact_of(outputs)
+
+
+def artefact_of(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the artefact with these outputs of the compiler (needs the dev extra)."""
+    import vyper  # noqa: PLC0415 - only a developer has the compiler
+    from vyper.ast.natspec import parse_natspec  # noqa: PLC0415
+    from vyper.compiler.input_bundle import FilesystemInputBundle  # noqa: PLC0415
+    from vyper.compiler.phases import CompilerData  # noqa: PLC0415
+
     # The compiler does not hand an interface's documentation on to what implements it.
-    interface = CompilerData(bundle.load_file(INTERFACE), bundle, settings)
+    bundle = FilesystemInputBundle([HERE])
+    interface = CompilerData(bundle.load_file(INTERFACE), bundle)
     documentation = parse_natspec(interface.annotated_vyper_module)
     return {
         "contract": "committee_ledger",
@@ -48,9 +60,7 @@ def compiled() -> dict[str, Any]:
         "sources": {
             name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in SOURCES
         },
-        "abi": outputs["abi"],
-        "bytecode": outputs["bytecode"],
-        "bytecode_runtime": outputs["bytecode_runtime"],
+        **{name: outputs[name] for name in OUTPUTS},
         "userdoc": documentation.userdoc,
         "devdoc": documentation.devdoc,
     }

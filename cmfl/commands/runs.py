@@ -21,6 +21,7 @@ from cmfl.commands.console import (
     print_csv,
     print_json,
     print_line,
+    print_prose,
     print_table,
     shortened,
     whole,
@@ -145,7 +146,7 @@ def show(
         if stop is not None:
             print_line(stop.sentence)
         if remote is not None:
-            print_line(NOT_SERVED)
+            print_prose(NOT_SERVED)
         elif not comparison.contradicts:
             print_line(head_message(name, comparison))
         print_table("settings", ("setting", "value"), list(settings.items()))
@@ -180,9 +181,9 @@ def compare(
         for name in COLUMNS[1:]
     ]
     print_table("runs", ("", *names), lines)
-    print_line(CLAIMED)
+    print_prose(CLAIMED)
     if api is not None:
-        print_line(NOT_SERVED)
+        print_prose(NOT_SERVED)
     if differing:
         table = [[key, *map(_set_to, each)] for key, each in differing.items()]
         print_table("settings that differ", ("setting", *names), table)
@@ -255,9 +256,9 @@ def _print_list(runs: RunSummaries, rows: list[RunSummary], *, is_remote: bool) 
     for row in rows:
         if _is_below(row):
             print_line(_verdict(runs, row), bold=True)
-    print_line(CLAIMED)
+    print_prose(CLAIMED)
     if is_remote:
-        print_line(NOT_SERVED)
+        print_prose(NOT_SERVED)
         readable = [row["run"] for row in rows if row["ledger"] is not None]
         for sentence in filter(None, map(runs.unknown, readable)):
             print_line(sentence)

@@ -34,7 +34,7 @@ local_steps = 2
 def compared() -> cmfl.Comparison:
     """Return the comparison of the project's first example, as small as it can be."""
     return cmfl.compare(
-        ["fedavg", "krum", "cmfl-1", "robust"],
+        ["fedavg", "krum", "cmfl-1"],
         attacks=[None, "back-gradient"],
         seeds=range(2),
         **SMALL,
@@ -45,16 +45,16 @@ def test_there_is_a_row_for_each_run(compared: cmfl.Comparison) -> None:
     rows = compared.rows
     assert rows.columns[:4] == ("method", "attack", "seed", "final")
     places = {(row["method"], row["attack"], row["seed"]) for row in rows}
-    assert len(places) == len(rows) == 16
+    assert len(places) == len(rows) == 12
     audited = [row["method"] for row in rows if row["audit"] == "passed"]
-    assert sorted(audited) == ["cmfl-1", "cmfl-1", "robust", "robust"]  # the first seed of each
+    assert sorted(audited) == ["cmfl-1", "cmfl-1"]  # the first seed of each
     clean = [row for row in rows if row["attack"] == "no attack"]
     assert all(row["malicious_accepted"] == 0 for row in clean)
 
 
 def test_there_is_a_row_for_each_round(compared: cmfl.Comparison) -> None:
     curves = compared.curves
-    assert len(curves) == 32
+    assert len(curves) == 24
     last = curves[1]
     assert (last["method"], last["seed"], last["round"]) == ("fedavg", 0, 2)
     first = compared.rows[0]
@@ -63,7 +63,7 @@ def test_there_is_a_row_for_each_round(compared: cmfl.Comparison) -> None:
 
 def test_a_summary_pools_nothing_but_seeds(compared: cmfl.Comparison) -> None:
     summary = compared.summary()
-    assert (len(summary), {row["seeds"] for row in summary}) == (8, {2})
+    assert (len(summary), {row["seeds"] for row in summary}) == (6, {2})
     finals = [
         r["final"] for r in compared.rows if (r["method"], r["attack"]) == ("krum", "no attack")
     ]
@@ -79,12 +79,7 @@ def test_a_plot_has_a_panel_for_each_attack(compared: cmfl.Comparison) -> None:
 
     axes = compared.plot()
     assert [panel.get_title() for panel in axes] == ["no attack", "back-gradient"]
-    assert [line.get_label() for line in axes[0].lines][:4] == [
-        "fedavg",
-        "krum",
-        "cmfl-1",
-        "robust",
-    ]
+    assert [line.get_label() for line in axes[0].lines][:3] == ["fedavg", "krum", "cmfl-1"]
     plt.close("all")
 
 
@@ -105,7 +100,7 @@ def test_a_sweep_plays_every_combination(tmp_path: Path) -> None:
 
 
 def test_every_method_by_name_can_be_played() -> None:
-    names = [name for name in METHODS if name not in {"fedavg", "krum", "cmfl-1", "robust"}]
+    names = [name for name in METHODS if name not in {"fedavg", "krum", "cmfl-1"}]
     compared = cmfl.compare(names, seeds=[1], preset="smoke", rounds=1, recorded=False)
     assert [row["method"] for row in compared.rows] == names
     assert not compared.failures

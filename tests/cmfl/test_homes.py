@@ -12,28 +12,30 @@ import pytest
 import cmfl
 from cmfl.homes import opened_home, temporary_folder
 from tests.cmfl.conftest import FACE
+from tests.processes import Forks
 
 pytestmark = FACE
 
 INTERRUPTED = """
-import os, signal, sys
+import atexit, multiprocessing, os, signal, sys
 import cmfl
 from cmfl.display import progress
+from ledger.io import processes
 
 def interrupted(done, total, note=""):
     os.kill(os.getpid(), signal.SIGINT)
 
 progress._ignore = interrupted
-if __name__ == "__main__":
-    # One run, and so one process of the two: each of them imports torch.
-    compared = {"preset": "smoke", "seeds": [1], "jobs": 2}
-    for call, first, more in ((cmfl.run, "smoke", {}), (cmfl.compare, ["cmfl-1"], compared)):
-        try:
-            call(first, progress=False, **more)
-        except KeyboardInterrupt:
-            # Training imports neither torch's compiler nor what scikit-learn does: seconds.
-            unwanted = {"torch._dynamo", "sympy", "scipy", "pandas"}
-            print("interrupted", *sorted(unwanted & set(sys.modules)))
+processes._SPAWN = multiprocessing.get_context("fork")  # no process imports torch again
+compared = {"preset": "smoke", "seeds": [1], "jobs": 2}
+for call, first, more in ((cmfl.run, "smoke", {}), (cmfl.compare, ["cmfl-1"], compared)):
+    try:
+        call(first, progress=False, **more)
+    except KeyboardInterrupt:
+        # Training imports neither torch's compiler nor what scikit-learn does: seconds.
+        unwanted = {"torch._dynamo", "sympy", "scipy", "pandas"}
+        print("interrupted", *sorted(unwanted & set(sys.modules)))
+atexit._run_exitfuncs()  # which a fork would leave out
 """
 
 FORKING = """
@@ -107,13 +109,18 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": path}
 
 
-def test_an_interrupted_run_or_comparison_leaves_no_folder(tmp_path: Path) -> None:
+def test_an_interrupted_run_or_comparison_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script, folder = tmp_path / "study.py", tmp_path / "tmp"
     folder.mkdir()
     script.write_text(INTERRUPTED, encoding="utf-8")
-    command = [sys.executable, str(script)]
-    ended = subprocess.run(
-        command, env=_environment(folder), check=True, text=True, capture_output=True
-    )
-    assert ended.stdout == "interrupted\ninterrupted\n"
+    monkeypatch.chdir(tmp_path)
+    entry = "tests.processes:run_script"
+    with (
+        Forks(tmp_path / "forks", entry) as forks,
+        forks.start(script.name, TMPDIR=str(folder)) as process,
+    ):
+        out, err = process.communicate()
+        assert (process.wait(), out, err) == (0, "interrupted\ninterrupted\n", "")
     assert not [*folder.iterdir()]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from eth_utils.abi import abi_to_signature
 
-from contracts.build import ARTIFACT, HERE, INTERFACE, SOURCES, compiled
+from contracts.build import ARTIFACT, HERE, INTERFACE, SOURCES, artefact_of
 from ledger.chain.contract import abi
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.io.home import Home
+from tests.cmfl.commands.conftest import cmfl
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from eth_typing import ABIFunction
@@ -19,9 +26,30 @@ FUNCTIONS = [entry for entry in ARTEFACT["abi"] if entry["type"] == "function"]
 
 
 @pytest.mark.slow
-def test_recompiling_gives_the_committed_artefact() -> None:
+def test_recompiling_gives_the_committed_artefact(tmp_path: Path) -> None:
+    """By the command that `cmfl contract verify` prints, and with the digest beside it."""
     pytest.importorskip("vyper", reason="the compiler is in the dev extra")
-    assert compiled() == ARTEFACT
+    home = Home(tmp_path / "home")
+    home.path.mkdir()
+    with EmbeddedChain.create(home.chain) as chain:
+        code = bytes.fromhex("60016000f3")  # creates a contract of one zero byte
+        address = chain.create_contract(code, 100_000, chain.next_nonce()).contract_address
+    printed = cmfl("contract", "verify", "--home", home.path, "--address", address, "--json").json
+    # One compilation is enough for both: plain vyper, asked for the ABI too.
+    vyper = Path(sys.executable).with_name("vyper")
+    outputs = tmp_path / "outputs"
+    wrapper = f'vyper() {{ {vyper} -f "abi,$2" "${{@:3}}" | tee {outputs} | tail -n +2; }}'
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {wrapper}; {printed['compile']}"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+    )
+    assert ended.stdout.split()[0] == printed["sha256"]
+    interface, creation, runtime = outputs.read_text().splitlines()
+    compiled = {"abi": json.loads(interface), "bytecode": creation, "bytecode_runtime": runtime}
+    assert artefact_of(compiled) == ARTEFACT
 
 
 def test_names_compiler_and_sources() -> None:

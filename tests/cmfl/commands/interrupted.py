@@ -1,4 +1,4 @@
-"""The process `cmfl` with a signal that comes at the same moment each time.
+"""The process `cmfl` with a signal that comes at one moment each time, or lacking something.
 
 The entries are called in place of `cmfl.commands.main.run`, in a fork or by a Python of its own.
 """
@@ -6,6 +6,7 @@ The entries are called in place of `cmfl.commands.main.run`, in a fork or by a P
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 
@@ -34,4 +35,26 @@ def at_a_step() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     vars(rounds)["open_history"] = interrupt
+    run()
+
+
+def without_output() -> None:
+    """Run the command line as Python begins it where standard output is closed."""
+    from cmfl.commands.main import run
+
+    sys.stdout = sys.__stdout__ = None  # type: ignore[misc]
+    os.close(1)
+    try:
+        run()
+    except SystemExit as end:
+        os._exit(int(end.code or 0))
+
+
+def with_few_descriptors() -> None:
+    """Run the command line where no more files may be open than the first argument says."""
+    most = int(sys.argv.pop(1))
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # what a server leaves open
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    from cmfl.commands.main import run
+
     run()

@@ -85,7 +85,7 @@ def test_each_spelling_is_another_text(places: Places) -> None:
     assert len(spelt - {places.address}) == len(SPELLINGS)
 
 
-@EACH
+@pytest.mark.parametrize(("chain", "name"), [("home", "upper prefix"), ("node", "lower")])
 def test_an_audit_accepts_an_address_in_any_case(places: Places, chain: str, name: str) -> None:
     typed, where = SPELLINGS[name](places.address), places.options[chain]
     result = succeeds("audit", *where, "--address", typed, "--jobs", 1, "--json")

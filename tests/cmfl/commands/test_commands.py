@@ -39,16 +39,16 @@ ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 
 def test_run_ends_with_the_head_for_people_and_for_programs(tmp_path: Path) -> None:
     # A record holds signatures, which name the chain: heads are equal on chains of one id.
-    options = ["--rounds", 2, "--chain-id", 7, *settings_of(*SETTINGS)]
+    options = ["--rounds", 1, "--chain-id", 7, *settings_of(*SETTINGS)]
     arguments = ["run", "--preset", "smoke", *options]
     people = succeeds(*arguments, "--home", tmp_path / "a").out
     found = succeeds(*arguments, "--home", tmp_path / "b", "--json").json
     assert list(found) == ["run", "address", "round", "rounds_now", "head", "last"]
-    assert (found["run"], found["round"], found["rounds_now"]) == ("run", 2, 2)
+    assert (found["run"], found["round"], found["rounds_now"]) == ("run", 1, 1)
     assert DIGEST.fullmatch(found["head"])
     assert ADDRESS.fullmatch(found["address"])
     assert f"contract {found['address']}, head {found['head']}" in people
-    assert found["last"]["round"] == 2
+    assert found["last"]["round"] == 1
     assert 0 <= found["last"]["accuracy"] <= 1
 
 
@@ -349,6 +349,8 @@ def test_doctor_counts_blobs_and_names_the_damaged(copy: Path) -> None:
     )
     blobs[1].write_bytes(b"other bytes")
     succeeds("doctor", "--home", copy)
+    for path in copy.glob("chain.sqlite*"):
+        path.unlink()  # else every block would be run again
     assert failing(copy, "--deep")["blobs"].startswith(f"blob {blobs[1].name} is damaged")
     blobs[2].write_bytes(b"")
     assert failing(copy)["blobs"].startswith(f"blob {blobs[2].name} is empty: put the blob back")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import sys
 import threading
 from contextlib import contextmanager
@@ -61,17 +60,6 @@ def test_describe_counts_samples_and_reports_a_missing_split() -> None:
         "test": None,
     }
     assert "the files have no split" in succeeds("data", "describe", FIXTURES / "femnist").out
-
-
-def test_describe_and_check_need_no_machine_learning_framework() -> None:
-    program = (
-        "import sys\nfrom cmfl.commands.application import main\n"
-        f"sys.argv = ['cmfl', 'data', 'describe', {str(FIXTURES / 'sent140')!r}, '--json']\n"
-        "code = main()\nassert 'torch' not in sys.modules and 'web3' not in sys.modules\n"
-        "sys.exit(code)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert json.loads(done.stdout)["devices"] == 2
 
 
 def test_check_names_what_is_sound_and_the_first_fault(tmp_path: Path) -> None:

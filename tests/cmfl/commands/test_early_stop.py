@@ -17,7 +17,7 @@ from cmfl.stopping import StopOutcome, check_stop
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
-from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, settings_of, succeeds
 
 STOPPING = settings_of(
     *("protocol.rounds=5", "early_stop.target=1.0"),
@@ -63,6 +63,7 @@ def test_an_auditor_sees_that_the_rule_ended_the_run(stopped: Path) -> None:
     assert (shown["round"], shown["reason"], shown["best_round"]) == (2, "patience", 1)
 
 
+@SHARED
 def test_a_run_without_a_rule_has_no_word_of_it(home: Path, report: dict[str, Any]) -> None:
     assert "early_stop" not in report
     assert "early_stop" not in succeeds("runs", "show", "run", "--home", home, "--json").json

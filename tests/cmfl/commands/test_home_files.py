@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cmfl.commands.conftest import refusal, succeeds
+from tests.cmfl.commands.conftest import SHARED, refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = SHARED
 
 COMMANDS = {
     "bundle": ("export", "bundle", "--round", 1),

@@ -111,11 +111,11 @@ def test_deploy_prints_a_command_that_continues(url: str, tmp_path: Path) -> Non
     home = tmp_path / "a home"
     node = ["--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID, "--confirmations", 0]
     options = [*node, *keystore_in(tmp_path, TEST_KEYS[2])]
-    rounds = ("--set", "protocol.rounds=2")
+    rounds = ("--set", "protocol.rounds=1")
     people = succeeds("deploy", "--preset", "smoke", *rounds, "--home", home, *options).out
     (line,) = (line for line in people.splitlines() if line.startswith("go on with: "))
     _, *words = shlex.split(line.removeprefix("go on with: "))
-    assert succeeds(*words, "--json").json["round"] == 2
+    assert succeeds(*words, "--json").json["round"] == 1
     assert not (home / "chain.sqlite").exists()
 
 
@@ -137,20 +137,20 @@ class _Leaving:
 
 
 # Two transactions deploy the contract, and each round has two.
-@pytest.mark.parametrize("after", [0, 3, 4])
+@pytest.mark.parametrize(("after", "rounds"), [(0, 1), (3, 1), (4, 2)])
 def test_a_run_that_loses_its_node_prints_a_continuing_command(
-    url: str, tmp_path: Path, after: int
+    url: str, tmp_path: Path, after: int, rounds: int
 ) -> None:
     leaving = _Leaving(after)
     with FaultyProxy(url, leaving.trouble) as proxy:
         node = ["--rpc-url", proxy.url, "--chain-id", DEFAULT_CHAIN_ID]
         options = [*node, *keystore_in(tmp_path, TEST_KEYS[2]), "--home", tmp_path / "a home"]
-        message = refusal("run", "--preset", "smoke", "--rounds", 2, *options)
+        message = refusal("run", "--preset", "smoke", "--rounds", rounds, *options)
         assert message.startswith(f"{proxy.url}: unreachable")
         _, _, command = message.partition("; the run goes on with: ")
         leaving.is_away = False
         _, *words = shlex.split(command)
-        assert succeeds(*words, "--json").json["round"] == 2
+        assert succeeds(*words, "--json").json["round"] == rounds
 
 
 def test_a_run_that_never_reached_its_node_prints_no_command(tmp_path: Path) -> None:

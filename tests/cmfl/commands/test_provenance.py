@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -46,6 +47,8 @@ from tests.faults import times
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cmfl.provenance.facts import RunFacts
+
 pytestmark = SHARED
 
 EXPORTS = {
@@ -58,6 +61,24 @@ AUDITOR, LIAR = KeySigner(bytes([7] * 32)), KeySigner(bytes([9] * 32))
 ENVIRONMENT = TrainingEnvironment("2.13.0", "plain", "x86_64", "avx2", "cpu", 1)
 
 EACH = pytest.mark.parametrize("kind", EXPORTS)
+KNOWN_FACTS = pytest.mark.usefixtures("_known_facts")
+"""What the shared home leads to is read once; at issue is what is held against it."""
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, RunFacts]:
+    return {}
+
+
+@pytest.fixture
+def _known_facts(known: dict[str, RunFacts], monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(*given: object, **more: object) -> RunFacts:
+        key = repr((given, more))
+        if key not in known:
+            known[key] = read_facts(*given, **more)  # type: ignore[arg-type]
+        return known[key]
+
+    monkeypatch.setattr("cmfl.provenance.verification.read_facts", once)
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +201,7 @@ def test_ro_crates_reader_accepts_a_crate(documents: dict[str, Path]) -> None:
     assert [each["version"] for each in crate.root_dataset["conformsTo"]] == ["0.5", "0.1"]
 
 
+@KNOWN_FACTS
 @EACH
 @settings(max_examples=times(6, 25), deadline=None)
 @given(data=st.data())
@@ -225,6 +247,7 @@ def test_a_changed_byte_changes_a_field_or_nothing(
     assert is_same == (not list(differences(after.value, before.value)))
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 @EACH
 def test_unknown_and_missing_fields_are_named(kind: str, document: Path, home: Path) -> None:
@@ -288,6 +311,7 @@ def test_no_document_outlives_an_audit_that_fails(kind: str, document: Path, cop
     assert (code, result["state"]) == (3, "unconfirmed")
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 def test_people_read_which_field_is_false(
     documents: dict[str, Path], home: Path, tmp_path: Path
@@ -306,6 +330,7 @@ def test_people_read_which_field_is_false(
     assert lines[3].endswith("..., and must not be there")
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 def test_people_read_which_file_is_false(
     documents: dict[str, Path], tmp_path: Path, home: Path
@@ -370,6 +395,23 @@ def test_a_round_that_has_not_ended_is_false_of_a_file_alone(
         assert verified(documents["statement"], home, *node)[1]["state"] == "current"
 
 
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from cmfl.commands import audit
+from cmfl.commands.application import main
+
+made, plain = [], audit.audited_with_progress
+
+def once(*given):  # one run is documented and verified
+    if not made:
+        made.append(plain(*given))
+    return made[0]
+
+audit.audited_with_progress = once
+"""
+
+
 def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_path: Path) -> None:
     out = tmp_path / "crate"
     where = ["--home", str(home)]
@@ -379,8 +421,12 @@ def test_documents_need_no_torch(documents: dict[str, Path], home: Path, tmp_pat
         ["verify", "attestation", *where, str(documents["SLSA provenance"])],
     ]
     program = (
-        "import sys\nsys.modules['torch'] = None\nfrom cmfl.commands.application import main\n"
-        f"for words in {commands!r}:\n sys.argv = ['cmfl', *words]\n assert main() == 0, words\n"
+        WITHOUT_TORCH
+        + f"""
+for words in {commands!r}:
+    sys.argv = ["cmfl", *words]
+    assert main() == 0, words
+"""
     )
     bare = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert bare.returncode == 0, bare.stderr
@@ -435,6 +481,7 @@ def record_of(home: Path, round_number: int | None = None) -> Path:
     return home / "blobs" / digest[:2] / digest
 
 
+@KNOWN_FACTS
 @pytest.mark.parametrize("kind", ["RO-Crate"])
 def test_a_crates_files_are_the_runs(
     kind: str, document: Path, documents: dict[str, Path], home: Path
@@ -444,19 +491,26 @@ def test_a_crates_files_are_the_runs(
         assert str(result.state) == "false"
         return {each.field for each in result.differences}
 
-    for path in sorted(documents[kind].iterdir()):
-        if path.name == METADATA_FILE:
-            continue
-        data = bytearray(path.read_bytes())
+    def change(path: Path) -> None:
+        data = bytearray((documents[kind] / path.name).read_bytes())
         data[len(data) // 2] ^= 1
-        (document / path.name).write_bytes(data)
-        assert fields() == {path.name}
-        (document / path.name).unlink()
-        assert fields() == {path.name}
-        (document / path.name).symlink_to(path)
-        assert fields() == {path.name}
-        (document / path.name).unlink()
-        shutil.copy(path, document)
+        path.write_bytes(data)
+
+    def remove(path: Path) -> None:
+        path.unlink()
+
+    def link(path: Path) -> None:
+        path.unlink()
+        path.symlink_to(documents[kind] / path.name)
+
+    files = [path for path in sorted(document.iterdir()) if path.name != METADATA_FILE]
+    ways = (change, remove, link)
+    # Each file is changed, and each way is tried with one of them.
+    for way, path in [*zip(itertools.cycle(ways), files), *((change, path) for path in files[1:])]:
+        way(path)
+        assert fields() == {path.name}, way
+        path.unlink(missing_ok=True)
+        shutil.copy(documents[kind] / path.name, path)
     (document / "more").mkdir()
     assert fields() == {"more"}
 
@@ -494,6 +548,7 @@ def test_what_is_no_document_is_refused(data: bytes, home: Path, tmp_path: Path)
     assert str(file) in refusal("verify", "attestation", file, "--home", home)
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 @pytest.mark.parametrize(
     "value",
@@ -572,6 +627,7 @@ def test_listed_verdicts_are_those_of_the_mailbox(copy: Path, tmp_path: Path) ->
     assert "1 attestations that it does not list: 1 same, 0 other" in result["notes"][0]
 
 
+@KNOWN_FACTS
 @KNOWN_AUDIT
 @pytest.mark.parametrize(("round_", "client"), [(0, 1), (1, -1), (10**400, 1), (1, 2**32)])
 def test_a_verdict_on_an_update_that_no_run_has_is_false(
@@ -588,30 +644,36 @@ def test_a_verdict_on_an_update_that_no_run_has_is_false(
 
 
 @KNOWN_AUDIT
-def test_verdicts_that_came_later_are_noted(copy: Path, tmp_path: Path) -> None:
-    for name, words in EXPORTS.items():
-        succeeds("export", *words, "--home", copy, "--out", tmp_path / name)
+def test_verdicts_that_came_later_are_noted(copy: Path, documents: dict[str, Path]) -> None:
     attest(copy, ReplayVerdict.OTHER)
     for name in EXPORTS:
-        code, result = verified(tmp_path / name, copy)
+        code, result = verified(documents[name], copy)
         assert (code, result["state"]) == (0, "current")
         assert "does not list: 0 same, 1 other" in result["notes"][0]
 
 
+@pytest.fixture(scope="module")
+def attested(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with a verdict on its first update; nobody writes to it."""
+    path = tmp_path_factory.mktemp("attested") / "home"
+    shutil.copytree(home, path)
+    attest(path, ReplayVerdict.SAME)
+    return path
+
+
 @KNOWN_AUDIT
 @pytest.mark.parametrize("kind", EXPORTS)
-def test_an_invented_verdict_is_never_confirmed(kind: str, copy: Path, tmp_path: Path) -> None:
-    attest(copy, ReplayVerdict.SAME)
+def test_an_invented_verdict_is_never_confirmed(kind: str, attested: Path, tmp_path: Path) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    succeeds("export", *EXPORTS[kind], "--home", copy, "--out", out)
-    assert verified(out, copy)[0] == 0
+    succeeds("export", *EXPORTS[kind], "--home", attested, "--out", out)
+    assert verified(out, attested)[0] == 0
     elsewhere.mkdir()
-    code, result = verified(out, copy, "--mailbox", elsewhere)
+    code, result = verified(out, attested, "--mailbox", elsewhere)
     assert (code, result["state"]) == (3, "unconfirmed")
     assert "1 attestations that it lists are not in the mailbox" in result["notes"][0]
     file = json_file(out)
     file.write_text(file.read_text().replace(checksum(AUDITOR.address), checksum(LIAR.address)))
-    assert verified(out, copy)[0] == (1 if kind == "RO-Crate" else 3)
+    assert verified(out, attested)[0] == (1 if kind == "RO-Crate" else 3)
 
 
 def test_wrong_options_are_refused_before_an_audit(

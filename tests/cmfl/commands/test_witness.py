@@ -39,7 +39,7 @@ NAME = ("--name", "example.org/cmfl")
 
 @dataclass(frozen=True)
 class Published:
-    """A run of five rounds, the key of its log, and two witnesses at work.
+    """A run of three rounds, the key of its log, and two witnesses at work.
 
     Attributes:
         folder: with `home`, `older` (its first two rounds), `forked`, the log and the policy.
@@ -82,9 +82,9 @@ def play_and_copy(folder: Path) -> None:
             shutil.copytree(folder / "home", folder / "older")
 
     with patch.object(running, "_show", copying):
-        package.run("smoke", home=folder / "home", progress=False)
+        package.run("smoke", home=folder / "home", rounds=3, progress=False)
     manifest = json.loads((folder / "home" / "runs" / "run" / "deployment.json").read_text())
-    chain = ("--chain-id", manifest["chain_id"])
+    chain = ("--chain-id", manifest["chain_id"], "--rounds", 3)
     succeeds("run", "--preset", "smoke", "--set", "seed=1", "--home", folder / "forked", *chain)
 
 
@@ -122,14 +122,14 @@ def test_a_witnessed_run_passes_and_names_its_witnesses(witnessed: Published) ->
     done = witnessed.audited("home")
     assert done.code == 0, done
     assert "A quorum of witnesses (W0, W1) says that as of " in done.out
-    assert witnessed.audited("home", "--json", "--strict").json["witnessed"]["rounds"] == 5
+    assert witnessed.audited("home", "--json", "--strict").json["witnessed"]["rounds"] == 3
 
 
 def test_a_rolled_back_home_is_refused(witnessed: Published) -> None:
     assert cmfl("audit", "--home", witnessed.folder / "older").code == 0
     done = witnessed.audited("older")
     assert done.code == 1
-    assert "has signed 5 rounds of this run; in truth 2 have ended here" in done.out
+    assert "has signed 3 rounds of this run; in truth 2 have ended here" in done.out
 
 
 def test_a_forked_chain_file_is_refused(witnessed: Published) -> None:
@@ -240,7 +240,7 @@ def test_a_log_of_a_rolled_back_home_is_not_published(witnessed: Published) -> N
     out = ("--out", witnessed.folder / "log")
     done = cmfl("log", "publish", *older, *NAME, *signing(witnessed.folder), *out)
     assert done.code == 1
-    assert "has signed 5 entries, and the chain has 2 ended rounds" in done.err
+    assert "has signed 3 entries, and the chain has 2 ended rounds" in done.err
 
 
 def test_what_is_published_is_read_while_no_other_process_publishes(
@@ -273,15 +273,15 @@ def test_a_log_is_verified_file_by_file(witnessed: Published, tmp_path: Path) ->
     own = witnessed.folder / "log"
     with log_at(own) as url:
         done = succeeds("log", "verify", url, "--log", witnessed.key)
-    assert "5 rounds, and every file hashes" in done.out
-    assert "  round 5" in done.out.splitlines()
+    assert "3 rounds, and every file hashes" in done.out
+    assert "  round 3" in done.out.splitlines()
     damaged = tmp_path / "log"
     shutil.copytree(own, damaged)
-    tile = damaged / "tile" / "0" / "000.p" / "5"
+    tile = damaged / "tile" / "0" / "000.p" / "3"
     tile.write_bytes(tile.read_bytes()[::-1])
     done = cmfl("log", "verify", damaged, "--log", witnessed.key)
     assert (done.code, done.out) == (1, "")
-    assert "tile/0/000.p/5 does not hash" in done.err
+    assert "tile/0/000.p/3 does not hash" in done.err
     tile.unlink()
     assert cmfl("log", "verify", damaged, "--log", witnessed.key).code == 3
 
@@ -289,7 +289,7 @@ def test_a_log_is_verified_file_by_file(witnessed: Published, tmp_path: Path) ->
 def test_a_log_is_compared_with_a_home_round_by_round(witnessed: Published) -> None:
     log = (witnessed.folder / "log", "--log", witnessed.key)
     same = succeeds("log", "compare", *log, "--home", witnessed.folder / "home")
-    assert "5 rounds are the same" in same.out
+    assert "3 rounds are the same" in same.out
     for home, sentence in (("older", "ends with round 2"), ("forked", "round 1 is another")):
         done = cmfl("log", "compare", *log, "--home", witnessed.folder / home)
         assert done.code == 1
@@ -317,7 +317,7 @@ def test_a_head_is_proven_offline_and_holds_a_clients_proof(
     assert (done.code, done.out) == (1, "")
     proof.write_bytes(changed[:40])
     assert "is no proof of a logged head" in refusal(*checked)
-    assert "has 5 rounds" in refusal("log", "prove", *given[:-3], 6, "--out", proof)
+    assert "has 3 rounds" in refusal("log", "prove", *given[:-3], 4, "--out", proof)
 
 
 def test_a_head_that_too_few_have_cosigned_is_left_open(
@@ -420,7 +420,7 @@ def test_a_killed_witness_process_goes_on_where_it_was(
             *("--witness-policy", tmp_path / "policy"),
         )
         assert done.code == 1
-        assert "has signed 5 entries, and the chain has 2 ended rounds" in done.err
+        assert "has signed 3 entries, and the chain has 2 ended rounds" in done.err
         process.send_signal(signal.SIGINT)
         process.communicate()
     assert process.returncode == 0
