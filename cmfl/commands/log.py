@@ -12,7 +12,7 @@ from cmfl.commands.console import complain
 from cmfl.commands.verbosity import Verbosity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 OURS = ("ledger", "clients", "api", "cmfl")
 
@@ -44,17 +44,11 @@ def shown_as_lines() -> Iterator[None]:
     ours = [logging.getLogger(name) for name in OURS]
     before = [logger.level for logger in ours]
     root.addHandler(handler)
-    _set_levels(ours, [logging.INFO] * len(ours))
+    for logger in ours:
+        logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         root.removeHandler(handler)
-        _set_levels(ours, before)
-
-
-def _set_levels(loggers: Sequence[logging.Logger], levels: Sequence[int]) -> None:
-    """Set the levels of loggers, of which there is at least one."""
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.level = level
-    # Makes every logger of the process forget what it has cached of levels: once is enough.
-    loggers[-1].setLevel(levels[-1])
+        for logger, level in zip(ours, before, strict=True):
+            logger.setLevel(level)
