@@ -153,7 +153,7 @@ class Model:
     def _built(self, seed: int) -> nn.Module:
         # Building a module must not change torch's global random state.
         with torch.random.fork_rng(devices=[]):
-            torch.random.manual_seed(seed)
+            seed_torch(seed)
             return self.factory(self.form, self.options)
 
 
@@ -166,6 +166,17 @@ def model_of(
     module = Model(factory, form, options).module()
     layout = tuple((name, tuple(p.shape)) for name, p in trainable(module))
     return Model(factory, form, options, layout, files, frozen_state_of(module))
+
+
+def seed_torch(seed: int) -> None:
+    """Seed torch's generators of the processor, and of the cards where there are any.
+
+    `torch.manual_seed` does the same, and notes down a stack for each kind of card that is missing:
+    more than a small model takes to be built.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
 
 
 def trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
