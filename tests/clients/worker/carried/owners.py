@@ -150,7 +150,12 @@ class CarriedRun:
 
     def __enter__(self) -> Self:
         chain = self.stack.enter_context(
-            EmbeddedChain.create(self.home.chain, chain_id=CHAIN_ID, clock=lambda: self.clock.now)
+            EmbeddedChain.create(
+                self.home.chain,
+                chain_id=CHAIN_ID,
+                clock=lambda: self.clock.now,
+                synchronous="NORMAL",  # no power is cut
+            )
         )
         blobs = FolderBlobs(self.home.blobs)
         _, _, manifest = prepare(self.home.path, "run", self._configuration, chain, blobs)
