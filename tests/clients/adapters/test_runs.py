@@ -160,7 +160,8 @@ def test_other_formats_and_models_without_adapters_are_not_exported(folder: Path
 def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
     printed = succeeds("model", "digest", folder / "base").out.strip()
     assert len(printed) == 64
-    stated = command(folder, f"model.options.sha256={printed}", "machine.ledger=memory", home="b")
+    once = ("protocol.rounds=1", "machine.ledger=memory")
+    stated = command(folder, f"model.options.sha256={printed}", *once, home="b")
     succeeds(*stated, "--json")
     assert "is no folder" in refusal("model", "digest", folder / "none")
 
@@ -193,17 +194,21 @@ def test_sequences_longer_than_the_positions_end_with_one_sentence(
     settings = command(folder, f"data.path={longer}", home="refused")
     assert "sequences of 13 tokens, and the base has 12 positions" in refusal(*settings)
     assert refusal(*settings, "--set", "data.options.length=14")
-    cut = command(folder, f"data.path={longer}", "data.options.length=12", home="cut")
-    succeeds(*cut, "--set", "machine.ledger=memory", "--json")
+    once = ("protocol.rounds=1", "machine.ledger=memory")
+    cut = command(folder, f"data.path={longer}", "data.options.length=12", *once, home="cut")
+    succeeds(*cut, "--json")
 
 
 def test_a_resumed_run_refuses_another_base(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "files").mkdir()
-    shutil.copytree(folder / "base", tmp_path / "files" / "base")
-    shutil.copy(folder / "rows.jsonl", tmp_path / "files")
-    succeeds(*command(tmp_path / "files"), "--json")
-    write_base(tmp_path / "files" / "base", seed=1)
-    resumed = refusal("run", "--home", tmp_path / "files" / "home", "--resume")
+    home, base = shutil.copytree(folder / "home", tmp_path / "home"), folder / "base"
+    succeeds("run", "--home", home, "--resume", "--json")
+    moved = base.rename(folder / "moved")
+    write_base(base, seed=1)
+    try:
+        resumed = refusal("run", "--home", home, "--resume")
+    finally:
+        shutil.rmtree(base)
+        moved.rename(base)
     assert resumed.startswith("model.options.path = ")
     assert resumed.endswith("restore it")
 
