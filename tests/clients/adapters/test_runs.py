@@ -16,7 +16,13 @@ from safetensors.numpy import load
 import cmfl
 from clients.configuration.loading import load as load_configuration
 from clients.configuration.run_configuration import own_code_settings
-from tests.clients.adapters.bases import VOCABULARY, opened_in_peft, write_base, write_rows
+from tests.clients.adapters.bases import (
+    ROUNDS,
+    command,
+    opened_in_peft,
+    write_base,
+    write_rows,
+)
 from tests.cmfl.commands.conftest import refusal, succeeds
 
 if TYPE_CHECKING:
@@ -31,34 +37,6 @@ from cmfl.commands.application import main
 sys.argv = ["cmfl", *sys.argv[1:]]
 sys.exit(main())
 """
-ROUNDS = 2
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a base, rows and a home in which a run was played."""
-    folder = tmp_path_factory.mktemp("adapters")
-    write_base(folder / "base")
-    write_rows(folder / "rows.jsonl", clients=12)
-    succeeds(*command(folder), "--json")
-    return folder
-
-
-def command(folder: Path, *settings: str, home: str = "home") -> list[object]:
-    """Return a run of the smallest preset with adapters."""
-    chosen = [
-        f"protocol.rounds={ROUNDS}",
-        f"data.path={folder / 'rows.jsonl'}",
-        "data.options.task=causal-lm",
-        f"data.options.vocabulary={VOCABULARY}",
-        "model.name=hf",
-        f"model.options.path={folder / 'base'}",
-        "model.options.rank=2",
-        "training.batch_size=4",
-        *settings,
-    ]
-    flags = [part for setting in chosen for part in ("--set", setting)]
-    return ["run", "--preset", "smoke", "--home", folder / home, *flags]
 
 
 def test_a_run_takes_the_plain_path_and_measures_language(folder: Path) -> None:
