@@ -144,11 +144,11 @@ FULL = GpuPlan(
 )
 
 TINY = GpuPlan(
-    tests=("tests/protocol/rules/test_selection.py",),
-    digits={"rounds": 2, "clients": 20},
+    tests=("tests/test_early_stop.py",),
+    digits={"rounds": 1, "clients": 20},
     replayed=5,
-    femnist=ImageRun(10, 5, 2, 0.05, "softmax", {}, 2),
-    adapters=AdapterRun(layers=1, width=64, vocabulary=200, clients=10, rounds=2),
+    femnist=ImageRun(10, 5, 2, 0.05, "softmax", {}, 1),
+    adapters=AdapterRun(layers=1, width=64, vocabulary=200, clients=10, rounds=1),
     works={
         "W2": replace(
             WORKS["W2"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from math import inf
 from pathlib import Path
@@ -52,6 +53,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 """Experiments that one name stands for, in the order in which they are run."""
 
 
+@cache
 def names() -> tuple[str, ...]:
     """Return the experiments that come with the package, in the order of their numbers."""
     experiments = [name.name.removesuffix(TOML) for name in _folder().iterdir() if _is_toml(name)]

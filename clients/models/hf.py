@@ -24,6 +24,7 @@ from clients.datasets.settings_table import FilePath, Positive, SettingsTable, p
 from clients.models.adapted_model import Adapters, Base, adapted
 from clients.models.base_folder import require_plain_base
 from clients.models.folder_digest import folder_digest
+from clients.models.model import seed_torch
 from clients.models.model_options import LARGEST_WIDTH, require_tokens
 from clients.models.parameter_rules import require_tensors
 from ledger.io.user_code import as_configuration_error
@@ -163,7 +164,7 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
         torch.random.fork_rng(devices=[]),
         _quiet(transformers),
     ):
-        torch.random.manual_seed(0)  # new heads; `draw_start` draws them again
+        seed_torch(0)  # new heads; `draw_start` draws them again
         module, report = getattr(transformers, _AUTO[task]).from_pretrained(
             path,
             dtype=getattr(torch, dtype),

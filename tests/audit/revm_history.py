@@ -133,7 +133,13 @@ class RevmHistory(RevmChain):
         return self.send(None, creation, gas)
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        raise NotImplementedError("no deployment here was interrupted")
+        assert sender == self.sender, "no other account sends here"
+        hashes = {transaction.block_number: own for own, (transaction, _) in self._mined.items()}
+        if nonce >= len(self._sent):
+            return None
+        before = self._sent[nonce][0]
+        assert before + 1 in hashes, "of a transaction that reverted nothing is known"
+        return self.receipt(hashes[before + 1])
 
     def wait_for_pending(self, sender: str) -> None:
         """Nothing is pending here."""

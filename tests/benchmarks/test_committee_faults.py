@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -19,11 +19,13 @@ from benchmarks.committee_faults import (
 from clients.adversaries.faults import MemberFault
 from ledger.audit.checks.distances import FALSE_SCORES
 from ledger.audit.report import AuditOutcome
-from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from tests.audit.revm_history import RevmHistory
 from tests.faults import times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
 
 PAGE = Path(__file__).parents[2] / "docs" / "committee-faults.md"
 COLLUDING, FAVOURING = MemberFault.COLLUDING, MemberFault.FAVOURING
@@ -38,9 +40,8 @@ CHOSEN = (
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
-    folder = tmp_path_factory.mktemp("committee-faults")
-    with EmbeddedChain.create(folder / "chain.sqlite") as chain:
-        yield Trials(chain, folder)
+    with RevmHistory() as chain:
+        yield Trials(cast("EmbeddedChain", chain), tmp_path_factory.mktemp("committee-faults"))
 
 
 def cells_of(line: str) -> list[str]:

@@ -42,12 +42,12 @@ def test_the_plain_module_has_the_products_vector(name: str) -> None:
     assert model.dimension == DIMENSIONS[name]
 
 
-@pytest.mark.parametrize("name", ["W2", "W3"])
-def test_the_engine_takes_the_plain_loops_steps_in_order(name: str) -> None:
+@pytest.mark.parametrize(("name", "clients"), [("W2", 1), ("W3", 2)])
+def test_the_engine_takes_the_plain_loops_steps_in_order(name: str, clients: int) -> None:
     work = replace(WORKS[name], steps=2)
-    workload = make_workload(work, 2)
+    workload = make_workload(work, clients)
     data, module, start = data_of(workload), module_of(work), torch.from_numpy(workload.start)
-    rows = np.empty((2, len(start)), dtype=np.float32)
+    rows = np.empty((clients, len(start)), dtype=np.float32)
     model = model_of(own_module, data.form, {"work": name})
     trainer = PlainTrainer(model, data.train, data.collate, training_of(work), "cpu")
     trainer.train(workload.start, jobs_of(workload), list(rows))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients.played import playing
+from tests.clients.played import playing, playing_on_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def player(tmp_path: Path) -> Iterator[Player]:
+    """A home with a chain in memory, where a block costs little."""
     with playing(tmp_path) as player:
+        yield player
+
+
+@pytest.fixture
+def player_on_file(tmp_path: Path) -> Iterator[Player]:
+    """A home with the chain that `cmfl run` writes."""
+    with playing_on_file(tmp_path) as player:
         yield player
 
 

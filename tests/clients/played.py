@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from clients.configuration.loading import load
 from clients.runs.open_run import open_run
@@ -20,6 +20,7 @@ from ledger.protocol.inputs import Participants, participants_of
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import MemoryBlobs
+from tests.audit.revm_history import RevmHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from clients.runs.metrics import RoundMetrics
     from clients.runs.open_run import OpenedRun
     from clients.runs.population import Population
-    from ledger.chain.ports import Receipt
+    from ledger.chain.ports import ChainWriter, Receipt
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.fold import RoundStart
     from ledger.protocol.types import ClientId, Digest, Domain
@@ -54,8 +55,8 @@ class Cut(BaseException):
     """What ends a session at a transaction, as a killed process ends there."""
 
 
-class CuttingChain(EmbeddedChain):
-    """A chain whose writer is cut off at one of its transactions.
+class _Cuts:
+    """What cuts the writer of a chain off at one of its transactions.
 
     Attributes:
         left: transactions that still go through; None for all.
@@ -70,12 +71,21 @@ class CuttingChain(EmbeddedChain):
     ) -> Receipt:
         if self.left == 0:
             raise Cut
-        receipt = super().send(to, data, gas, key=key, value=value)
+        by = {} if key is None else {"key": key}
+        receipt: Receipt = super().send(to, data, gas, value=value, **by)  # type: ignore[misc]
         if self.left is not None:
             self.left -= 1
             if self.left == 0 and self.after:
                 raise Cut
         return receipt
+
+
+class CuttingChain(_Cuts, RevmHistory):
+    """A chain in memory, where a block costs a tenth of one in a file."""
+
+
+class CuttingFile(_Cuts, EmbeddedChain):
+    """The chain that `cmfl run` writes."""
 
 
 @dataclass
@@ -167,7 +177,7 @@ class Player:
     """
 
     home: Path
-    chain: CuttingChain
+    chain: ChainWriter
     blobs: MemoryBlobs
 
     def play(self, *settings: str, name: str = "run") -> Played:
@@ -179,6 +189,7 @@ class Player:
 
     def cut(self, *settings: str, left: int, after: bool, name: str = "run") -> bool:
         """Play on until the cut; say whether the run came to it before its end."""
+        assert isinstance(self.chain, _Cuts)
         self.chain.left, self.chain.after = left, after
         try:
             self.play(*settings, name=name)
@@ -200,8 +211,14 @@ class Player:
 
 @contextmanager
 def playing(folder: Path) -> Iterator[Player]:
-    """Play runs into a folder, on a chain of its own that has the id of every other."""
+    """Play runs into a folder, on a chain in memory."""
+    with CuttingChain() as chain:
+        yield Player(folder, cast("ChainWriter", chain), MemoryBlobs())
+
+
+@contextmanager
+def playing_on_file(folder: Path) -> Iterator[Player]:
+    """Play runs into a folder, on a chain in a file of it that has the id of every other."""
     # Nothing here loses what the system holds, so no block has to wait for the disk.
-    with CuttingChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
-        assert isinstance(chain, CuttingChain)
+    with CuttingFile.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
         yield Player(folder, chain, MemoryBlobs())

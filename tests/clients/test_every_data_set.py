@@ -47,7 +47,6 @@ PAIRS = (
     Pair("digits", None, "softmax", "lockstep"),
     Pair("digits-by-writer", "digits_by_writer.npz", "cnn", "lockstep"),
     Pair("femnist", "femnist_mini.npz", "leaf_cnn", "lockstep", ("model.options.hidden=32",)),
-    Pair("femnist", "femnist_mini.npz", "alexnet", "lockstep", ("model.options.hidden=512",)),
     Pair(
         "shakespeare",
         "shakespeare.npz",

@@ -97,7 +97,10 @@ def test_updates_that_diverge_are_malformed_and_decide_nothing(player: Player) -
     assert played.blobs.get(sha256(NOT_ENCODABLE)) == NOT_ENCODABLE
 
 
-def test_a_resumed_run_has_the_memory_head_and_passes_audit(player: Player, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_memory_head_and_passes_audit(
+    player_on_file: Player, tmp_path: Path
+) -> None:
+    player = player_on_file
     assert player.cut(*ROUNDED, left=6, after=True)
     played = player.play(*ROUNDED)
     assert audit(played.ledger, played.blobs).outcome is AuditOutcome.PASSED

@@ -350,8 +350,8 @@ def test_unusable_updates_are_left_out_and_named_with_the_reason(player: Player)
     assert named == set(expected)
 
 
-def test_all_faults_at_once_do_not_stop_a_run(player: Player) -> None:
-    played = player.play(
+def test_all_faults_at_once_do_not_stop_a_run(player_on_file: Player) -> None:
+    played = player_on_file.play(
         *ALL_FAULTS, "protocol.rounds=8", "malice.attack=same-value", "malice.malicious_rate=0.2"
     )
     assert [row.round for row in played.rows] == list(range(1, 9))
@@ -399,10 +399,11 @@ def test_the_number_of_workers_changes_neither_decisions_nor_metrics(
     assert played.measured() == whole.measured()
 
 
-@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize(("after", "chain"), [(True, "player"), (False, "player_on_file")])
 def test_a_run_cut_at_any_transaction_decides_the_same(
-    whole: Played, player: Player, after: bool
+    whole: Played, request: pytest.FixtureRequest, after: bool, chain: str
 ) -> None:
+    player: Player = request.getfixturevalue(chain)
     cuts = 0
     while player.cut(*ALL_FAULTS, left=1, after=after):
         cuts += 1

@@ -58,9 +58,10 @@ def test_a_configuration_says_what_members_hold_updates_against() -> None:
 
 @pytest.mark.parametrize("settings", [ALONG, CROWDED], ids=["travel", "crowd"])
 def test_a_resumed_run_has_the_memory_head_and_passes_audit(
-    player: Player, tmp_path: Path, settings: tuple[str, ...]
+    player_on_file: Player, tmp_path: Path, settings: tuple[str, ...]
 ) -> None:
     # In round 3, whose travel begins with a model that only the store has.
+    player = player_on_file
     assert player.cut(*settings, left=7, after=True)
     played = player.play(*settings)
     report = audit(played.ledger, played.blobs)

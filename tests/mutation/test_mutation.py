@@ -43,6 +43,8 @@ def add(value: uint256) -> bool:
 """
 
 
+HYPOTHESIS = "_hypothesis_pytestplugin"
+
 DRAWN = """
 from hypothesis import given, strategies
 
@@ -148,7 +150,8 @@ def seen_by(folder: Path, body: str, limit: float) -> dict[str, Any]:
     def work(apart: Path) -> dict[str, Any]:
         # So often that pytest, telling of the first stop, is stopped itself.
         tests = testing.Tests(None, limit, again=0.01)
-        options = (f"--rootdir={folder}", "--config-file=/dev/null")
+        options = (f"--rootdir={folder}", "--config-file=/dev/null", "-p", HYPOTHESIS)
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # to look for others takes the longest
         return testing.outcome_of(tests, testing.run(tests, [str(path)], apart, *options))
 
     ended = done_apart(work)

@@ -20,6 +20,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("contracts", "ledger", "clients", "api", "cmfl")
 NAME = "cmfl-ledger"
 
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Fields of a syntax tree that hold statements."""
+
 _NOT_INSTALLED = ("benchmarks", "_typeshed")
 """Names of the repository alone, and of type checkers."""
 
@@ -88,15 +91,18 @@ def distribution_of(module: str) -> set[str]:
 def third_party_imports(package: str) -> Iterator[tuple[Path, str]]:
     """Yield the file and the top-level module of every import of another's package."""
     for path in sorted((ROOT / package).rglob("*.py")):
-        for module in _imported(ast.parse(path.read_text("utf-8"))):
+        for module in _imported(ast.parse(path.read_text("utf-8")).body):
             top = module.partition(".")[0]
             if top not in sys.stdlib_module_names and top not in (*PACKAGES, *_NOT_INSTALLED):
                 yield path.relative_to(ROOT), top
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield what statements import; expressions, most of a tree, import nothing."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
+        for field in _BLOCKS:
+            yield from _imported(getattr(node, field, ()))

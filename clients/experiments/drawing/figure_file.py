@@ -29,6 +29,7 @@ CALM = "nobody attacks"
 MOST_CONDITIONS = 4
 """Conditions whose attacks a caption names one by one."""
 
+_PNG_DPI = 110
 _LEAST_WIDTH = 6.8
 """In inches, so that a caption has room."""
 _PLACES = re.compile(rb"(-?\d+\.\d)\d+")
@@ -63,6 +64,9 @@ def write(drawn: Panels, folder: Path, name: str, caption: str) -> list[Path]:
     Raises:
         OSError: they cannot be written.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - as in `panels`
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
+
     figure = drawn.figure
     width, height = figure.get_size_inches()
     width = max(width, _LEAST_WIDTH)
@@ -80,9 +84,12 @@ def write(drawn: Panels, folder: Path, name: str, caption: str) -> list[Path]:
     figure.set_layout_engine("none")
     paths = [folder / f"{name}.svg", folder / f"{name}.png"]
     drawing = BytesIO()
-    figure.savefig(drawing, format="svg", metadata={"Date": None, "Creator": None})
+    # Not by `savefig`, which draws all of it once more before, to lay it out.
+    canvases: tuple[Any, Any] = FigureCanvasSVG(figure), FigureCanvasAgg(figure)
+    canvases[0].print_svg(drawing, metadata={"Date": None, "Creator": None})
     paths[0].write_bytes(_squeezed(drawing.getvalue()))
-    figure.savefig(paths[1], dpi=110, metadata={"Software": None})
+    figure.set_dpi(_PNG_DPI)
+    canvases[1].print_png(paths[1], metadata={"Software": None})
     return paths
 
 

@@ -95,6 +95,9 @@ class _Follower(fx.Interpreter):
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced)
+        # An error here is a refusal of one line: to note down where it is from, torch imports its
+        # compiler, for seconds.
+        self.extra_traceback = False
         self.values: dict[fx.Node, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:

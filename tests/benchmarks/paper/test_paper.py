@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
@@ -24,7 +27,17 @@ from clients.experiments.plan import missing_files, plan_experiment
 from clients.experiments.rows import ChoiceRow, ExperimentRows, read_rows
 from tests.clients.experiments.made_up import EVIDENCE, constant
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 DATA = Path(__file__).parents[4] / "shared" / "data"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_once() -> Iterator[None]:
+    """Unpack each archive once for all tests: nobody changes rows."""
+    with patch("clients.experiments.catalogue.read_rows", cache(read_rows)):
+        yield
 
 
 def test_the_report_has_verdicts_and_every_experiment() -> None:

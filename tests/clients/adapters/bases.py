@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 VOCABULARY, POSITIONS, WIDTH = 50, 12, 16
 LENGTH = 6
+ROUNDS = 2
 TARGETS = {"gpt2": "c_attn", "bert": "query,value", "llama": "q_proj"}
 
 
@@ -98,3 +99,20 @@ def write_rows(path: Path, clients: int, rows: int = 6, length: int = LENGTH) ->
         lines.append(json.dumps({"tokens": tokens, "client": f"c{row % clients:02}"}))
     path.write_text("\n".join(lines))
     return path
+
+
+def command(folder: Path, *settings: str, home: str = "home") -> list[object]:
+    """Return a run of the smallest preset with adapters."""
+    chosen = [
+        f"protocol.rounds={ROUNDS}",
+        f"data.path={folder / 'rows.jsonl'}",
+        "data.options.task=causal-lm",
+        f"data.options.vocabulary={VOCABULARY}",
+        "model.name=hf",
+        f"model.options.path={folder / 'base'}",
+        "model.options.rank=2",
+        "training.batch_size=4",
+        *settings,
+    ]
+    flags = [part for setting in chosen for part in ("--set", setting)]
+    return ["run", "--preset", "smoke", "--home", folder / home, *flags]

@@ -16,7 +16,13 @@ from safetensors.numpy import load
 import cmfl
 from clients.configuration.loading import load as load_configuration
 from clients.configuration.run_configuration import own_code_settings
-from tests.clients.adapters.bases import VOCABULARY, opened_in_peft, write_base, write_rows
+from tests.clients.adapters.bases import (
+    ROUNDS,
+    command,
+    opened_in_peft,
+    write_base,
+    write_rows,
+)
 from tests.cmfl.commands.conftest import refusal, succeeds
 
 if TYPE_CHECKING:
@@ -31,34 +37,6 @@ from cmfl.commands.application import main
 sys.argv = ["cmfl", *sys.argv[1:]]
 sys.exit(main())
 """
-ROUNDS = 2
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a base, rows and a home in which a run was played."""
-    folder = tmp_path_factory.mktemp("adapters")
-    write_base(folder / "base")
-    write_rows(folder / "rows.jsonl", clients=12)
-    succeeds(*command(folder), "--json")
-    return folder
-
-
-def command(folder: Path, *settings: str, home: str = "home") -> list[object]:
-    """Return a run of the smallest preset with adapters."""
-    chosen = [
-        f"protocol.rounds={ROUNDS}",
-        f"data.path={folder / 'rows.jsonl'}",
-        "data.options.task=causal-lm",
-        f"data.options.vocabulary={VOCABULARY}",
-        "model.name=hf",
-        f"model.options.path={folder / 'base'}",
-        "model.options.rank=2",
-        "training.batch_size=4",
-        *settings,
-    ]
-    flags = [part for setting in chosen for part in ("--set", setting)]
-    return ["run", "--preset", "smoke", "--home", folder / home, *flags]
 
 
 def test_a_run_takes_the_plain_path_and_measures_language(folder: Path) -> None:
@@ -160,7 +138,8 @@ def test_other_formats_and_models_without_adapters_are_not_exported(folder: Path
 def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
     printed = succeeds("model", "digest", folder / "base").out.strip()
     assert len(printed) == 64
-    stated = command(folder, f"model.options.sha256={printed}", "machine.ledger=memory", home="b")
+    once = ("protocol.rounds=1", "machine.ledger=memory")
+    stated = command(folder, f"model.options.sha256={printed}", *once, home="b")
     succeeds(*stated, "--json")
     assert "is no folder" in refusal("model", "digest", folder / "none")
 
@@ -193,17 +172,21 @@ def test_sequences_longer_than_the_positions_end_with_one_sentence(
     settings = command(folder, f"data.path={longer}", home="refused")
     assert "sequences of 13 tokens, and the base has 12 positions" in refusal(*settings)
     assert refusal(*settings, "--set", "data.options.length=14")
-    cut = command(folder, f"data.path={longer}", "data.options.length=12", home="cut")
-    succeeds(*cut, "--set", "machine.ledger=memory", "--json")
+    once = ("protocol.rounds=1", "machine.ledger=memory")
+    cut = command(folder, f"data.path={longer}", "data.options.length=12", *once, home="cut")
+    succeeds(*cut, "--json")
 
 
 def test_a_resumed_run_refuses_another_base(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "files").mkdir()
-    shutil.copytree(folder / "base", tmp_path / "files" / "base")
-    shutil.copy(folder / "rows.jsonl", tmp_path / "files")
-    succeeds(*command(tmp_path / "files"), "--json")
-    write_base(tmp_path / "files" / "base", seed=1)
-    resumed = refusal("run", "--home", tmp_path / "files" / "home", "--resume")
+    home, base = shutil.copytree(folder / "home", tmp_path / "home"), folder / "base"
+    succeeds("run", "--home", home, "--resume", "--json")
+    moved = base.rename(folder / "moved")
+    write_base(base, seed=1)
+    try:
+        resumed = refusal("run", "--home", home, "--resume")
+    finally:
+        shutil.rmtree(base)
+        moved.rename(base)
     assert resumed.startswith("model.options.path = ")
     assert resumed.endswith("restore it")
 

@@ -18,14 +18,12 @@ from safetensors.numpy import load_file, save_file
 
 from cmfl.provenance.signing import sign_folder
 from tests.clients.adapters.bases import opened_in_peft, write_base
-from tests.clients.adapters.test_runs import folder
 from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.xdist_group("adapters")
-__all__ = ["folder"]
 
 
 @pytest.fixture(scope="module")

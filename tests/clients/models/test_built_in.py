@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from clients.datasets.federated_data import DataForm
-from clients.models.model import load_vector, trainable, vector_of
+from clients.models.model import load_vector, seed_torch, trainable, vector_of
 from clients.models.registry import MODELS, model_named
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import require_layout
@@ -77,6 +77,15 @@ def test_the_initial_model_follows_from_the_stream_not_torch(model: Model) -> No
     torch.manual_seed(2)
     assert np.array_equal(first, model.initial(rng(5)))
     assert not np.array_equal(first, model.initial(rng(6)))
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**63 - 1])
+def test_seeds_are_those_of_torch(seed: int) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        expected = torch.rand(3)
+        seed_torch(seed)
+        assert torch.equal(torch.rand(3), expected)
 
 
 def test_the_first_numbers_of_a_seed_never_change() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from clients.instruction_sets import available_caps
 from clients.replay.replay_inputs import ReplaySource
 from clients.replay.training_replay import ReplayOptions, replay_run
+from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.replay.support import CLEAN, NOT_CHECKABLE, SAME, here, recorded_run, repeated
 
@@ -37,7 +39,10 @@ def found(result: TrainingReplay) -> set[ReplayVerdict]:
 
 @CAPPABLE
 def test_a_recorded_cap_is_taken_and_others_accuse_nobody(player: Player) -> None:
+    before = dict(os.environ)
     played = player.play(*ONE_ROUND, "machine.isa=default")
+    assert isinstance(played.run.measure.gauge.engine, PoolEngine)
+    assert dict(os.environ) == before
     ((first, recorded),) = played.run.folder.environments()
     assert (first, recorded) == (1, replace(here(), isa="default"))
     by_itself = repeated(played, recorded=recorded)

@@ -14,22 +14,15 @@ from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
 from tests.clients.experiments.minis import plan_of
-from tests.clients.played import configured, playing
+from tests.clients.played import configured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.clients.played import Player
 
 # No model improves by more than 1, so that the second evaluation ends the run.
 STOPPING = ("protocol.rounds=6", "early_stop.patience=1", "early_stop.min_delta=1.0")
-
-
-@pytest.fixture
-def player(tmp_path: Path) -> Iterator[Player]:
-    with playing(tmp_path) as each:
-        yield each
 
 
 def test_a_run_ends_by_its_rule_and_stays_ended(player: Player) -> None:

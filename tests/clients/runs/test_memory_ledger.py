@@ -64,13 +64,13 @@ def played_in_memory(home: Path, *settings: str, seed: int = 0) -> InMemory:
         return InMemory(seed, rows, run.simulation.model.tobytes(), run.ledger.bans())
 
 
-def test_has_heads_models_and_rows_of_a_fresh_chain(player: Player, tmp_path: Path) -> None:
+def test_has_heads_models_and_rows_of_a_fresh_chain(player_on_file: Player, tmp_path: Path) -> None:
     here = first_that_shows(
         lambda one: one.is_mixed,
         lambda seed: played_in_memory(tmp_path / f"memory{seed}", *FAULTS, seed=seed),
         first=10,
     )
-    there = player.play(*FAULTS, f"seed={here.seed}")
+    there = player_on_file.play(*FAULTS, f"seed={here.seed}")
     assert [asdict(row) for row in here.rows] == [asdict(row) for row in there.rows]
     assert here.model == there.run.simulation.model.tobytes()
     assert here.bans == there.ledger.bans()

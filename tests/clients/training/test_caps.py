@@ -22,9 +22,8 @@ from clients.training.environment import (
     isa_in_force,
     require_known,
 )
-from clients.training.workers.pool_engine import PoolEngine
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.training.made import BRANCHED, DATA, SETTINGS, jobs, start_of
+from tests.clients.training.made import BRANCHED, DATA, SETTINGS
 
 if TYPE_CHECKING:
     from clients.instruction_sets import InstructionSet
@@ -50,16 +49,6 @@ def opened(cap: InstructionSet | None) -> Engine:
     return open_engine(
         BRANCHED, DATA, SETTINGS, device="cpu", workers=1, path="plain", sets={}, rows=2, isa=cap
     )
-
-
-@CAPPABLE
-def test_training_under_a_cap_is_in_a_process_that_confirms_it() -> None:
-    before = dict(os.environ)
-    with opened(OTHER_CAP) as engine:
-        assert isinstance(engine, PoolEngine)
-        assert len(engine.processes) == 1
-        assert len(engine.train(start_of(BRANCHED), jobs(2, 0))) == 2
-    assert dict(os.environ) == before
 
 
 @CAPPABLE

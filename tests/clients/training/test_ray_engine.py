@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from clients.training.ray_engine import RayEngine, actor_device
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, workload
+from tests.processes import Forks
 
 SECONDS = 600
 VARIABLES = {
@@ -30,17 +29,17 @@ VARIABLES = {
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra 'ray' is missing")
-def test_updates_are_equal_on_two_nodes_even_after_losing_one() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.clients.training.two_nodes"],
-        env=os.environ | VARIABLES,
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    lines = ended.stdout.decode().strip().splitlines()
-    assert lines, ended.stderr.decode()[-2000:]
+def test_updates_are_equal_on_two_nodes_even_after_losing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    with (
+        Forks(tmp_path, "tests.clients.training.two_nodes:main") as forks,
+        forks.start(**VARIABLES) as process,
+    ):
+        output, errors = process.communicate(SECONDS)
+    lines = output.strip().splitlines()
+    assert lines, errors[-2000:]
     assert json.loads(lines[-1]) == {
         "with two nodes": True,
         "while one is lost": True,

@@ -83,7 +83,3 @@ def is_named_in_actor(made: Workload, address: str) -> bool:
 def digests(engine: RayEngine, start: ParameterVector) -> list[bytes]:
     """Return the digest of each job's update."""
     return [one.payload.digest for one in engine.train(start, JOBS)]
-
-
-if __name__ == "__main__":
-    main()

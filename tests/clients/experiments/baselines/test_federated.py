@@ -61,10 +61,10 @@ def loss(row: BaselineRound) -> float:
 
 
 def test_a_clean_run_learns_and_back_gradient_slows_it() -> None:
-    clean = run(FederatedSettings(60, 30))
-    attacked = run(FederatedSettings(60, 30, attackers=Attackers(MALICIOUS, "back-gradient")))
+    clean = run(FederatedSettings(30, 30))
+    attacked = run(FederatedSettings(30, 30, attackers=Attackers(MALICIOUS, "back-gradient")))
     floor = majority_rate(DATA.test.y)
-    assert [row.round for row in clean] == list(range(1, 61))
+    assert [row.round for row in clean] == list(range(1, 31))
     assert floor < 0.15
     assert accuracy(clean[-1]) > 0.92
     assert floor < accuracy(attacked[-1]) < accuracy(clean[-1]) - 0.05

@@ -90,8 +90,12 @@ def test_an_update_equals_plain_path_and_float64(name: str, settings: LocalTrain
     model = MODELS[name]
     lockstep, plain = both(model, settings)
     start = model.initial(np.random.default_rng(5))
-    found, expected = updates(lockstep, start, JOBS), updates(plain, start, JOBS)
-    for job, one, other in zip(JOBS, found, expected, strict=True):
+    # Of all in lockstep, those of 30, 3, 7, 1 and 5 samples: more and fewer than a batch, and not
+    # all clients by the two paths that take them one by one.
+    some = [2, 3, 5, 6, 9]
+    compared = [JOBS[client] for client in some]
+    found, expected = updates(lockstep, start, JOBS)[some], updates(plain, start, compared)
+    for job, one, other in zip(compared, found, expected, strict=True):
         exact = exact_update(model, start, job, settings)
         # Both round to float32 some hundred times; none of these numbers is near a kink.
         assert error(one, other) < 2e-5
@@ -118,7 +122,7 @@ def test_the_bytes_do_not_depend_on_the_chunk(name: str, settings: LocalTraining
     full = trainer.chunk
     assert 1 < full < len(JOBS)
     expected = updates(trainer, start, JOBS)
-    for chunk in (1, 2, 5):
+    for chunk in (1, 5):
         trainer.chunk = chunk
         assert updates(trainer, start, JOBS).tobytes() == expected.tobytes()
     trainer.chunk = full

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from clients.configuration.loading import load
 from clients.random_streams import simulated_keys
-from clients.runs.open_run import open_run
+from clients.runs.open_run import open_memory_run
 from clients.runs.preparation import prepare
 from clients.worker.carried.node import answer_carrier
 from clients.worker.chain_clock import Moment
@@ -49,7 +49,6 @@ CHAIN_ID = 4711
 OWNERS = 3
 SETTINGS = (
     "protocol.beacon=none",
-    "protocol.rounds=2",
     "protocol.view_seconds=600",
     "protocol.commit_blocks=5000",
     "protocol.deadline_blocks=10000",
@@ -136,13 +135,13 @@ class CarriedRun:
         owners: each with a third of the clients.
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, rounds: int = 2) -> None:
         self.folder = folder
         self.home = Home(folder / "home")
         self.home.path.mkdir(parents=True)
         self.clock = Clock()
         self.stack = ExitStack()
-        self._configuration = configuration(seed)
+        self._configuration = configuration(seed, rounds)
         self.keys = simulated_keys(seed, self._configuration.protocol.clients)
         self.address = ""
         self.ledger: CommitteeLedger
@@ -150,7 +149,12 @@ class CarriedRun:
 
     def __enter__(self) -> Self:
         chain = self.stack.enter_context(
-            EmbeddedChain.create(self.home.chain, chain_id=CHAIN_ID, clock=lambda: self.clock.now)
+            EmbeddedChain.create(
+                self.home.chain,
+                chain_id=CHAIN_ID,
+                clock=lambda: self.clock.now,
+                synchronous="NORMAL",  # no power is cut
+            )
         )
         blobs = FolderBlobs(self.home.blobs)
         _, _, manifest = prepare(self.home.path, "run", self._configuration, chain, blobs)
@@ -194,17 +198,12 @@ class CarriedRun:
         raise AssertionError(f"the run is not over after {MOST_EXCHANGES} exchanges")
 
 
-def configuration(seed: int) -> Configuration:
-    return load("smoke", settings=(*SETTINGS, f"seed={seed}"))
+def configuration(seed: int, rounds: int = 2) -> Configuration:
+    return load("smoke", settings=(*SETTINGS, f"seed={seed}", f"protocol.rounds={rounds}"))
 
 
-def direct_head(folder: Path, seed: int) -> bytes:
+def direct_head(folder: Path, seed: int, rounds: int = 2) -> bytes:
     """Return the head of the same run, played in this process."""
-    folder.mkdir()
-    home = Home(folder)
-    with (
-        EmbeddedChain.create(home.chain, chain_id=CHAIN_ID) as chain,
-        open_run(folder, "run", configuration(seed), chain, FolderBlobs(home.blobs)) as run,
-    ):
+    with open_memory_run(folder, "run", configuration(seed, rounds), chain_id=CHAIN_ID) as run:
         run.go_on(lambda _: None)
         return run.ledger.state().head

@@ -1,0 +1,23 @@
+"""One run with adapters for all tests of them, which one process runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients.adapters.bases import command, write_base, write_rows
+from tests.cmfl.commands.conftest import succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a base, rows and a home in which a run was played."""
+    folder = tmp_path_factory.mktemp("adapters")
+    write_base(folder / "base")
+    write_rows(folder / "rows.jsonl", clients=12)
+    succeeds(*command(folder), "--json")
+    return folder
