@@ -67,8 +67,8 @@ FOREIGN = {
     "openssl",
     "model_signing",
 }
-SMALLER = {"README.md": ("    rounds=10,\n)", "    rounds=2,\n)")}
-"""What is played smaller than it is shown: sixteen runs of two rounds do what those of ten do."""
+SMALLER = {"README.md": ("    rounds=10,\n)", "    rounds=1,\n)")}
+"""What is played smaller than it is shown: sixteen runs of one round do what those of ten do."""
 _BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
 _VARIABLE = re.compile(r"^[A-Z_]+=\S* ")
