@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cmfl.commands.conftest import succeeds
 from tests.containers.composed import composed
 from tests.containers.test_files import shown_metrics
+from tests.support.keys import write_keystore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +23,27 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.slow]
 
 DECIDED = 2
+MAKES_KEYS, BRING_KEYS = "north", ("south", "east")
+"""An owner whose keys the first start makes; those who have keys, which it leaves as they are.
+
+One that is made is opened thrice at a second and a half of scrypt.
+"""
+PASSWORD = "correct horse battery staple"
+NAMES = ("one.json", "two.json")
 PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Iterator[Composed]:
     """Return the running services once two rounds are decided."""
-    with composed(tmp_path_factory.mktemp("composed"), forks) as running:
+    folder = tmp_path_factory.mktemp("composed")
+    for number, owner in enumerate(BRING_KEYS):
+        volume = folder / "volumes" / owner
+        volume.mkdir(parents=True)
+        (volume / "password").write_text(PASSWORD)
+        for key, name in enumerate(NAMES):
+            write_keystore(volume / name, bytes([2 * number + key + 1] * 32), PASSWORD)
+    with composed(folder, forks) as running:
         deadline = time.monotonic() + PATIENCE_SECONDS
         with asking(running, 8000) as client:
             while len(decided(client)) < DECIDED:
@@ -67,9 +82,10 @@ def test_the_home_passes_an_audit(federation: Composed) -> None:
 
 
 def test_keys_were_made_in_their_owners_volumes_alone(federation: Composed) -> None:
-    for owner in ("north", "south", "east"):
-        for name in ("one.json", "two.json", "password"):
-            assert (federation.volume(owner) / name).stat().st_mode & 0o077 == 0
+    for name in (*NAMES, "password"):
+        assert (federation.volume(MAKES_KEYS) / name).stat().st_mode & 0o077 == 0
+    for owner in BRING_KEYS:
+        assert (federation.volume(owner) / "password").read_text() == PASSWORD
     for shared in ("home", "shared"):
         folder = federation.volume(shared)
         assert not [*folder.rglob("*password*")]
