@@ -255,7 +255,7 @@ def test_the_blocks_of_a_page_can_be_executed(
     (tmp_path / "fed.toml").write_text(federation)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    # A key of the usual cost takes a second whenever it is opened; tests/containers makes such keys.
+    # A key of the usual cost takes a second to open; tests/containers makes and opens some.
     cheap = partial(keystores.write_keystore, work=keystores.ScryptCost.OF_TEST_KEYS)
     monkeypatch.setattr(keystores, "write_keystore", cheap)
     for language, shown in executed(page):
