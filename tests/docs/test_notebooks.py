@@ -61,12 +61,12 @@ def test_a_notebook_runs_in_a_kernel_of_jupyter(
     notebook = nbformat.read(FOLDER / "first-run.ipynb", as_version=4)
     kernel = KernelManager(kernel_name="python3")
     kernel.start_kernel()
-    player = NotebookClient(notebook, km=kernel, timeout=TIMEOUT_SECONDS)
+    cells = NotebookClient(notebook, km=kernel, timeout=TIMEOUT_SECONDS)
     try:
-        player.execute()
+        cells.execute()
     finally:
-        assert player.kc is not None
-        player.kc.stop_channels()
+        assert cells.kc is not None
+        cells.kc.stop_channels()
         kernel.shutdown_kernel()
         kernel.cleanup_resources()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
