@@ -159,6 +159,7 @@ def test_an_answer_of_another_round_or_client_is_none(
 
 
 @pytest.mark.xdist_group("web")
+@pytest.mark.usefixtures("forked_children")
 def test_a_verification_is_begun_followed_and_cancelled(deployment: RemoteDeployment) -> None:
     verifications = deployment.verifications
     begun = verifications.begin(VerificationRequest(strict=True))

@@ -265,7 +265,7 @@ def test_no_damaged_value_is_a_fault_of_the_service(
         for before in values_of(index_file, column)
         for value in other_values(column, before)
     ]
-    parts = times(3, 1)  # of the paths: each damage is asked about by one, the next by another
+    parts = times(8, 1)  # of the paths: each damage is asked about by one, the next by another
     with serving(Settings(home=home, index=str(path))) as other:
         assert read(other, "/v1/status")["deployments"][0]["index"]["used"]
         for number, (column, value) in enumerate(damages):

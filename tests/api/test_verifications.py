@@ -192,6 +192,7 @@ def task(folder: Path, **changes: Any) -> AuditTask:
     return AuditTask(**told | changes)
 
 
+@pytest.mark.usefixtures("forked_children")
 @pytest.mark.parametrize(
     ("target", "changes", "seconds", "why"),
     [
@@ -237,6 +238,7 @@ def process_of(folder: Path) -> int:
     return int(text)
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_one_verification_runs_and_others_wait_without_a_verdict(tmp_path: Path) -> None:
     reports, bounds = tmp_path / "reports", VerificationBounds(waiting=1, kept=2)
     verifications = Verifications(reports, bounds, verifying.sleep)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,18 +33,22 @@ STATE, SCRIPTS = "/var/lib/cmfl", "/opt/cmfl"
 """Where containers have volumes and scripts."""
 PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.05
+_CHECK_SECONDS = 0.3
+"""Between the health checks of a service, each a Python."""
 _PORT = re.compile(r"\b(8545|8600|8000|910[123])\b")
 
-# Asks the test for a cmfl, and becomes what that has printed and its exit code.
-_SHIM = f"""#!/bin/sh
+# Asks the test for a cmfl, and becomes what that has printed and its exit code. It waits for that
+# at a pipe: to look again and again would take a process each time.
+_SHIM = """#!/bin/sh
 call=$(mktemp -d "$CALLS/XXXXXX")
 for word; do printf '%s\\n' "$word"; done > "$call/words"
 env > "$call/environment"
+mkfifo "$call/code"
 : > "$call/ready"
-while [ ! -e "$call/code" ]; do sleep {_POLL_SECONDS}; done
+read -r code < "$call/code"
 cat "$call/out"
 cat "$call/err" >&2
-exit "$(cat "$call/code")"
+exit "$code"
 """
 
 
@@ -70,6 +74,7 @@ class Composed:
     forks: Forks
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _calls: dict[Path, Forked] = field(default_factory=dict)
+    _answered: set[Path] = field(default_factory=set)
 
     def volume(self, name: str) -> Path:
         """Return the folder of a volume."""
@@ -121,7 +126,7 @@ class Composed:
         while subprocess.run(check, check=False, capture_output=True).returncode != 0:
             assert process.poll() is None, self.log(name)
             assert time.monotonic() < deadline, self.log(name)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
     def answer_calls(self) -> None:
         """Fork a cmfl for each that a service has called, and say how the others have ended."""
@@ -133,12 +138,16 @@ class Composed:
             words = (call / "words").read_text("utf-8").splitlines()
             self._calls[call] = self.forks.start(*words, **variables)
         for call, process in [*self._calls.items()]:
-            if (code := process.poll()) is not None and not (call / "code").exists():
+            if call not in self._answered and (code := process.poll()) is not None:
                 out, err = process.communicate()
                 (call / "out").write_text(out)
                 (call / "err").write_text(err)
-                (call / "part").write_text(str(code % 256))
-                (call / "part").rename(call / "code")
+                # As long as nobody reads there, it cannot be opened: the next poll tries again.
+                with suppress(OSError):
+                    pipe = os.open(call / "code", os.O_WRONLY | os.O_NONBLOCK)
+                    os.write(pipe, f"{code % 256}\n".encode())
+                    os.close(pipe)
+                    self._answered.add(call)
 
     def stop(self) -> None:
         """End everything that still runs."""

@@ -1,13 +1,14 @@
 """Notebooks played in this process, which has imported what they need already.
 
 A kernel of Jupyter is a Python of its own: to import torch once more takes longer than most
-notebooks. Here the same shell runs the cells, without the messages of a kernel. The `cmfl` that a
-notebook begins is a fork for the same reason.
+notebooks. Here the same shell runs the cells, without the messages of a kernel; one notebook is
+played in a kernel that is a fork. The `cmfl` that a notebook begins is a fork for the same reason.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -27,10 +28,18 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
 ENTRY = "tests.docs.notebook_player:play"
+KERNEL = "ipykernel_launcher"
 
 
 def play() -> None:
-    """Run the cells of the notebook that the first argument names, up to the first that fails."""
+    """Run the cells of the notebook that the first argument names, up to the first that fails.
+
+    Or be a kernel of Jupyter, with the arguments that one gets.
+    """
+    if sys.argv[1] == KERNEL:
+        del sys.argv[1]
+        runpy.run_module(KERNEL, run_name="__main__")
+        return
     notebook = nbformat.read(FOLDER / f"{sys.argv[1]}.ipynb", as_version=4)
     subprocess.run = _run  # type: ignore[assignment]
     subprocess.Popen = _ForkedCommand  # type: ignore[assignment,misc]

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import time
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from api.settings import Settings
+from clients.onboarding import keystores
 from cmfl.commands.application import app
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
@@ -67,8 +68,8 @@ FOREIGN = {
     "openssl",
     "model_signing",
 }
-SMALLER = {"README.md": ("    rounds=10,\n)", "    rounds=2,\n)")}
-"""What is played smaller than it is shown: sixteen runs of two rounds do what those of ten do."""
+SMALLER = {"README.md": ("    rounds=10,\n)", "    rounds=1,\n)")}
+"""What is played smaller than it is shown: sixteen runs of one round do what those of ten do."""
 _BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
 _VARIABLE = re.compile(r"^[A-Z_]+=\S* ")
@@ -254,6 +255,9 @@ def test_the_blocks_of_a_page_can_be_executed(
     (tmp_path / "fed.toml").write_text(federation)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
+    # A key of the usual cost takes a second to open; tests/containers makes and opens some.
+    cheap = partial(keystores.write_keystore, work=keystores.ScryptCost.OF_TEST_KEYS)
+    monkeypatch.setattr(keystores, "write_keystore", cheap)
     for language, shown in executed(page):
         text = shown
         if language == "python":

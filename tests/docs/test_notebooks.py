@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nbformat
@@ -10,13 +9,15 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from tests.docs.notebook_player import ENTRY, FOLDER
+from tests.docs.notebook_player import ENTRY, FOLDER, KERNEL
 from tests.processes import Forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+    from tests.processes import Forked
+
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 INLINE = "module://matplotlib_inline.backend_inline"
 TIMEOUT_SECONDS = 300
@@ -45,23 +46,31 @@ def test_every_cell_of_a_notebook_runs(
 
 
 def test_a_notebook_runs_in_a_kernel_of_jupyter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, player: Forks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    def launched(command: list[str], env: dict[str, str], **_: object) -> Forked:
+        assert command[1:3] == ["-m", KERNEL]
+        process = player.start(*command[2:], **env)
+        for stream in ("stdin", "stdout", "stderr"):
+            setattr(process, stream, None)
+        return process
+
+    monkeypatch.setattr("jupyter_client.provisioning.local_provisioner.launch_kernel", launched)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.chdir(tmp_path)
     notebook = nbformat.read(FOLDER / "first-run.ipynb", as_version=4)
     kernel = KernelManager(kernel_name="python3")
     kernel.start_kernel()
-    player = NotebookClient(notebook, km=kernel, timeout=TIMEOUT_SECONDS)
+    cells = NotebookClient(notebook, km=kernel, timeout=TIMEOUT_SECONDS)
     try:
-        player.execute()
+        cells.execute()
     finally:
-        assert player.kc is not None
-        player.kc.stop_channels()
+        assert cells.kc is not None
+        cells.kc.stop_channels()
         kernel.shutdown_kernel()
         kernel.cleanup_resources()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert outputs
     assert not [output for output in outputs if output.get("name") == "stderr"]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CUTS = times(6, 200)
 SETTINGS = (
     "training.path=plain",
-    "protocol.rounds=3",
+    "protocol.rounds=2",
     "malice.members.equivocating=1",
     "malice.trainers.not-finite=1",
 )

@@ -4,59 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.io.processes import ChildEndedError, StoppedError, follow_parent, start_child, task_pool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.connection import Connection
+from ledger.io.processes import ChildEndedError, start_child, task_pool
+from tests.io.tasks import answering, dying, endless, process_of, refusing, tripled
 
 PROCESSES = pytest.mark.parametrize("processes", [1, 2])
-
-
-def tripled(item: int, report: Callable[[int], None]) -> int:
-    for step in range(item):
-        report(step)
-    return 3 * item
-
-
-def process_of(item: int, report: Callable[[int], None]) -> int:
-    report(os.getpid())
-    return item
-
-
-def refusing(item: int, _report: Callable[[int], None]) -> int:
-    if item == 2:
-        raise ValueError("two is refused")
-    return item
-
-
-def dying(item: int, _report: Callable[[int], None]) -> int:
-    if item == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item
-
-
-def endless(folder: Path, report: Callable[[int], None]) -> None:
-    """Report until stopped, and leave a file that says so."""
-    try:
-        while True:
-            report(os.getpid())
-            time.sleep(0.01)
-    except StoppedError:
-        (folder / f"{os.getpid()}.stopped").touch()
-        raise
-
-
-def answering(text: str, connection: Connection[str, str]) -> None:
-    follow_parent()
-    connection.send(text + connection.recv() + os.environ["CMFL_CHILD"])
-    connection.recv()
 
 
 @PROCESSES

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Browser, BrowserContext, Page
 
-CHROMIUM = Path(os.environ.get("CMFL_CHROMIUM", "/usr/bin/chromium"))
+# Debian's chromium-headless-shell is the same engine without windows: where it is installed, these
+# tests take a third less.
+BROWSERS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
 WAIT_MS = 60_000
 
 
@@ -22,13 +24,16 @@ WAIT_MS = 60_000
 def browser() -> Iterator[Browser]:
     """Chromium as the system has it; ended with these modules, and its event loop with it."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}; CMFL_CHROMIUM names another")
+    own = os.environ.get("CMFL_CHROMIUM")
+    places = (own,) if own else BROWSERS
+    found = next((place for place in places if Path(place).exists()), None)
+    if found is None:
+        pytest.skip(f"there is no browser at {' or '.join(places)}; CMFL_CHROMIUM names another")
     with sync_api.sync_playwright() as playwright:
         # Pages come from a server of this process alone, so the browser needs no sandbox here, nor
         # a process for each page.
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--process-per-site"]
+            executable_path=found, args=["--no-sandbox", "--disable-gpu", "--process-per-site"]
         )
         yield browser
         browser.close()

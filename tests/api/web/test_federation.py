@@ -171,7 +171,7 @@ def test_missing_answers_and_a_stalled_chain_are_shown(
     link = page.locator("tr[data-client] a").nth(3)
     link.evaluate("(one) => { one.seen = true; }")
     link.focus()
-    page.clock.run_for(65_000)
+    page.clock.fast_forward(65_000)
     page.wait_for_selector("#stale", state="detached")
     page.wait_for_selector("#still")
     assert "No block has come for 1 min" in page.locator("#still").inner_text()

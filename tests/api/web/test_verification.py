@@ -60,6 +60,7 @@ def test_the_page_shows_the_verdict_and_the_liar(
     assert json.loads(saved.value.path().read_text()) == report
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_verification_is_started_cancelled_and_restarted_on_an_earlier_one(
     page: Page, client: httpx.Client, root: str, verified: dict[str, Any]
 ) -> None:
@@ -142,6 +143,7 @@ def colluding(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return home, liar
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_a_liar_fails_by_name_on_page_and_terminal(
     browser: Browser, colluding: tuple[Path, int]
 ) -> None:
