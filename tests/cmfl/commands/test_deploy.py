@@ -15,7 +15,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.storage.blobs import FolderBlobs
-from tests.clients.played import Cut, CuttingChain
+from tests.clients.played import Cut, CuttingFile
 from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def test_a_deployment_cut_off_between_its_transactions_is_completed(
     tmp_path: Path, left: int, registered: int
 ) -> None:
     configuration = load("smoke", settings=MANY)
-    with CuttingChain.create(tmp_path / "chain.sqlite") as chain:
-        assert isinstance(chain, CuttingChain)
+    with CuttingFile.create(tmp_path / "chain.sqlite") as chain:
+        assert isinstance(chain, CuttingFile)
         blobs = FolderBlobs(tmp_path / "blobs")
         chain.left, chain.after = left, False
         with pytest.raises(Cut):
@@ -106,8 +106,8 @@ def test_a_deployment_cut_off_between_its_transactions_is_completed(
 
 
 def test_an_unfinished_deployment_has_no_round_to_show_yet(tmp_path: Path) -> None:
-    with CuttingChain.create(tmp_path / "chain.sqlite") as chain:
-        assert isinstance(chain, CuttingChain)
+    with CuttingFile.create(tmp_path / "chain.sqlite") as chain:
+        assert isinstance(chain, CuttingFile)
         chain.left, chain.after = 2, False
         configuration, blobs = load("smoke", settings=MANY), FolderBlobs(tmp_path / "blobs")
         with pytest.raises(Cut):
