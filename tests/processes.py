@@ -52,6 +52,17 @@ def run_script() -> None:
     runpy.run_path(sys.argv[1], run_name="__main__")
 
 
+def run_forking() -> None:
+    """Run the command line with processes that compute for it as forks of it.
+
+    An entry of `Forks`, for commands that begin such processes.
+    """
+    from cmfl.commands.main import run
+
+    with patch("ledger.io.processes._SPAWN", multiprocessing.get_context("fork")):
+        run()
+
+
 class Forked:
     """One forked `cmfl`, with the methods that `subprocess.Popen` has.
 

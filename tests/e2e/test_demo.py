@@ -29,12 +29,11 @@ from ledger.protocol.rules import registry
 from tests.clients.experiments.made_up import cell as row_of
 from tests.cmfl.commands.conftest import refusal
 from tests.faults import times
-from tests.processes import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS, Forks
 
 if TYPE_CHECKING:
     from clients.experiments.rows import CellRow
     from tests.audit.runs import Run
-    from tests.processes import Forks
 
 METHODS = ("CMFL, strategy I", "CMFL, strategy II", "CMFL, strategy III")
 
@@ -146,9 +145,9 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
     assert free_port(port) == port
 
 
-def test_an_interrupt_ends_the_demo_and_all_its_processes(forks: Forks, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> None:
     options = ("--home", tmp_path / "demo", "--seeds", 2, "--port", unused_port())
-    running = forks.start("demo", *options)
+    running = Forks(tmp_path / "forks", "tests.processes:run_forking").start("demo", *options)
     chains = (tmp_path / "demo" / "chain.sqlite", tmp_path / "demo" / "seed1" / "chain.sqlite")
     deadline = time.monotonic() + PATIENCE_SECONDS
     # A home without a blob would not be kept.
