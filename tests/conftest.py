@@ -58,8 +58,8 @@ def pytest_collection_modifyitems(
 ) -> Generator[None, None, None]:
     """Let one process run all tests of a module, or of a group of modules.
 
-    What a module makes is made once, and there is less to distribute: xdist looks through all that
-    a process was given at the end of each test, which took half a minute for 7,000 single tests.
+    What a module makes is made once, and there is less to distribute: at the end of each test xdist
+    looks through all units that a process was given. By modules they are hundreds, not thousands.
     """
     for item in items:
         if item.get_closest_marker("xdist_group") is None:

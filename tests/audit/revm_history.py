@@ -134,9 +134,9 @@ class RevmHistory(RevmChain):
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
         assert sender == self.sender, "no other account sends here"
-        hashes = {transaction.block_number: own for own, (transaction, _) in self._mined.items()}
         if nonce >= len(self._sent):
             return None
+        hashes = {transaction.block_number: own for own, (transaction, _) in self._mined.items()}
         before = self._sent[nonce][0]
         assert before + 1 in hashes, "of a transaction that reverted nothing is known"
         return self.receipt(hashes[before + 1])

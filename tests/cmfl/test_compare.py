@@ -32,7 +32,7 @@ local_steps = 2
 
 @pytest.fixture(scope="module")
 def compared() -> cmfl.Comparison:
-    """Return the comparison of the project's first example, as small as it can be."""
+    """Return a comparison of three methods under two conditions, as small as it can be."""
     return cmfl.compare(
         ["fedavg", "krum", "cmfl-1"],
         attacks=[None, "back-gradient"],

@@ -85,11 +85,12 @@ def write(drawn: Panels, folder: Path, name: str, caption: str) -> list[Path]:
     paths = [folder / f"{name}.svg", folder / f"{name}.png"]
     drawing = BytesIO()
     # Not by `savefig`, which draws all of it once more before, to lay it out.
-    canvases: tuple[Any, Any] = FigureCanvasSVG(figure), FigureCanvasAgg(figure)
-    canvases[0].print_svg(drawing, metadata={"Date": None, "Creator": None})
+    svg: Any = FigureCanvasSVG(figure)
+    png: Any = FigureCanvasAgg(figure)
+    svg.print_svg(drawing, metadata={"Date": None, "Creator": None})
     paths[0].write_bytes(_squeezed(drawing.getvalue()))
     figure.set_dpi(_PNG_DPI)
-    canvases[1].print_png(paths[1], metadata={"Software": None})
+    png.print_png(paths[1], metadata={"Software": None})
     return paths
 
 
