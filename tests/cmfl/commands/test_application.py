@@ -42,21 +42,26 @@ def commands() -> Iterator[tuple[str, ...]]:
         waiting += [((*words, name), one) for name, one in below.items()]
 
 
+def help_of(words: tuple[str, ...], *first: str) -> str:
+    """Return the help of a command, by the application for command lines that begin so."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        command = application._command_line(*first)
+        assert command([*words, "-h"], prog_name="cmfl", standalone_mode=False) == 0
+    return out.getvalue()
+
+
 def test_h_is_help_of_every_command_and_group() -> None:
     every = list(commands())
     assert {(), ("run",), ("rounds",), ("rounds", "list"), ("experiment", "audit")} < set(every)
     assert succeeds("rounds", "-h").out.startswith("Usage: ")
-    command: Any = typer.main.get_command(application.app)
-    verbosity.add_to_all(command)
     for words in every:
-        out = io.StringIO()
-        with redirect_stdout(out):
-            assert command([*words, "-h"], prog_name="cmfl", standalone_mode=False) == 0
-        text = out.getvalue()
-        assert text.startswith(f"Usage: cmfl {' '.join((*words, '[OPTIONS]'))}"), words
-        assert "-h, --help" in text
-        is_group = "COMMAND [ARGS]" in text
-        assert ("-q, --quiet" in text, "-v, --verbose" in text) == (not is_group, not is_group)
+        whole, alone = (help_of(words, *first) for first in ((), words[:1]))
+        assert whole == alone, "a command that is made alone is the same"
+        assert alone.startswith(f"Usage: cmfl {' '.join((*words, '[OPTIONS]'))}"), words
+        assert "-h, --help" in alone
+        is_group = "COMMAND [ARGS]" in alone
+        assert ("-q, --quiet" in alone, "-v, --verbose" in alone) == (not is_group, not is_group)
 
 
 def test_help_lists_each_command_once_in_a_panel() -> None:
