@@ -9,6 +9,7 @@ import lzma
 import shutil
 import tarfile
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
@@ -90,12 +91,39 @@ def pack(out: Path, experiment: str) -> Path:
 
 
 def unpack(out: Path, experiment: str) -> None:
-    """Put packed rows and run folders back on disk, where there are no loose rows."""
-    archive = archive_path(out, experiment)
-    if (out / f"{experiment}.jsonl").exists() or not archive.is_file():
+    """Put packed rows and run folders back on disk, where there are no loose rows.
+
+    Raises:
+        ConfigurationError: the archive is damaged, or has what is no file of the experiment.
+        OSError: a file cannot be written.
+    """
+    archive, rows = archive_path(out, experiment), f"{experiment}.jsonl"
+    if (out / rows).exists() or not archive.is_file():
         return
-    try:
-        with tarfile.open(archive, "r:xz") as packed:
-            packed.extractall(out, filter="data")
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
+    with TemporaryDirectory(prefix=f"{experiment}-", dir=out) as made:
+        folder = Path(made)
+        try:
+            with tarfile.open(archive, "r:xz") as packed:
+                for member in packed:
+                    _unpack(packed, member, folder, experiment)
+        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+            raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
+        files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+        # The rows last: if they are there, so is everything else.
+        for path in sorted(files, key=lambda each: each.name == rows):
+            (out / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).replace(out / path)
+
+
+def _unpack(
+    packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, experiment: str
+) -> None:
+    # By hand: Python before 3.11.4 knows no filter against links and paths that lead elsewhere.
+    path = PurePosixPath(member.name)
+    is_own = path.parts[:1] in {(experiment,), (f"{experiment}.jsonl",)} and ".." not in path.parts
+    content = packed.extractfile(member) if is_own and member.isreg() else None
+    if content is None:
+        raise tarfile.TarError(f"{member.name!r} is no file of {experiment}")
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    with (folder / path).open("wb") as file:
+        shutil.copyfileobj(content, file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from importlib.metadata import distributions
 
 import pytest
 import yaml
@@ -85,6 +86,15 @@ def test_the_constraints_are_pins_in_order() -> None:
     pinned = [line for line in lines if not line.startswith("#")]
     assert len(pinned) == len(PINS)
     assert pinned == sorted(pinned, key=lambda pin: canonicalize_name(pin.partition("==")[0]))
+
+
+def test_every_pin_is_of_a_package_for_the_oldest_python_that_we_admit() -> None:
+    """Not for Python 3.11.5 and later only, for instance: Debian 12 has 3.11.2."""
+    (admitted,) = SpecifierSet(project()["requires-python"])
+    for package in distributions():
+        if PINS.get(canonicalize_name(package.name)) == Version(package.version):
+            needed = SpecifierSet(package.metadata["Requires-Python"] or "")
+            assert needed.contains(f"{admitted.version}.0"), (package.name, package.version)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,35 @@ def test_a_damaged_archive_is_refused(out: Path) -> None:
     archive.write_bytes(archive.read_bytes()[:100])
     with pytest.raises(ConfigurationError, match="cannot be unpacked"):
         read_rows(out / "normal.jsonl")
+    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        unpack(out, "normal")
+    assert [*out.iterdir()] == [archive], "half of the rows would be taken for all of them"
     archive_path(out, "grids").write_bytes(b"no archive")
     with pytest.raises(ConfigurationError, match="cannot be unpacked"):
         unpack(out, "grids")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("../elsewhere", tarfile.REGTYPE),
+        ("/tmp/elsewhere", tarfile.REGTYPE),
+        ("normal/../../elsewhere", tarfile.REGTYPE),
+        ("grids.jsonl", tarfile.REGTYPE),
+        ("normal/link", tarfile.SYMTYPE),
+        ("normal/link", tarfile.LNKTYPE),
+        ("normal/device", tarfile.CHRTYPE),
+    ],
+)
+def test_what_is_no_file_of_the_experiment_is_not_unpacked(
+    out: Path, name: str, kind: bytes
+) -> None:
+    pack(out, "normal")
+    with tarfile.open(archive_path(out, "normal"), "w:xz") as packed:
+        packed.addfile(tarfile.TarInfo("normal.jsonl"))
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, "/etc/passwd"
+        packed.addfile(member)
+    with pytest.raises(ConfigurationError, match="is no file of normal"):
+        unpack(out, "normal")
+    assert [*out.iterdir()] == [archive_path(out, "normal")]

@@ -321,7 +321,7 @@ def test_a_folder_or_an_endless_file_is_refused_unread(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"is over {MAX_FILE_BYTES} bytes"):
         user_module(f"{large}:Net")
     (tmp_path / "zero.py").write_bytes(b"\0")
-    with pytest.raises(ConfigurationError, match=r"zero\.py cannot be loaded: SyntaxError"):
+    with pytest.raises(ConfigurationError, match=r"zero\.py cannot be loaded: "):
         named(tmp_path / "zero.py")
 
 
