@@ -9,8 +9,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 # collect them takes 8 s instead of 22, in each process.
 export PYTHONDONTWRITEBYTECODE :=
 
-# One more than there are cores, since many tests wait for processes of their own; up to 1.5 GB each.
-TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ $$n -lt 8 ] && expr $$n + 1 || echo 8)
+# Up to 1.5 GB each. One more than there are cores takes no less: hardly a test only waits.
+TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ $$n -lt 8 ] && echo $$n || echo 8)
 
 .PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
 

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 from _pytest.nodeid import coerce_node_id
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from tests.audit.runs import Run
     from tests.processes import Forks
 
-# Before anything imports NumPy: the threads of OpenBLAS spin while they wait for the next small
-# product, and take the cores from the tests beside. Runs of `benchmarks.crowding` took 24 s of two
-# cores by it instead of 5.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Before anything imports NumPy or torch: threads that share a small product spin while they wait
+# for the next one, and take the cores from the tests beside. By those of OpenBLAS, runs of
+# `benchmarks.crowding` took 24 s of two cores instead of 5.
+for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
 
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
@@ -101,6 +103,16 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         report.outcome = "failed"
         report.longrepr = f"skipped where every system part should be installed: {reason}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_outlasts_a_power_cut() -> Iterator[None]:
+    """Wait for no disk: what is made durable before what is seen at a disk that cuts its power off.
+
+    See `tests/e2e/power.py`.
+    """
+    with patch("os.fsync", lambda _: None):
+        yield
 
 
 @pytest.fixture(scope="session")
