@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from clients.runs.run_folder import manifest_of
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
 from ledger.storage.blobs import FolderBlobs
+from tests.api.served import in_a_thread
 from tests.seeds import course_of, first_that_shows
 
 if TYPE_CHECKING:
@@ -74,20 +73,11 @@ def serving(settings: Settings) -> Iterator[httpx.Client]:
 @contextmanager
 def running(settings: Settings) -> Iterator[tuple[httpx.Client, uvicorn.Server]]:
     server = server_for(settings)
-    with listening_socket("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive(), "the server did not start"
-                time.sleep(0.005)
-            # No certificate is looked at here: to read the trusted ones costs what ten answers do.
-            url = url_of(listener)
-            with httpx.Client(base_url=url, trust_env=False, verify=False) as client:
-                yield client, server
-        finally:
-            server.should_exit = True
-            thread.join()
+    with listening_socket("127.0.0.1", 0) as listener, in_a_thread(server, listener):
+        # No certificate is looked at here: to read the trusted ones costs what ten answers do.
+        url = url_of(listener)
+        with httpx.Client(base_url=url, trust_env=False, verify=False) as client:
+            yield client, server
 
 
 @pytest.fixture(scope="session")

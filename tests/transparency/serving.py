@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +13,7 @@ from api.sockets import listening_socket, url_of
 from api.transparency.static_log import create_static_log
 from api.transparency.witness_app import create_witness
 from ledger.transparency.witness_folder import WitnessFolder
+from tests.api.served import in_a_thread
 from tests.transparency.support import LOG, NOW
 
 if TYPE_CHECKING:
@@ -28,18 +28,11 @@ if TYPE_CHECKING:
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
     """Yield the URL of an app."""
-    with listening_socket("127.0.0.1", 0) as listener:
-        server = bounded_server(app)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive(), "it did not start"
-                time.sleep(0.005)
-            yield url_of(listener)
-        finally:
-            server.should_exit = True
-            thread.join()
+    with (
+        listening_socket("127.0.0.1", 0) as listener,
+        in_a_thread(bounded_server(app), listener),
+    ):
+        yield url_of(listener)
 
 
 @dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +21,7 @@ from ledger.protocol.types import ClientId, Upload
 from ledger.storage.uploads import UploadSigner, authorization_header
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS, signers
+from tests.api.served import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,17 +107,8 @@ def served(folder: Path, ledger: CommitteeLedger, **bounds: Any) -> Iterator[str
     with lock_store_folder(folder), listening_socket("127.0.0.1", 0) as listener:
         urls = bounds.pop("public_urls", (url_of(listener),))
         settings = StoreSettings(folder=folder, public_urls=urls, **bounds)
-        server = server_for(settings, ledger)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive(), "the store did not start"
-                time.sleep(0.005)
+        with in_a_thread(server_for(settings, ledger), listener):
             yield url_of(listener)
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @contextmanager

@@ -152,7 +152,7 @@ class Catcher(BaseHTTPRequestHandler):
 def test_a_client_signs_for_its_store_whatever_the_host_header(store: Store) -> None:
     handler = type("Its", (Catcher,), {"caught": [], "realm": store.url})
     with HTTPServer(("127.0.0.1", 0), handler) as host:
-        thread = threading.Thread(target=host.serve_forever)
+        thread = threading.Thread(target=host.serve_forever, args=(0.01,))
         thread.start()
         try:
             url = f"http://127.0.0.1:{host.server_port}"

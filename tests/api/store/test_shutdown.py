@@ -15,6 +15,7 @@ from api.sockets import listening_socket, url_of
 from api.store.serve_store import server_for
 from api.store.store_settings import StoreSettings
 from ledger.storage.blobs import FolderBlobs
+from tests.api.served import hurried
 from tests.api.store.conftest import path_of
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def test_connections_accepted_at_the_end_are_closed_too(tmp_path: Path, contract
         await running
 
     for iterations in range(4):
-        with listening_socket("127.0.0.1", 0) as listener:
+        with listening_socket("127.0.0.1", 0) as listener, hurried():
             asyncio.run(end_while_accepting(listener, iterations))
     # Once for all of them, for it takes a second: pytest fails a test whose sockets were left open.
     gc.collect()

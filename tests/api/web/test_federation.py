@@ -40,8 +40,14 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveFederation]:
 
 @pytest.fixture(scope="module")
 def client(live: LiveFederation) -> Iterator[httpx.Client]:
-    """The service that reads its mail; the pages of this module are this one's."""
-    with serving(Settings(home=live.home, mailbox=str(live.mailbox))) as client:
+    """The service that reads its mail; the pages of this module are this one's.
+
+    It looks anew for each request: a page whose clock runs ahead asks soon again, and what it was
+    told within the same second would be no news.
+    """
+    settings = Settings(home=live.home, mailbox=str(live.mailbox))
+    with pytest.MonkeyPatch.context() as patch, serving(settings) as client:
+        patch.setattr("api.federation.monitor.FRESH_SECONDS", 0.0)
         yield client
 
 

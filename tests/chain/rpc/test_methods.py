@@ -438,13 +438,13 @@ class TestProtocol:
 
 class TestBlocksOnAClock:
     def test_empty_blocks_come_when_no_others_do(self, chain: EmbeddedChain) -> None:
-        with RpcServer(chain, block_seconds=0.1):
+        with RpcServer(chain, block_seconds=0.02):
             deadline = time.monotonic() + 10
             while chain.head().number < 3:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
         seen = chain.head().number
-        time.sleep(0.25)
+        time.sleep(0.1)
         assert chain.head().number == seen, "a closed server makes no more"
 
     def test_blocks_come_while_a_call_does_not_end(self, chain: EmbeddedChain) -> None:

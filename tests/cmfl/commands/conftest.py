@@ -18,6 +18,7 @@ import pytest
 from cmfl.access.target import Target
 from cmfl.auditing import audit_target
 from cmfl.commands import application, progress_lines
+from ledger.io.retry import Backoff
 from ledger.protocol.types import DropoutReason, RefusalReason
 from tests.seeds import course_of, first_that_shows
 
@@ -196,6 +197,12 @@ def known_audit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give commands the audit of the shared home, where something else is at issue."""
     report = audited(home)
     monkeypatch.setattr("cmfl.commands.audit.audited_with_progress", lambda *_: report)
+
+
+@pytest.fixture
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let whatever is tried again be tried soon, and as often as ever."""
+    monkeypatch.setattr(Backoff, "pause", lambda *_: 0.01)
 
 
 @pytest.fixture

@@ -252,6 +252,7 @@ def test_a_false_attestation_is_found_over_a_served_store(audited: Audited) -> N
     assert by == {checksum(AUDITOR.address): "other", checksum(LIAR.address): "same"}
 
 
+@pytest.mark.usefixtures("brief_pauses")
 def test_a_refused_publication_loses_no_result(audited: Audited, tmp_path: Path) -> None:
     asked = ("verify", "training", "--home", audited.home, "--round", "1", *audited.key)
     report = tmp_path / "report.json"

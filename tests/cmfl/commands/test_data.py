@@ -181,7 +181,7 @@ def served(
 ) -> Iterator[None]:
     handler = type("ThisHub", (Hub,), {"files": files, "stated": stated or {}})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     try:

@@ -193,6 +193,7 @@ def test_a_client_that_has_everything_is_told_how_to_begin(
     assert not [*(federation.folder / "mail").iterdir()]
 
 
+@pytest.mark.usefixtures("brief_pauses")
 def test_a_store_between_machines_is_tried_with_a_signature(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -301,6 +302,7 @@ def test_a_folder_of_another_chain_is_noticed_before_the_start(
     assert result.code == 1
 
 
+@pytest.mark.usefixtures("brief_pauses")
 def test_invalid_folders_urls_and_servers_are_named(federation: Federation, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -386,7 +388,10 @@ def test_deploying_with_owners_goes_by_what_they_have_signed(
     assert "give the settings that you agree to" in refusal(*bare)
 
 
-def test_a_worker_that_is_asked_to_leave_is_waited_for(tmp_path: Path) -> None:
+def test_a_worker_that_is_asked_to_leave_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cmfl.commands.leave.LOOK_SECONDS", 0.01)
     worker = WorkerFolder(tmp_path / "worker")
     assert "no worker runs on it" in refusal("leave", "--folder", worker.path)
     begun = threading.Event()

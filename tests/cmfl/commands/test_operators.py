@@ -137,6 +137,7 @@ class _Leaving:
 
 
 # Two transactions deploy the contract, and each round has two.
+@pytest.mark.usefixtures("brief_pauses")
 @pytest.mark.parametrize(("after", "rounds"), [(0, 1), (3, 1), (4, 2)])
 def test_a_run_that_loses_its_node_prints_a_continuing_command(
     url: str, tmp_path: Path, after: int, rounds: int

@@ -77,13 +77,14 @@ def test_a_round_is_followed_until_the_service_is_gone(
     live: LiveFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "AWAY_SECONDS", 0)
+    monkeypatch.setattr("api.federation.monitor.FRESH_SECONDS", 0.0)
     out, faults = io.StringIO(), []
     settings = Settings(home=live.home, mailbox=str(live.mailbox))
     with serving(settings) as client:
 
         def follow() -> None:
             try:
-                watch.watch(api=str(client.base_url), poll=0.1)
+                watch.watch(api=str(client.base_url), poll=0.03)
             except ServiceError as error:
                 faults.append(error)
 
@@ -105,10 +106,10 @@ def test_a_round_is_followed_until_the_service_is_gone(
 
 
 def wait_for(out: io.StringIO, text: str) -> None:
-    for _ in range(600):
+    for _ in range(6_000):
         if text in out.getvalue():
             return
-        threading.Event().wait(0.1)
+        threading.Event().wait(0.01)
     pytest.fail(f"{text!r} was not said: {out.getvalue()}")
 
 
