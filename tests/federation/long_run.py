@@ -1,7 +1,8 @@
 """One federation, and one fault in each of its rounds: done, lifted, recovered from, checked.
 
 Nobody waits for a victim: while it recovers, the next round's fault befalls somebody else, and no
-more than the protocol bears, whoever has not caught up yet and every empty seat counted in.
+more than the protocol bears, whoever has not caught up yet and every empty seat counted in. Only if
+that leaves nothing to do is it done a moment later: a victim needs one to say that it is back.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ INSPECTED_EVERY = 10
 _POLL_SECONDS = 0.1
 _CHAIN_POLL_SECONDS = 0.3
 _UP_POLL_SECONDS = 1.0
+_MOMENT_SECONDS = 1.5
+"""After a round's beginning, for victims of the last one; it is less than faults wait by chance."""
 
 
 @dataclass
@@ -123,9 +126,15 @@ class LongRun:
         """Disturb one round, and say whether it ended."""
         begun_at = time.monotonic()
         self._newest = one.round
-        away = self._recoveries.away()
-        margin = margin_of(one, self._sizes, away)
-        cell, done = self._disturbed(one, margin)
+        until = begun_at + _MOMENT_SECONDS
+        while True:
+            away = self._recoveries.away()
+            margin = margin_of(one, self._sizes, away)
+            cell, done = self._disturbed(one, margin)
+            if cell is not None or not away or time.monotonic() > until:
+                break
+            time.sleep(_POLL_SECONDS)
+            self._recoveries.look(self._newest)
         recovery = None
         if cell is not None and done is not None:
             seats = done.seats or tuple(self.federation.seats)

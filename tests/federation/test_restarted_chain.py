@@ -77,7 +77,7 @@ PATIENCE_SECONDS = 120.0
 
 def settings_of(home: Path, learning_rate: float) -> NetworkSettings:
     sizes = ("protocol.clients=6", "protocol.active_rate=1.0", "protocol.committee_rate=0.5")
-    own = (f"seed={SEED}", "protocol.rounds=2", f"training.learning_rate={learning_rate}", *sizes)
+    own = (f"seed={SEED}", "protocol.rounds=1", f"training.learning_rate={learning_rate}", *sizes)
     predictable = "protocol.beacon=none"
     return NetworkSettings(
         home=home,
@@ -226,7 +226,7 @@ def test_signatures_of_one_run_are_invalid_for_the_next(forks: Forks, tmp_path: 
             sent_to_the_contract(signed, ledger)
             sent_to_the_store(signed, second)
             second.start_workers()
-            decided = played(second, ledger, 2)
+            decided = played(second, ledger, 1)
             blobs = FolderBlobs(second.home.blobs)
             assert ledger.bans() == ()
             for event in decided:

@@ -27,7 +27,7 @@ LONGEST_SECONDS = 400.0
 """Five faults take about forty on two cores that have nothing else to do."""
 
 SIZES = (
-    *("protocol.clients=24", "protocol.active_rate=0.5", "protocol.committee_rate=0.416667"),
+    *("protocol.clients=18", "protocol.active_rate=0.667", "protocol.committee_rate=0.416667"),
     *("protocol.aggregation_rate=0.5", "protocol.rounds=60", "training.local_steps=2"),
 )
 # The deadline leaves room for late views: a busy machine is slow, and no committee is to blame. A
@@ -35,11 +35,11 @@ SIZES = (
 # published, for the second by which time stamps are rounded, and for a look.
 PACE = ChainPace(
     block_seconds=0.25,
-    blocks_of_a_client=1.5,
+    blocks_of_a_client=1.2,
     view_seconds=3,
     deadline_blocks=600,
     confirmations=2,
-    poll_seconds=0.4,
+    poll_seconds=0.2,
 )
 FAULTS = (
     Cell(Fault.KILLED, Role.MEMBER),
