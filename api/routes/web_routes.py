@@ -1,14 +1,17 @@
 """The dashboard's files: pages that read only this service.
 
 The files are served from a table of the package's own, so no path of a request reaches the file
-system. The policy below lets a page load scripts and styles from this service alone and talk to it
-alone; no text of a record can become markup or script.
+system. The page names its dozens of scripts and styles below the digest of all files, where they
+never change, so that a browser asks for each of them once. The policy below lets a page load
+scripts and styles from this service alone and talk to it alone; no text of a record can become
+markup or script.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from api.http.encoded_answer import CHANGING, is_known
+from api.http.encoded_answer import CHANGING, IMMUTABLE, is_known
 
 WEB = Path(__file__).parent.parent / "web"
 POLICY = (
@@ -36,35 +39,51 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": CHANGING,
 }
+PAGE = "index.html"
+_BEFORE_A_NAME = re.compile(rb'(?:src|href)="(?=(?:js|style|vendor)/|icon\.svg)')
 router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
 class WebFile:
-    """A file with its media type and its strong entity tag, the sha256 of the bytes."""
+    """A file as it is served.
+
+    Attributes:
+        body: the bytes.
+        media_type: with the encoding of its text.
+        tag: strong entity tag, of the sha256 of the bytes.
+        cache: how long it is known.
+    """
 
     body: bytes
     media_type: str
     tag: str
+    cache: str = CHANGING
 
 
 @cache
 def web_files() -> dict[str, WebFile]:
-    """Return all files of the dashboard by their paths below `/dashboard/`, read once."""
+    """Return all files of the dashboard by their paths below `/dashboard/`, read once.
+
+    All but the page are there twice, below the digest too, by which the page names them.
+    """
     paths = {
         path.relative_to(WEB).as_posix(): path
         for path in sorted(WEB.rglob("*"))
         if path.is_file() and path.suffix in MEDIA_TYPES
     }
-    return {name: _web_file(path) for name, path in paths.items()}
+    files = {name: _web_file(path.read_bytes(), path.suffix) for name, path in paths.items()}
+    all_tags = "".join(f"{name} {file.tag}\n" for name, file in files.items())
+    folder = f"{hashlib.sha256(all_tags.encode()).hexdigest()[:32]}/"
+    page = _web_file(_BEFORE_A_NAME.sub(rb"\g<0>" + folder.encode(), files.pop(PAGE).body), ".html")
+    unchanging = {f"{folder}{name}": replace(file, cache=IMMUTABLE) for name, file in files.items()}
+    return {PAGE: page, **files, **unchanging}
 
 
-def _web_file(path: Path) -> WebFile:
-    body = path.read_bytes()
+def _web_file(body: bytes, suffix: str) -> WebFile:
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    return WebFile(body, MEDIA_TYPES[path.suffix], tag)
+    return WebFile(body, MEDIA_TYPES[suffix], tag)
 
 
 @router.get("/")
@@ -81,10 +100,10 @@ def dashboard(request: Request, name: str) -> Response:
     Raises:
         HTTPException: there is no such file.
     """
-    file = web_files().get(name or "index.html")
+    file = web_files().get(name or PAGE)
     if file is None:
         raise HTTPException(404)
-    headers = HEADERS | {"ETag": file.tag}
+    headers = HEADERS | {"ETag": file.tag, "Cache-Control": file.cache}
     if is_known(request.headers.get("if-none-match"), file.tag):
         return Response(status_code=304, headers=headers)
     return Response(file.body, 200, headers, file.media_type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from api.routes.web_routes import WEB, web_files
 from tests.api.conftest import refused
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
 OWN = sorted(
@@ -45,6 +48,38 @@ def test_a_file_that_is_known_is_not_sent_again(client: httpx.Client) -> None:
     assert (again.status_code, again.content) == (304, b"")
     other = client.get("/dashboard/js/main.js", headers={"If-None-Match": '"another"'})
     assert other.content == first.content
+
+
+def test_what_the_page_names_never_changes_and_it_names_everything_so(client: httpx.Client) -> None:
+    page = client.get("/dashboard/")
+    assert page.headers["cache-control"] == "no-cache"
+    named = re.findall(r'(?:src|href)="([^"/#][^"]*)"', page.text)
+    (folder,) = {name.partition("/")[0] for name in named}
+    assert {name.partition("/")[2] for name in named} >= {
+        "js/main.js",
+        "style/base.css",
+        "icon.svg",
+    }
+    for name in named:
+        answer = client.get(f"/dashboard/{name}")
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+        same = client.get(f"/dashboard/{name.partition('/')[2]}")
+        assert (same.content, same.headers["cache-control"]) == (answer.content, "no-cache")
+    other = ("0" if folder[0] != "0" else "1") + folder[1:]
+    refused(client.get(f"/dashboard/{other}/js/main.js"), 404)
+
+
+def test_with_another_byte_in_a_file_all_have_other_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = web_files()
+    shutil.copytree(WEB, tmp_path / "web")
+    with (tmp_path / "web" / "js" / "dom.js").open("a") as file:
+        file.write("\n")
+    monkeypatch.setattr("api.routes.web_routes.WEB", tmp_path / "web")
+    after = web_files.__wrapped__()
+    assert len(after) == len(before)
+    assert all(file.cache == "no-cache" for name, file in after.items() if name in before)
 
 
 @pytest.mark.parametrize(
