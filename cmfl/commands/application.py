@@ -197,6 +197,8 @@ def _command_line(first: str = "") -> Callable[..., int | None]:
     chosen.registered_commands = [each for each in app.registered_commands if each.name == first]
     chosen.registered_groups = [each for each in app.registered_groups if each.name == first]
     is_named = bool(chosen.registered_commands or chosen.registered_groups)
+    if first and not is_named:
+        return _command_line()
     command = typer.main.get_command(chosen if is_named else app)
     verbosity.add_to_all(command)
     return command
