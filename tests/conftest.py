@@ -107,10 +107,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_outlasts_a_power_cut() -> Iterator[None]:
-    """Wait for no disk: what is made durable before what is seen at a disk that cuts its power off.
-
-    See `tests/e2e/power.py`.
-    """
+    """Sync nothing in this process; `tests/e2e/power.py` shows what is made durable before what."""
     with patch("os.fsync", lambda _: None):
         yield
 

@@ -102,20 +102,24 @@ def unpack(out: Path, experiment: str) -> None:
         return
     with TemporaryDirectory(prefix=f"{experiment}-", dir=out) as made:
         folder = Path(made)
-        try:
-            with tarfile.open(archive, "r:xz") as packed:
-                for member in packed:
-                    _unpack(packed, member, folder, experiment)
-        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-            raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
+        _unpack_into(folder, archive, experiment)
         files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
         # The rows last: if they are there, so is everything else.
-        for path in sorted(files, key=lambda each: each.name == rows):
+        for path in sorted(files, key=lambda each: each == Path(rows)):
             (out / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).replace(out / path)
 
 
-def _unpack(
+def _unpack_into(folder: Path, archive: Path, experiment: str) -> None:
+    try:
+        with tarfile.open(archive, "r:xz") as packed:
+            for member in packed:
+                _unpack_member(packed, member, folder, experiment)
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
+
+
+def _unpack_member(
     packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, experiment: str
 ) -> None:
     # By hand: Python before 3.11.4 knows no filter against links and paths that lead elsewhere.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,12 +84,18 @@ def test_a_damaged_archive_is_refused(out: Path) -> None:
     archive.write_bytes(archive.read_bytes()[:100])
     with pytest.raises(ConfigurationError, match="cannot be unpacked"):
         read_rows(out / "normal.jsonl")
-    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
-        unpack(out, "normal")
-    assert [*out.iterdir()] == [archive], "half of the rows would be taken for all of them"
     archive_path(out, "grids").write_bytes(b"no archive")
     with pytest.raises(ConfigurationError, match="cannot be unpacked"):
         unpack(out, "grids")
+
+
+def test_rows_of_an_archive_that_is_cut_off_are_not_left_on_disk(out: Path) -> None:
+    (out / "normal.jsonl").write_text(Random(0).randbytes(100_000).hex())
+    archive = pack(out, "normal")
+    archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
+    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        unpack(out, "normal")
+    assert [*out.iterdir()] == [archive], "half of the rows would be taken for all of them"
 
 
 @pytest.mark.parametrize(
