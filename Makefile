@@ -6,11 +6,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
 # What pytest makes of 500 files of tests is kept, also where Python is told to keep nothing: to
-# collect them takes 8 s instead of 22, in each process.
+# collect them takes 8 s instead of 22.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Up to 1.5 GB each. One more than there are cores takes no less: hardly a test only waits.
-TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ $$n -lt 8 ] && echo $$n || echo 8)
+# Up to 1.5 GB each. One more than there are cores: while a test waits for another process, none is idle.
+TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ $$n -lt 8 ] && echo $$((n + 1)) || echo 8)
 
 .PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
 
@@ -34,17 +34,17 @@ serve: $(VENV)/.clients
 	$(BIN)/cmfl serve --home demo-home
 
 test: lint
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --processes $(TEST_PROCESSES)
 
 # The core, after every change: protocol, actors, history, and the contract on revm. Two minutes on two cores.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup \
+	$(BIN)/python -m pytest -q --processes 2 \
 	  tests/protocol tests/actors tests/history tests/contracts -m "not slow and not network"
 
 # The tests that draw faults or values by chance, each of them many more times than `make test` does; then a
 # federation of processes in which every fault befalls every role. That part goes on where it was ended.
 faults: $(VENV)/.dev
-	CMFL_FAULTS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup \
+	CMFL_FAULTS=1 $(BIN)/python -m pytest --processes 2 \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' -e '^from tests.faults' -e '^from hypothesis' tests)
 	$(BIN)/python -m tests.federation --resume
 
@@ -58,7 +58,7 @@ deep: $(VENV)/.dev
 
 # Proofs and bundles with a hundred thousand faults in them: none may be accepted.
 fuzz: $(VENV)/.dev
-	CMFL_FUZZ=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/audit/proofs tests/audit/bundles
+	CMFL_FUZZ=1 $(BIN)/python -m pytest --processes 2 tests/audit/proofs tests/audit/bundles
 
 # The pages of docs/ as a site, in build/site.
 docs: $(VENV)/.dev
@@ -70,8 +70,7 @@ screenshots: $(VENV)/.dev
 
 # Every line and branch of the protocol and of the audit's steps is run by their own tests.
 coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/protocol tests/audit \
-	  --cov=ledger.protocol --cov=ledger.audit.checks --cov-branch --cov-report=
+	$(BIN)/python -m pytest --processes 2 tests/protocol tests/audit --cov --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=100
 
 lint: $(VENV)/.dev

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
-from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
 from tests.faults import times
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 # `benchmarks.crowding` took 24 s of two cores instead of 5.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+pytest_plugins = ("tests.forked_tests",)
 
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper", "make flower")
 """What continuous integration need not have: a GPU, the data sets, the paper's source, Flower."""
@@ -54,42 +55,19 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> Generator[None, None, None]:
-    """Let one process run all tests of a module, or of a group of modules.
-
-    What a module makes is made once, and there is less to distribute: at the end of each test xdist
-    looks through all units that a process was given. By modules they are hundreds, not thousands.
-    """
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    yield
-    if getattr(config.option, "loadgroup", False):
-        for item in items:
-            _name_group(item)
-
-
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Spare what is imported by now: each collection of garbage would walk through all of it.
 
     Sixteen tests of runs and audits took 19.6 s of one core by it instead of 21.4.
     """
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if "forks" in fixtures and session.config.option.processes > 1:
+        from tests.processes import Forks
+
+        Forks.share(session.config._tmp_path_factory.mktemp("server"))  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def _name_group(item: pytest.Item) -> None:
-    """Let the id of a test end with its group, by which xdist sends it to a process.
-
-    pytest-xdist 3.8 writes it into an attribute that pytest 9.2 does not read any more.
-    """
-    mark = item.get_closest_marker("xdist_group")
-    if mark is not None and "@" not in item.nodeid.rpartition("]")[2]:
-        item._id = coerce_node_id(f"{item.nodeid}@{mark.args[0]}")
 
 
 @pytest.hookimpl(wrapper=True)

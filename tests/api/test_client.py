@@ -159,7 +159,7 @@ def test_an_answer_of_another_round_or_client_is_none(
         deployment.series()
 
 
-@pytest.mark.xdist_group("web")
+@pytest.mark.group("web")
 @pytest.mark.usefixtures("forked_children")
 def test_a_verification_is_begun_followed_and_cancelled(deployment: RemoteDeployment) -> None:
     verifications = deployment.verifications
@@ -187,7 +187,7 @@ def test_a_verification_is_begun_followed_and_cancelled(deployment: RemoteDeploy
         verifications.report(told[-1])
 
 
-@pytest.mark.xdist_group("web")
+@pytest.mark.group("web")
 def test_a_report_is_the_one_that_its_verification_names(
     client: httpx.Client,
     deployment: RemoteDeployment,

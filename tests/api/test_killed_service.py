@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.processes import Forked, Forks
 
-pytestmark = pytest.mark.xdist_group("web")
+pytestmark = pytest.mark.group("web")
 
 
 def wait_until(reached: Callable[[], bool]) -> None:

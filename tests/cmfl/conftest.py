@@ -9,7 +9,7 @@ import pytest
 
 import cmfl
 
-FACE = pytest.mark.xdist_group("face")
+FACE = pytest.mark.group("face")
 """One process plays the shared run; the others need not play it again."""
 
 
@@ -17,7 +17,7 @@ FACE = pytest.mark.xdist_group("face")
 def _temporary_homes(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keep temporary homes among the tests' folders: a worker of xdist ends without clearing up."""
+    """Keep temporary homes among the tests' folders: their process clears up nothing."""
     if request.path.parent == Path(__file__).parent:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from tests.processes import Forks
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.group("processes")
 
 NOT_EXECUTED = {
     "make ": "a whole installation, the whole suite, or hours; the continuous integration calls it",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 METHODS = ("CMFL, strategy I", "CMFL, strategy II", "CMFL, strategy III")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("processes")]
 
 
 def unused_port() -> int:

@@ -51,7 +51,7 @@ FAULTS = (
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("processes")
+@pytest.mark.group("processes")
 def test_six_workers_go_through_five_faults(forks: Forks, tmp_path: Path) -> None:
     configuration = fitted_to_pace(plain_values("digits", settings=SIZES), PACE)
     settings = NetworkSettings(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXTRAS = "api,fast,data"
-TOOLS = ("eth-tester", "hypothesis", "packaging", "pytest", "pytest-xdist", "pyyaml")
+TOOLS = ("eth-tester", "hypothesis", "packaging", "pytest", "pyyaml")
 """Of the extra `dev` what these tests need; the others have no wheel for every Python."""
 TESTS = ("protocol", "actors", "history", "packaging/test_core.py")
 FLOORS_OF = ("dependencies", "cli", "api", "fast", "data")
@@ -79,7 +79,7 @@ def _passes(parent: Path, python: str, *, at_floors: bool) -> bool:
     )
     sys.stdout.write(f"{parent.name}: installed in {seconds:.0f} s\n")
     sys.stdout.flush()
-    options = ["-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", "-m"]
+    options = ["-q", "--processes", "2", "-p", "no:cacheprovider", "-m"]
     # From 3.13 on, SQLite's connections warn where a test leaves one to the garbage collector.
     unclosed = ("-W", "ignore:unclosed database:ResourceWarning")
     words = ["-m", "pytest", *unclosed, *options, "not slow and not network"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.api.live_federation import LiveFederation
 
-pytestmark = pytest.mark.xdist_group("web")
+pytestmark = pytest.mark.group("web")
 
 SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
 HOSTILE = "<img src=x onerror=window.harmed=1>"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-pytestmark = pytest.mark.xdist_group("web")
+pytestmark = pytest.mark.group("web")
 
 PATIENCE_SECONDS = 300
 

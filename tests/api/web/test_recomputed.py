@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.audit.runs import Run
 
-pytestmark = pytest.mark.xdist_group("web")
+pytestmark = pytest.mark.group("web")
 
 CHECKED = """async ([round, before, contract]) => {
   const { roundChecks } = await import("/dashboard/js/checks.js");

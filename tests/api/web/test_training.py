@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.xdist_group("web")
+pytestmark = pytest.mark.group("web")
 
 
 @pytest.fixture(scope="module")

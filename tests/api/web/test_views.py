@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Locator, Page
 
-pytestmark = pytest.mark.xdist_group("web")
+pytestmark = pytest.mark.group("web")
 
 AXE = Path(__file__).parent / "vendor/axe-core/axe.min.js"
 SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")

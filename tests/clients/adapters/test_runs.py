@@ -28,7 +28,7 @@ from tests.cmfl.commands.conftest import refusal, succeeds
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.xdist_group("adapters")
+pytestmark = pytest.mark.group("adapters")
 _BARE = """
 import sys
 for name in ("torch", "transformers", "peft", "tokenizers"):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from clients.training.port import Engine, TrainingPath
     from tests.processes import Forks
 
-pytestmark = pytest.mark.xdist_group("engine")
+pytestmark = pytest.mark.group("engine")
 
 START = start_of(CONVOLUTIONAL)
 

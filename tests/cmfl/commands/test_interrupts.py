@@ -14,7 +14,7 @@ from cmfl.commands import main
 from cmfl.commands.interrupts import until_interrupted
 from tests.processes import PATIENCE_SECONDS, Forks
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.group("processes")
 
 AT_AN_IMPORT = "from tests.cmfl.commands.interrupted import at_an_import; at_an_import()"
 

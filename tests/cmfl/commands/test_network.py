@@ -153,7 +153,7 @@ def test_a_round_may_take_twice_its_deadline(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("processes")
+@pytest.mark.group("processes")
 def test_both_chains_survive_a_liar_and_kills_every_round(tmp_path: Path) -> None:
     """Only by `make faults`: the six workers of tests/federation are in every test run."""
     chains = [kind for kind in ChainKind if kind != "anvil" or os.environ.get("CMFL_ANVIL")]

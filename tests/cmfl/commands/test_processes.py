@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.processes import Forks
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.group("processes")
 
 
 def ended(*command: str) -> subprocess.CompletedProcess[str]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Log
     from tests.processes import Forked
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.group("processes")
 
 SETTINGS = (
     "protocol.beacon=block",

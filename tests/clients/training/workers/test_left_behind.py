@@ -14,7 +14,7 @@ import pytest
 from tests.clients.training.made import JOBS
 from tests.clients.training.test_engines import digests, is_running, opened
 
-pytestmark = pytest.mark.xdist_group("engine")
+pytestmark = pytest.mark.group("engine")
 
 RUN = """
 import sys
