@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 SOMEBODY = "0x" + "11" * 20
 SHORT: dict[str, Any] = {
-    "request_timeout_seconds": 0.5,
+    "request_timeout_seconds": 10.0,
     "retries": 0,
     "receipt_timeout_seconds": 0.2,
     "poll_seconds": 0.02,
 }
 QUICK = RpcSettings(**SHORT)
 HASTY = RpcSettings(request_timeout_seconds=0.2, retries=0)
-"""For nodes that never answer as a whole."""
+"""For nodes that never answer as a whole; an answer may take long where cores are busy."""
 
 
 @pytest.fixture
