@@ -16,7 +16,6 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.genesis import TEST_KEYS, address_of
 from ledger.chain.ports import (
     ChainWriter,
-    NotServedError,
     TransactionRefusedError,
     TransactionRevertedError,
 )
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.chain.ports import Receipt, Transaction
 
 GAS = 200_000
 ANVIL_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
@@ -92,17 +90,6 @@ def chain(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChainWrite
     yield from request.param(tmp_path)
 
 
-def mined(chain: ChainWriter, receipt: Receipt) -> Transaction:
-    """Return a transaction that has a receipt; an anvil may call it pending a moment longer."""
-    deadline = time.monotonic() + SETTINGS.receipt_timeout_seconds
-    while True:
-        try:
-            return chain.transaction(receipt.transaction_hash)
-        except NotServedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-
 class TestAnyChain:
     def test_begins_with_a_genesis_that_names_it(self, chain: ChainWriter) -> None:
         genesis = chain.block(0)
@@ -133,7 +120,7 @@ class TestAnyChain:
     def test_a_transaction_is_found_by_its_hash(self, chain: ChainWriter) -> None:
         probe = deploy(chain)
         receipt = chain.send(probe, words(7, 9), GAS)
-        found = mined(chain, receipt)
+        found = chain.transaction(receipt.transaction_hash)
         assert (found.sender, found.to) == (chain.sender, probe)
         assert (found.input, found.block_number) == (words(7, 9), 2)
 
@@ -144,7 +131,7 @@ class TestAnyChain:
 
     def test_a_creation_has_no_recipient(self, chain: ChainWriter) -> None:
         receipt = chain.send(None, creation_code(), 300_000)
-        assert mined(chain, receipt).to is None
+        assert chain.transaction(receipt.transaction_hash).to is None
 
     def test_a_call_sees_the_state_of_any_block(self, chain: ChainWriter) -> None:
         probe = deploy(chain)

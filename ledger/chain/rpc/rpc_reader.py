@@ -149,15 +149,26 @@ class RpcReader:
         """The node's address without credentials."""
         return self._node.shown_url
 
-    def _ask(self, read: Callable[[Any], T], method: str, *parameters: object) -> T:
+    def _ask(
+        self,
+        read: Callable[[Any], T],
+        method: str,
+        *parameters: object,
+        is_momentary: Callable[[Any], bool] = lambda _: False,
+    ) -> T:
         """Return the parsed result of an idempotent request, retried after momentary failures.
+
+        So it is while `is_momentary` holds for the result.
 
         Raises:
             MalformedAnswerError: the result cannot be parsed; names node and method.
         """
         # Idempotent: a read, or a signed transaction, which its nonce protects from duplication.
         answer = self._retry.call(
-            lambda: self._node.ask(method, *parameters), _is_momentary, least_pause=_least_wait
+            lambda: self._node.ask(method, *parameters),
+            _is_momentary,
+            is_transient_result=is_momentary,
+            least_pause=_least_wait,
         )
         try:
             return read(answer)
@@ -291,11 +302,17 @@ class RpcReader:
     def transaction(self, transaction_hash: bytes) -> Transaction:
         """Return a mined transaction; raise NotServedError if the node has none.
 
+        One that is pending is asked for again: anvil calls it so a moment longer than its receipt
+        and its logs are there.
+
         Raises:
             NotServedError: no block of the node has it.
         """
         transaction = self._ask(
-            _mined(wire.transaction), "eth_getTransactionByHash", wire.to_hex(transaction_hash)
+            _mined(wire.transaction),
+            "eth_getTransactionByHash",
+            wire.to_hex(transaction_hash),
+            is_momentary=_is_pending,
         )
         if transaction is None:
             raise NotServedError(
@@ -342,6 +359,10 @@ def _is_momentary(error: Exception) -> bool:
 
 def _least_wait(error: Exception) -> float:
     return error.retry_after_seconds if isinstance(error, MomentaryFailureError) else 0.0
+
+
+def _is_pending(answer: object) -> bool:
+    return isinstance(answer, dict) and answer.get("blockNumber") is None
 
 
 def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:

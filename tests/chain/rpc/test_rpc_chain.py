@@ -279,6 +279,27 @@ class TestMalformedAnswers:
         ):
             liar.receipt(b"\x01" * 32)
 
+    def test_a_transaction_is_asked_for_again_while_it_is_called_pending(
+        self, chain: EmbeddedChain
+    ) -> None:
+        sent = chain.send(None, b"", 100_000).transaction_hash
+        with RpcServer(chain) as server, RpcReader(server.url, chain_id=chain.chain_id) as honest:
+            known = honest._node.ask("eth_getTransactionByHash", f"0x{sent.hex()}")
+        pending = {**known, "blockNumber": None, "blockHash": None, "transactionIndex": None}
+        retrying = {"retries": 2, "retry_pause_seconds": 0.01}
+        for times, is_found in ((2, True), (3, False)):
+            answers = [*[pending] * times, known]
+            with (
+                ScriptedNode(eth_getTransactionByHash=lambda _, to=answers: to.pop(0)) as node,
+                reader(node, **retrying) as patient,
+            ):
+                if is_found:
+                    assert patient.transaction(sent) == chain.transaction(sent)
+                else:
+                    with pytest.raises(NotServedError, match="has no mined transaction"):
+                        patient.transaction(sent)
+                assert node.asked.count(("eth_getTransactionByHash", [f"0x{sent.hex()}"])) == 3
+
     @pytest.mark.parametrize("logs", [None, {}, [1], [{}], [{"topics": "0x"}]])
     def test_malformed_logs_are_refused(self, logs: object) -> None:
         with (
