@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-import pyrevm
+import pytest
 
 from ledger.chain.addresses import checksum
 from ledger.chain.ports import Block, Log, Receipt, TransactionRevertedError
@@ -20,6 +20,10 @@ from ledger.protocol.errors import ChainError
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
+
+    import pyrevm
+else:
+    pyrevm = pytest.importorskip("pyrevm", reason="pyrevm is not installed")
 
 CHAIN_ID = 31337
 START = 1_700_000_000

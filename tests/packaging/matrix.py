@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 EXTRAS = "api,fast,data"
 TOOLS = ("eth-tester", "hypothesis", "packaging", "pytest", "pyyaml")
 """Of the extra `dev` what these tests need; the others have no wheel for every Python."""
+REVM = "pyrevm; python_version < '3.13'"
+"""Where it has a wheel; elsewhere the tests of what is played on it are skipped."""
 TESTS = ("protocol", "actors", "history", "packaging/test_core.py")
 FLOORS_OF = ("dependencies", "cli", "api", "fast", "data")
 
@@ -74,6 +76,7 @@ def _passes(parent: Path, python: str, *, at_floors: bool) -> bool:
         "--constraint",
         constraints,
         *TOOLS,
+        REVM,
         "--editable",
         f"{ROOT}[{EXTRAS}]",
     )
