@@ -179,7 +179,7 @@ def _reports(session: pytest.Session, forks: Sequence[_Fork]) -> Iterator[pytest
         for fork in [fork for fork in working if fork.reports in ready]:
             try:
                 told = fork.reports.recv()
-            except EOFError:
+            except (EOFError, OSError):  # the latter where it was killed within a report
                 working.remove(fork)
                 yield _ended_early(session.items[fork.running.value], fork.end())
                 continue
