@@ -66,7 +66,7 @@ def server_app(settings: str | Path) -> ServerApp:
         name, chain_id = _option(context, "run", str), _option(context, "chain-id", int)
         target = Target(home, name, chain_id=chain_id or None)
         configuration = _settings(settings)
-        writer = target.writer(create=True)
+        writer = target.writer(create=True, new_chain_id=configuration.chain_id())
         played = play_on_chain(
             target, name, configuration, writer, _go_on, warn=_log.warning, nodes=GridNodes(grid)
         )

@@ -103,10 +103,9 @@ def play_in_memory(
     from clients.runs.open_run import open_memory_run
     from cmfl.tracking.live import logged
     from cmfl.tracking.session import TrackingSession, require_apart
-    from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 
     require_apart(configuration.track, target.home)
-    chain_id = DEFAULT_CHAIN_ID if target.chain_id is None else target.chain_id
+    chain_id = configuration.chain_id() if target.chain_id is None else target.chain_id
     trackers = TrackingSession(configuration.track, warn)
     with (
         target.own_folder(),

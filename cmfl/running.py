@@ -183,7 +183,7 @@ def _play(
         if configuration.machine.ledger == "memory":
             play_in_memory(target, name, configuration, go_on, _warn)
         else:
-            writer = target.writer(create=create)
+            writer = target.writer(create=create, new_chain_id=configuration.chain_id())
             play_on_chain(target, name, configuration, writer, go_on, warn=_warn)
 
 

@@ -10,6 +10,7 @@ has the same configuration. What is measured is recorded where it ends the run (
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,8 +23,10 @@ from clients.instruction_sets import InstructionSet
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
+from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
 from ledger.early_stop import EarlyStopRule
 from ledger.io.own_rules import KINDS, own_rule
+from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
     COMMIT_BLOCKS,
@@ -393,6 +396,21 @@ class Configuration(Section):
         if self.early_stop.rule() is None:
             left_out |= {"evaluation", "early_stop"}
         return self.model_dump(exclude=left_out, exclude_none=True)
+
+    def chain_id(self) -> int:
+        """Return the id of the chain that a simulation creates in a new home.
+
+        It follows from seed, protocol and training. Equal commands thus give equal heads, since
+        signatures are bound to the chain's id. Everything else, code and data included, is in the
+        salt of the contract's domain, to which signatures are bound as well.
+        """
+        followed = self.model_dump(
+            mode="json",
+            include={"seed": True, "protocol": True, "training": True},
+            exclude={"protocol": {"distance", "scoring"}, "training": {"path"}},
+        )
+        digest = sha256(json.dumps(followed, sort_keys=True).encode())
+        return fresh_chain_id(int.from_bytes(digest) % (1 << SALT_BITS))
 
     def to_toml(self) -> str:
         """Return the configuration as TOML that `load` reads back."""

@@ -105,7 +105,12 @@ class Target:
 
     @contextmanager
     def writer(
-        self, sender: Sender | None = None, *, create: bool = True, accept_rollback: bool = False
+        self,
+        sender: Sender | None = None,
+        *,
+        create: bool = True,
+        new_chain_id: int | None = None,
+        accept_rollback: bool = False,
     ) -> Iterator[ChainWriter]:
         """Open the home for writing, and its own chain or a node.
 
@@ -114,6 +119,7 @@ class Target:
         Args:
             sender: signs, on a node.
             create: whether to make home and chain if they are missing.
+            new_chain_id: id of a chain that is made; None for a random one.
             accept_rollback: whether to accept a chain without blocks that its home acknowledged.
         """
         if not create:
@@ -123,14 +129,16 @@ class Target:
             with sender.chain(self.rpc_url, self.node_chain_id()) as node, self._writing():
                 yield node
         else:
-            opened = self._opener(create=create, accept_rollback=accept_rollback)
+            opened = self._opener(
+                create=create, new_chain_id=new_chain_id, accept_rollback=accept_rollback
+            )
             with self._writing(), opened() as chain:
                 yield chain
 
     @contextmanager
     def own_writer(self) -> Iterator[EmbeddedChain]:
         """Open the home and its own chain for writing; both are made if need be."""
-        opened = self._opener(create=True, accept_rollback=False)
+        opened = self._opener(create=True, new_chain_id=None, accept_rollback=False)
         with self._writing(), opened() as chain:
             yield chain
 
@@ -146,7 +154,9 @@ class Target:
         with made_if_needed(home), home.writing():
             yield
 
-    def _opener(self, *, create: bool, accept_rollback: bool) -> Callable[[], EmbeddedChain]:
+    def _opener(
+        self, *, create: bool, new_chain_id: int | None, accept_rollback: bool
+    ) -> Callable[[], EmbeddedChain]:
         """Return a function that opens the own chain, with all imports done before."""
         from ledger.chain.embedded.embedded_chain import EmbeddedChain
         from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
@@ -158,11 +168,13 @@ class Target:
                 chain_id=self.chain_id,
                 accept_rollback=accept_rollback,
             )
+        if new_chain_id is None:
+            new_chain_id = fresh_chain_id(secrets.randbits(SALT_BITS))
         return functools.partial(
             EmbeddedChain.open_or_create,
             self.chain_file,
             chain_id=self.chain_id,
-            new_chain_id=fresh_chain_id(secrets.randbits(SALT_BITS)),
+            new_chain_id=new_chain_id,
             accept_rollback=accept_rollback,
         )
 

@@ -88,7 +88,12 @@ def run(
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
     sender = node.sender()
-    writer = where.writer(sender, create=not resume, accept_rollback=accept_rollback)
+    writer = where.writer(
+        sender,
+        create=not resume,
+        new_chain_id=configuration.chain_id(),
+        accept_rollback=accept_rollback,
+    )
     try:
         with _node_gone_explained(where, name, sender):
             result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)

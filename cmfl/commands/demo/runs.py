@@ -187,7 +187,7 @@ def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
     # Not durable: after a power cut the demo starts from the beginning.
     blobs = FolderBlobs(Home(job.home).blobs)
     cells = cells_of(job.seed, job.rounds)
-    with Target(job.home).writer() as chain:
+    with Target(job.home).writer(new_chain_id=cells[0].configuration.chain_id()) as chain:
         for cell in cells:
             kind = DemoStep.RECORDED if cell.is_recorded else DemoStep.AVERAGED
             step = StepDone(run_name(cell), kind)

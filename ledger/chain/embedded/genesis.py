@@ -18,13 +18,15 @@ SALT_BITS = 22
 
 
 def fresh_chain_id(salt: int) -> int:
-    """Return a chain id that differs from those of all other embedded chains.
+    """Return the chain id of a new embedded chain.
 
-    Two runs of one configuration have the same contract address. On chains with one id a signature
-    of the first run would be valid in the second, and two honest votes would prove an equivocation.
+    Runs of one configuration have the same contract address. On chains with one id, a signature of
+    one run is valid in the other, and two different honest votes would prove an equivocation. So a
+    chain for keys of owners has a random salt. A simulation's keys are public, and its salt
+    follows from its configuration.
 
     Args:
-        salt: `SALT_BITS` random bits.
+        salt: `SALT_BITS` bits.
 
     Returns:
         The letters CMFL and the salt, below 2**53 for JavaScript wallets.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import cmfl
 from cmfl.access.target import Target
 from cmfl.commands.checks.home import checks
 from ledger.io.home import Home
@@ -24,6 +25,36 @@ def test_a_memory_run_has_the_head_of_its_named_chain(tmp_path: Path) -> None:
     chain = succeeds(*named, tmp_path / "chain").json
     memory = succeeds(*named, tmp_path / "memory", *settings_of("machine.ledger=memory")).json
     assert memory["head"] == chain["head"]
+
+
+@pytest.mark.parametrize("preset", ["smoke", "robust"])
+def test_equal_commands_have_equal_heads(preset: str, tmp_path: Path) -> None:
+    """In new homes, on any ledger, by the command and by Python; on one kind of processor."""
+    command = ("run", "--preset", preset, "--rounds", 2, "--json", "--home")
+    first = succeeds(*command, tmp_path / "a").json["head"]
+    assert succeeds(*command, tmp_path / "b").json["head"] == first
+    in_memory = settings_of("machine.ledger=memory")
+    assert succeeds(*command, tmp_path / "c", *in_memory).json["head"] == first
+    assert cmfl.run(preset, rounds=2, home=tmp_path / "d", progress=False).head == first
+
+
+def test_the_chain_of_other_settings_has_another_id(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        succeeds(*SMALLEST, "--home", tmp_path / str(seed), *settings_of(f"seed={seed}"))
+    assert _id_of(tmp_path / "0") != _id_of(tmp_path / "1")
+
+
+def test_a_chain_for_owners_has_a_random_id(tmp_path: Path) -> None:
+    ids = set()
+    for name in ("a", "b", "c"):
+        with Target(tmp_path / name).own_writer() as chain:
+            ids.add(chain.chain_id)
+    assert len(ids) == 3  # two of three are equal once in a million times
+
+
+def _id_of(home: Path) -> int:
+    with Target(home).own_reader() as chain:
+        return chain.chain_id
 
 
 def test_a_home_without_a_chain_says_its_runs_had_none(tmp_path: Path) -> None:
