@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.02
+_MEASURED_SECONDS = 0.2
 
 _Sign = TypeVar("_Sign")
 
@@ -24,3 +25,11 @@ def wait_until(sign: Callable[[], _Sign], state: Callable[[], object] = str) -> 
         assert time.monotonic() < deadline, state()
         time.sleep(_POLL_SECONDS)
     return seen
+
+
+def slowness() -> float:
+    """Return how many seconds a second of processor time takes here: 1 on an idle machine."""
+    begun, ends = time.monotonic(), time.process_time() + _MEASURED_SECONDS
+    while time.process_time() < ends:
+        pass
+    return max(1.0, (time.monotonic() - begun) / _MEASURED_SECONDS)
