@@ -13,6 +13,8 @@ from textwrap import dedent
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[1]
 COMMON = """\
     import os
@@ -64,7 +66,7 @@ def begun(folder: Path, *options: str, **modules: str) -> subprocess.Popen[str]:
 def outcome(folder: Path, *options: str, **modules: str) -> tuple[int, str]:
     """Return the exit code of such a pytest, and what it printed."""
     with begun(folder, *options, **modules) as process:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode, output
 
 
@@ -262,7 +264,7 @@ def test_an_interrupt_ends_all_processes_and_their_fixtures(tmp_path: Path) -> N
             assert time.monotonic() < ends
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, output
     assert len(lines(tmp_path / "ended")) == 2
     assert "Traceback" not in output

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from clients.testnet.kinds import ChainKind
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 ANVIL_TEST_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """PUBLIC TEST KEY of the first account of every anvil, which prints it itself."""
 
-_POLLING = RetryPolicy(Backoff(0.05, 1), deadline_seconds=60)
+_POLLING = RetryPolicy(Backoff(0.05, 1), deadline_seconds=180)
 _MOST_ANSWER_BYTES = 1 << 20
 
 
@@ -139,7 +141,8 @@ class ChainNode:
 
 
 def free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
+    """Return a free port that no program is given which asks the system for any port."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -271,7 +271,7 @@ def clients_by_worker(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
     return [tuple(ClientId(c) for c in range(first, clients, workers)) for first in range(workers)]
 
 
-def wait_for_port(port: int, process: CommandProcess, seconds: float = 60) -> None:
+def wait_for_port(port: int, process: CommandProcess, seconds: float = WORKER_SECONDS) -> None:
     """Return once a process listens on a port of this machine.
 
     Raises:

@@ -23,6 +23,7 @@ from ledger.actors.journal import (
 from ledger.protocol.errors import JournalError
 from ledger.protocol.types import Address, ClientId, Digest, Phase, Scores, Vote, VoteKind
 from tests.io.test_home import full_disk
+from tests.patience import PATIENCE_SECONDS
 from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ SCORES = Scores(3, ClientId(4), ONE, ONE, ONE)
 
 SPEAKER = """
 import os, pathlib, signal, sys
+def say():
+    sys.stdout.write("\\n")
+    sys.stdout.flush()
 from ledger.actors.journal import FileJournal
 journal = FileJournal(pathlib.Path(sys.argv[1]))
 for word in sys.argv[2:]:
@@ -45,9 +49,10 @@ for word in sys.argv[2:]:
     elif word == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif word == "wait":
-        sys.stdout.write("\\n")
-        sys.stdout.flush()
+        say()
         sys.stdin.readline()
+    elif word == "say":
+        say()
     else:
         journal.record(b"place", word.encode())
 """
@@ -120,13 +125,15 @@ def test_second_process_waits_and_finds_the_statement_of_the_first(
         assert speaker.stdout is not None
         assert speaker.stdin is not None
         speaker.stdout.readline()
-        follower = subprocess.Popen([sys.executable, "-c", SPEAKER, str(path), "second", "sync"])
-        with follower:
+        command = [sys.executable, "-c", SPEAKER, str(path), "say", "second", "sync"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as follower:
+            assert follower.stdout is not None
+            follower.stdout.readline()
             with pytest.raises(subprocess.TimeoutExpired):
-                follower.wait(1)
+                follower.wait(0.2)
             speaker.stdin.write("\n")
             speaker.stdin.flush()
-            assert follower.wait(20) == 0
+            assert follower.wait(PATIENCE_SECONDS) == 0
     with opened(path) as found:
         assert found.record(b"place", b"third") == stands
 

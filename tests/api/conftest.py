@@ -19,6 +19,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
 from ledger.storage.blobs import FolderBlobs
 from tests.api.served import in_a_thread
+from tests.patience import PATIENCE_SECONDS
 from tests.seeds import course_of, first_that_shows
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def verified(client: httpx.Client, root: str) -> dict[str, Any]:
     again = client.post(f"{root}/verifications", json={})
     refused(again, 409, "verification-running")
     assert again.headers["link"] == f'<{path}>; rel="related"'
-    with client.stream("GET", f"{path}/events", timeout=300) as stream:
+    with client.stream("GET", f"{path}/events", timeout=PATIENCE_SECONDS) as stream:
         told = [line.removeprefix("data: ") for line in stream.iter_lines() if "data: " in line]
     assert [json.loads(line)["state"] for line in told][-1] == "finished"
     return dict(json.loads(told[-1]))

@@ -15,6 +15,8 @@ from pydantic_core import to_json
 from api.client.connection import ServiceProblemError
 from api.client.service import Service
 from api.schemas.verifications import Verification, VerificationRequest, VerificationState
+from api.settings import Settings, VerificationBounds
+from api.verifications.queue import Verifications
 from ledger.audit.proofs.proof_document import read_proof
 from ledger.history.queries import RoundQuery, Span
 from ledger.history.responses.clients import ClientAnswer
@@ -33,10 +35,12 @@ from ledger.history.responses.series import SeriesAnswer
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import ClientId, Digest
-from tests.api.conftest import CLIENTS, ROUNDS, read
+from tests.api import verifying
+from tests.api.conftest import CLIENTS, ROUNDS, read, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import httpx
 
@@ -51,6 +55,11 @@ def service(client: httpx.Client) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def deployment(service: Service, address: str) -> RemoteDeployment:
+    return deployed(service, address)
+
+
+def deployed(service: Service, address: str) -> RemoteDeployment:
+    """Return a deployment of a service that serves one chain."""
     (chain,) = service.chains()["chains"]
     return service.deployment(chain["name"], address.lower())
 
@@ -161,7 +170,18 @@ def test_an_answer_of_another_round_or_client_is_none(
 
 @pytest.mark.group("web")
 @pytest.mark.usefixtures("forked_children")
-def test_a_verification_is_begun_followed_and_cancelled(deployment: RemoteDeployment) -> None:
+def test_a_verification_is_begun_followed_and_cancelled(
+    home: Path, address: str, tmp_path: Path
+) -> None:
+    with running(Settings(home=home, reports=tmp_path)) as (http, server):
+        # A real audit could be over before it is cancelled.
+        endless = Verifications(tmp_path, VerificationBounds(), verifying.go_on)
+        server.config.app.state.verifications = endless  # type: ignore[union-attr]
+        with Service(str(http.base_url)) as service:
+            begun_followed_and_cancelled(deployed(service, address))
+
+
+def begun_followed_and_cancelled(deployment: RemoteDeployment) -> None:
     verifications = deployment.verifications
     begun = verifications.begin(VerificationRequest(strict=True))
     assert (begun.strict, begun.state.is_over) == (True, False)

@@ -15,6 +15,7 @@ from ledger.history.chain_history import ChainHistory
 from ledger.history.following import NewsKind, RoundFollower
 from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, serving
 from tests.api.test_rounds import Truth, truth  # noqa: F401, TC001 - a fixture
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def received(client: httpx.Client, path: str, count: int, **headers: str) -> lis
     """Return the first events of a stream."""
     found: list[dict[str, Any]] = []
     event: dict[str, Any] = {}
-    with client.stream("GET", path, headers=headers, timeout=30) as answer:
+    with client.stream("GET", path, headers=headers, timeout=PATIENCE_SECONDS) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         for line in answer.iter_lines():
@@ -134,7 +135,7 @@ def test_a_refused_or_ended_stream_frees_its_slot(home: Path) -> None:
 
 def begins(client: httpx.Client, method: str, path: str) -> bool:
     """Return whether a stream begins; the other answer is that it is one too many."""
-    with client.stream(method, path, timeout=30) as answer:
+    with client.stream(method, path, timeout=PATIENCE_SECONDS) as answer:
         assert answer.status_code in {200, 503}
         return answer.status_code == 200
 

@@ -23,6 +23,7 @@ from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Phase
 from tests.api.conftest import read, refused, root_of, serving
 from tests.api.live_federation import SECONDS, live_federation
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -313,7 +314,7 @@ def test_one_look_serves_everybody_for_a_second(closed: Closed, looking: Looking
 def test_the_stream_tells_each_change_and_not_the_time(closed: Closed, tmp_path: Path) -> None:
     with serving(closed.settings(tmp_path / "mailbox")) as client:
         path = f"{root_of(client, closed.live.address)}/federation/events"
-        with client.stream("GET", path, timeout=60) as answer:
+        with client.stream("GET", path, timeout=PATIENCE_SECONDS) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
             data = (line for line in answer.iter_lines() if line.startswith("data: "))
             first = json.loads(next(data).removeprefix("data: "))
@@ -330,13 +331,13 @@ def one_hanging_look(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> Itera
 
     def hang(_: object, view: RoundView, now: float) -> RoundView:
         is_held.set()
-        assert leave.wait(60)
+        assert leave.wait(PATIENCE_SECONDS)
         return view
 
     monkeypatch.setattr("api.federation.mail.RoundMail._with_mail", hang)
     slow = threading.Thread(target=looking.look)
     slow.start()
-    assert is_held.wait(60)
+    assert is_held.wait(PATIENCE_SECONDS)
     yield
     leave.set()
     slow.join()

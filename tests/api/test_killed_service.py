@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +20,12 @@ from tests.api.conftest import read, refused, root_of, serving
 from tests.e2e.sessions import kill_when
 from tests.faults import times
 from tests.index.conftest import content, indexed, made
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.processes import Forked, Forks
 
 pytestmark = pytest.mark.group("web")
-
-
-def wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def children_of(service: Forked) -> list[int]:

@@ -37,6 +37,7 @@ from ledger.protocol.rules.clipping import NONE
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 from tests.api.conftest import refused
 from tests.api.examples import example
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from enum import IntEnum
@@ -93,7 +94,7 @@ def test_the_file_is_what_the_service_says(client: httpx.Client, document: dict[
     """A client is made of the file: `python -m api.document > docs/openapi.json` writes it."""
     file = json.loads(Path("docs/openapi.json").read_bytes())
     assert file == document
-    assert client.get("/openapi.json", timeout=60).json() == document
+    assert client.get("/openapi.json", timeout=PATIENCE_SECONDS).json() == document
 
 
 def test_every_endpoint_of_the_issue_is_there(document: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from api.settings import Settings
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.api.conftest import make_run, refused, serving
 from tests.faults import times
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -249,7 +250,7 @@ def test_a_header_without_end_is_refused(client: httpx.Client) -> None:
     url = urlsplit(str(client.base_url))
     assert url.hostname is not None
     assert url.port is not None
-    with socket.create_connection((url.hostname, url.port), timeout=10) as raw:
+    with socket.create_connection((url.hostname, url.port), timeout=PATIENCE_SECONDS) as raw:
         raw.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40_000)
         assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
 

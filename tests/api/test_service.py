@@ -23,6 +23,7 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.errors import ConfigurationError
 from tests.api.conftest import deployments, make_run, read, refused, root_of, serving
 from tests.chain.embedded.test_read_only import obedient
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,9 +289,11 @@ def test_it_tells_its_url_and_ends_in_order_when_interrupted(copy: Path, forks: 
     with forks.start("serve", "--home", copy, "--port", 0) as server:
         url = next(word for word in server.first_line().split() if word.startswith("http"))
         # Connections wait in the listening socket until the server takes them.
-        assert httpx.get(f"{url}ready", trust_env=False, timeout=30).status_code == 200
+        assert (
+            httpx.get(f"{url}ready", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
+        )
         server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
+        assert server.wait(PATIENCE_SECONDS) == 0
 
 
 def test_answers_are_not_held_back_for_an_acknowledgement() -> None:
@@ -338,7 +341,9 @@ def test_an_interrupt_while_it_serves_goes_no_further(tmp_path: Path) -> None:
 
     def ask_and_interrupt(url: str) -> None:
         try:
-            answers.append(httpx.get(f"{url}/health", trust_env=False, timeout=30).status_code)
+            answers.append(
+                httpx.get(f"{url}/health", trust_env=False, timeout=PATIENCE_SECONDS).status_code
+            )
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 

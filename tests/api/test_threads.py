@@ -31,6 +31,7 @@ from api.settings import Settings
 from ledger.history.paths import ChainPath
 from ledger.history.pinned_chain import HistoryService, OpenedChain, PinnedChain
 from ledger.protocol.errors import ChainError
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +80,7 @@ class SlowHistories(HistoryService):
 
     def now(self) -> PinnedChain:
         self.waiting.append(threading.get_ident())
-        self.released.wait(60)
+        self.released.wait(PATIENCE_SECONDS)
         raise ChainError("released")
 
     def opened(self) -> OpenedChain:
@@ -101,7 +102,10 @@ def test_health_and_kept_answers_need_no_thread(tmp_path: Path) -> None:
             try:
                 while len(histories.waiting) < THREADS:
                     await asyncio.sleep(0.01)
-                quick = [await asyncio.wait_for(client.get(url), 30) for url in ("/health", path)]
+                quick = [
+                    await asyncio.wait_for(client.get(url), PATIENCE_SECONDS)
+                    for url in ("/health", path)
+                ]
                 assert not any(task.done() for task in waiting)
             finally:
                 histories.released.set()

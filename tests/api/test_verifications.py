@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from tests.api.conftest import deployments, refused, running, serving
 from tests.api.test_events import received
 from tests.cmfl.commands.conftest import cmfl
 from tests.faults import times
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,6 @@ ADDRESSES = (
     "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
     "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
 )
-PATIENCE_SECONDS = 60
 
 
 def test_the_service_comes_to_what_the_command_comes_to(
@@ -221,19 +220,20 @@ def test_who_meets_a_bound_or_fails_comes_to_no_verdict(
 
 def until(verifications: Verifications, name: str, state: VerificationState) -> Verification:
     """Wait until a verification stands like this."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while (found := verifications.find(name)) is None or found.state is not state:
-        assert time.monotonic() < end, found
-        time.sleep(0.01)
-    return found
+
+    def found() -> Verification | None:
+        one = verifications.find(name)
+        return one if one is not None and one.state is state else None
+
+    stands = wait_until(found, lambda: verifications.find(name))
+    assert stands is not None
+    return stands
 
 
 def process_of(folder: Path) -> int:
     """Wait for the process that sleeps, and return its number."""
-    path, end = folder / verifying.PROCESS_FILE, time.monotonic() + PATIENCE_SECONDS
-    while not path.exists() or not (text := path.read_text()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    path = folder / verifying.PROCESS_FILE
+    text = wait_until(lambda: path.exists() and path.read_text())
     path.unlink()
     return int(text)
 

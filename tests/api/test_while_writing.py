@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from api.settings import Settings
 from tests.api.conftest import make_run, read, serving
 from tests.clients.played import PLAIN
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,18 +18,21 @@ if TYPE_CHECKING:
 
     from tests.processes import Forks
 
-ROUNDS = 12
-RUN = ["run", "--preset", "smoke", "--set", f"protocol.rounds={ROUNDS}"]
+RUN = ["run", "--preset", "smoke", "--set", "protocol.rounds=100000"]
+SEEN = 4
+"""How many rounds are seen while they are the newest, and then until one of them is seen open."""
 
 
 def wait_for_run(client: httpx.Client) -> str:
     """Return the path of the run that the writer has just deployed."""
-    for _ in range(3_000):
+
+    def found() -> str:
         for entry in read(client, "/v1/status")["deployments"]:
             if entry["run"] == "second" and entry["round"] >= 1:
                 return str(entry["links"]["self"])
-        time.sleep(0.01)
-    raise AssertionError("the writer's run did not appear")
+        return ""
+
+    return wait_until(found)
 
 
 def walked(client: httpx.Client, root: str, order: str) -> list[int]:
@@ -52,7 +56,10 @@ def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path, forks:
         forks.start(*RUN, "--set", PLAIN, "--home", home, "--name", "second") as writer,
     ):
         root = wait_for_run(client)
-        while newest[-1] < ROUNDS or writer.poll() is None:
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while len(set(newest)) < SEEN or not open_rounds:
+            assert writer.poll() is None
+            assert time.monotonic() < ends, newest
             time.sleep(0.05)  # who writes is to have its share of the processor
             told = read(client, root)
             heads.append(told["as_of"]["number"])
@@ -69,12 +76,8 @@ def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path, forks:
                 assert len(rounds) >= newest[-1]
                 ascending = rounds if order == "oldest" else rounds[::-1]
                 assert ascending == list(range(1, len(rounds) + 1)), "each round exactly once"
-        assert writer.wait() == 0
         assert heads == sorted(heads)
         assert newest == sorted(newest)
-        assert len(set(newest)) > 3, "the run was seen on its way"
-        assert open_rounds > 0
-        assert read(client, root)["state"]["stage"] == "finished"
 
 
 def test_many_readers_get_the_same_bytes(client: httpx.Client, root: str) -> None:

@@ -26,6 +26,7 @@ from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
 from tests.chain.web3_provider import transport_to, web3_over
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 GAS = 200_000
 ANVIL_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """The first account of every anvil: public, printed by the program itself."""
-SETTINGS = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=20.0)
+SETTINGS = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=PATIENCE_SECONDS)
 START_SECONDS = 60.0
 
 

@@ -1,7 +1,8 @@
 """Services of a compose file as processes of this machine: its commands, volumes and order.
 
 Volumes become folders, and each service sees them where its container would, under a folder of its
-own. Ports become free ones. A command's `cmfl` is forked, which costs less than a start.
+own. Each takes a free port and prints it, and those after it are told that one. A command's `cmfl`
+is forked, which costs less than a start.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import shlex
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from clients.testnet.chain_node import free_port
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,15 +31,13 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "docs" / "containers"
 STATE, SCRIPTS = "/var/lib/cmfl", "/opt/cmfl"
 """Where containers have volumes and scripts."""
-PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.05
-_CHECK_SECONDS = 0.3
-"""Between the health checks of a service, each a Python."""
 _FASTER = {"chain serve": ("--block-time", "0.25"), "worker --rpc-url": ("--poll", "0.25")}
 """What is added to two commands: rounds wait for blocks most of the time."""
 _BLOCKS = re.compile(r"(?<=_blocks = )\d+")
 """Window and deadline in the settings: they last as long as with a block a second."""
 _PORT = re.compile(r"\b(8545|8600|8000|910[123])\b")
+_PRINTED_PORT = re.compile(r"(?:http://[\d.]+:|answers Prometheus on port )(\d+)")
 
 # Asks the test for a cmfl, and becomes what that has printed and its exit code. It waits for that
 # at a pipe: to look again and again would take a process each time.
@@ -68,14 +66,14 @@ class Composed:
 
     Attributes:
         folder: of volumes and services.
-        ports: by the port of the file.
         forks: begins their commands.
+        ports: of services that have printed theirs, by the port of the file.
         processes: of services that go on, by name.
     """
 
     folder: Path
-    ports: dict[str, int]
     forks: Forks
+    ports: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _calls: dict[Path, Forked] = field(default_factory=dict)
     _answered: set[Path] = field(default_factory=set)
@@ -86,8 +84,21 @@ class Composed:
         return self.folder / "volumes" / name
 
     def url(self, port: int) -> str:
-        """Return the URL of a port of the file."""
+        """Return the URL of a port of the file, whose service has printed its own."""
         return f"http://127.0.0.1:{self.ports[str(port)]}"
+
+    def learn_port(self, name: str, service: dict[str, Any]) -> None:
+        """Wait until a service has printed the port that it took instead of the file's."""
+        own = _own_port(service)
+
+        def printed() -> re.Match[str] | None:
+            assert self.processes[name].poll() is None, self.log(name)
+            mine = [p for call, p in [*self._calls.items()] if call.parent.name == name]
+            return _PRINTED_PORT.search("".join(map(printed_by, mine)))
+
+        found = wait_until(printed, lambda: self.log(name))
+        assert found is not None
+        self.ports[own] = found[1]
 
     def start(self, name: str, service: dict[str, Any]) -> None:
         """Start a service; one that others wait for to complete has then done so."""
@@ -105,7 +116,9 @@ class Composed:
         words = [self._here(word.replace("$$", "$"), state) for word in service["command"]]
         variables = {key: self._here(x, state) for key, x in service.get("environment", {}).items()}
         binaries, log = self.folder / "bin", (state / "log").open("wb")
-        environment = os.environ | variables | {"CALLS": str(self.folder / "calls")}
+        calls = self.folder / "calls" / name
+        calls.mkdir()
+        environment = os.environ | variables | {"CALLS": str(calls)}
         environment["PATH"] = f"{binaries}:{Path(sys.executable).parent}:{environment['PATH']}"
         self.processes[name] = subprocess.Popen(
             words, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -115,12 +128,11 @@ class Composed:
     def log(self, name: str) -> str:
         """Return what a service has printed."""
         printed = (self.folder / "services" / name / "log").read_text("utf-8")
-        errors = [call._process.log for call in self._calls.values()]
-        return printed + "".join(p.read_text() for p in errors if p.exists())[-4000:]
+        return printed + "".join(map(printed_by, [*self._calls.values()]))[-4000:]
 
     def wait_for(self, name: str, service: dict[str, Any], condition: str) -> None:
         """Wait until a service is healthy, or has completed; who was healthy is not asked again."""
-        process, deadline = self.processes[name], time.monotonic() + PATIENCE_SECONDS
+        process = self.processes[name]
         if condition == "service_completed_successfully":
             assert process.wait(PATIENCE_SECONDS) == 0, self.log(name)
             return
@@ -132,15 +144,17 @@ class Composed:
         assert kind == "CMD"
         state = self.folder / "services" / name
         check = [sys.executable, *(self._here(word, state) for word in words[1:])]
-        while subprocess.run(check, check=False, capture_output=True).returncode != 0:
+
+        def is_healthy() -> bool:
             assert process.poll() is None, self.log(name)
-            assert time.monotonic() < deadline, self.log(name)
-            time.sleep(_CHECK_SECONDS)
+            return subprocess.run(check, check=False, capture_output=True).returncode == 0
+
+        wait_until(is_healthy, lambda: self.log(name))
         self._healthy.add(name)
 
     def answer_calls(self) -> None:
         """Fork a cmfl for each that a service has called, and say how the others have ended."""
-        for ready in (self.folder / "calls").glob("*/ready"):
+        for ready in (self.folder / "calls").glob("*/*/ready"):
             call = ready.parent
             ready.unlink()
             lines = (call / "environment").read_text("utf-8").splitlines()
@@ -172,7 +186,21 @@ class Composed:
 
     def _here(self, text: str, state: Path) -> str:
         text = text.replace(STATE, str(state)).replace(SCRIPTS, str(state / "scripts"))
-        return _PORT.sub(lambda port: str(self.ports[port[0]]), text)
+        return _PORT.sub(lambda port: self.ports.get(port[0], "0"), text)
+
+
+def printed_by(process: Forked) -> str:
+    """Return what a command has printed so far."""
+    files = (process._process.output, process._process.log)
+    return "".join(path.read_text("utf-8") for path in files if path.exists())
+
+
+def _own_port(service: dict[str, Any]) -> str:
+    """Return the port that a service listens on, by the file; empty for none."""
+    words = [*service["command"], ""]
+    if "--port" in words:
+        return str(words[words.index("--port") + 1])
+    return str(service.get("environment", {}).get("METRICS_PORT", ""))
 
 
 @contextmanager
@@ -186,8 +214,7 @@ def composed(folder: Path, forks: Forks) -> Iterator[Composed]:
     (folder / "bin" / "cmfl").write_text(_SHIM)
     (folder / "bin" / "cmfl").chmod(0o755)
     services = compose()["services"]
-    ports = _PORT.findall((FOLDER / "compose.yaml").read_text("utf-8"))
-    running = Composed(folder, {port: free_port() for port in dict.fromkeys(ports)}, forks)
+    running = Composed(folder, forks)
     ended = threading.Event()
 
     def answer() -> None:
@@ -201,6 +228,8 @@ def composed(folder: Path, forks: Forks) -> Iterator[Composed]:
             for other, how in services[name].get("depends_on", {}).items():
                 running.wait_for(other, services[other], how["condition"])
             running.start(name, services[name])
+            if _own_port(services[name]):
+                running.learn_port(name, services[name])
         for name, service in services.items():
             if "healthcheck" in service:
                 running.wait_for(name, service, "service_healthy")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -12,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cmfl.commands.conftest import succeeds
 from tests.containers.composed import composed
 from tests.containers.test_files import shown_metrics
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.support.keys import write_keystore
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ One that is made is opened thrice at a second and a half of scrypt.
 """
 PASSWORD = "correct horse battery staple"
 NAMES = ("one.json", "two.json")
-PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +43,22 @@ def federation(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Iterat
         for key, name in enumerate(NAMES):
             write_keystore(volume / name, bytes([2 * number + key + 1] * 32), PASSWORD)
     with composed(folder, forks) as running:
-        deadline = time.monotonic() + PATIENCE_SECONDS
         with asking(running, 8000) as client:
-            while len(decided(client)) < DECIDED:
+
+            def has_decided() -> bool:
                 for name, process in running.processes.items():
                     assert process.poll() in {None, 0}, running.log(name)
-                assert time.monotonic() < deadline, running.log("north")
-                time.sleep(0.4)
+                return len(decided(client)) >= DECIDED
+
+            wait_until(has_decided, lambda: running.log("north"))
         yield running
 
 
 def asking(running: Composed, port: int) -> httpx.Client:
     """Return a client of a service; no certificate is looked at here."""
-    return httpx.Client(base_url=running.url(port), timeout=20, verify=False, trust_env=False)
+    return httpx.Client(
+        base_url=running.url(port), timeout=PATIENCE_SECONDS, verify=False, trust_env=False
+    )
 
 
 def decided(client: httpx.Client) -> list[dict[str, object]]:

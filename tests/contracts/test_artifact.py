@@ -16,7 +16,7 @@ from ledger.chain.contract import abi
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from tests.cmfl.commands.conftest import cmfl
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from eth_typing import ABIFunction

@@ -38,6 +38,8 @@ from urllib.parse import quote
 
 import httpx
 
+from tests.patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -346,7 +348,7 @@ def _without_prose(value: Any) -> Any:
 
 def _rest(home: Path, numbers: Sequence[int], clients: int) -> dict[str, str]:
     """Return the answers of every route that only reads, by path and query."""
-    with _served(home) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with _served(home) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as client:
         paths = list(json.loads(client.get("/openapi.json").text)["paths"])
         deployments = "/v1/chains/{chain}/deployments"
         chain = str(_first(client.get("/v1/chains").json()["chains"], "name"))

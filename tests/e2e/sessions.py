@@ -11,7 +11,7 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

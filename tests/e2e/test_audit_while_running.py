@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +17,7 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
 from tests.e2e.sessions import Home, finish
 from tests.faults import times
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +33,7 @@ def running(forks: Forks, tmp_path: Path) -> Iterator[Home]:
     """Yield the home of a run that goes on until the test ends."""
     home = Home(tmp_path / "home", ("training.path=plain", "protocol.rounds=100000"))
     with home.start(forks) as writer:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while home.rows() < 2:
-            assert writer.poll() is None, "the run has ended"
-            assert time.monotonic() < deadline, "the run does not begin"
-            time.sleep(0.05)
+        wait_until(lambda: home.rows() >= 2 or writer.poll() is not None)
         yield home
         assert writer.poll() is None, "the run has ended before its last audit"
 
@@ -68,7 +63,4 @@ def test_audits_during_a_run_pass_as_of_their_head(
 
 
 def wait_for_more(chain: EmbeddedReader, number: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while chain.head().number <= number + 1:
-        assert time.monotonic() < deadline, "the run does not go on"
-        time.sleep(0.01)
+    wait_until(lambda: chain.head().number > number + 1, lambda: "the run does not go on")

@@ -7,7 +7,6 @@ import pickle
 import re
 import signal
 import socket
-import time
 import urllib.request
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -18,6 +17,7 @@ from unittest.mock import patch
 
 import pytest
 
+from clients.testnet.chain_node import free_port as unused_port
 from cmfl.commands.demo.runs import DemoStep, SeedResults, cells_of, steps_of
 from cmfl.commands.demo.served_history import MOST_PORTS, free_port
 from cmfl.commands.demo.tables import show_table
@@ -29,7 +29,8 @@ from ledger.protocol.rules import registry
 from tests.clients.experiments.made_up import cell as row_of
 from tests.cmfl.commands.conftest import refusal
 from tests.faults import times
-from tests.processes import PATIENCE_SECONDS, Forks
+from tests.patience import wait_until
+from tests.processes import Forks
 
 if TYPE_CHECKING:
     from clients.experiments.rows import CellRow
@@ -38,13 +39,6 @@ if TYPE_CHECKING:
 METHODS = ("CMFL, strategy I", "CMFL, strategy II", "CMFL, strategy III")
 
 pytestmark = [pytest.mark.slow, pytest.mark.group("processes")]
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
 
 
 def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) -> None:
@@ -149,11 +143,9 @@ def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> Non
     options = ("--home", tmp_path / "demo", "--seeds", 2, "--port", unused_port())
     running = Forks(tmp_path / "forks", "tests.processes:run_forking").start("demo", *options)
     chains = (tmp_path / "demo" / "chain.sqlite", tmp_path / "demo" / "seed1" / "chain.sqlite")
-    deadline = time.monotonic() + PATIENCE_SECONDS
     # A home without a blob would not be kept.
     blobs = [chain.with_name("blobs") for chain in chains]
-    while not all(folder.exists() for folder in blobs) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: all(folder.exists() for folder in blobs))
     running.send_signal(signal.SIGINT)
     assert running.wait() == 130
     for chain in chains:

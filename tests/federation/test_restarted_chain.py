@@ -6,7 +6,6 @@ sends everything into it that was signed for the first.
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -47,18 +46,20 @@ from ledger.protocol.ledger_state import (
     StatementKind,
     UpdatesCommitted,
 )
-from ledger.protocol.types import ClientId
+from ledger.protocol.types import ClientId, DropoutReason, RefusalReason
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.mailbox import run_folder
 from ledger.storage.uploads import UploadSigner
 from tests.chain.anvil import anvil_program
 from tests.chain.test_port_contract import anvil
 from tests.cmfl.commands.conftest import succeeds
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Domain
     from tests.processes import Forks
@@ -67,12 +68,20 @@ PACE = ChainPace(
     block_seconds=1.0,
     blocks_of_a_client=0.0,
     view_seconds=3,
-    deadline_blocks=120,
+    deadline_blocks=100_000,
     confirmations=1,
     poll_seconds=0.2,
 )
 SEED = 3
-PATIENCE_SECONDS = 120.0
+LATENESS: frozenset[DropoutReason | RefusalReason] = frozenset(
+    {
+        DropoutReason.NO_COMMITMENT,
+        DropoutReason.PAYLOAD_MISSING,
+        RefusalReason.NO_USABLE_UPDATE,
+        RefusalReason.OTHER_CLIENTS,
+    }
+)
+"""What a slow machine alone brings onto the record."""
 
 
 def settings_of(home: Path, learning_rate: float) -> NetworkSettings:
@@ -93,11 +102,13 @@ def settings_of(home: Path, learning_rate: float) -> NetworkSettings:
 
 def played(federation: LocalNetwork, ledger: CommitteeLedger, rounds: int) -> list[RoundDecided]:
     """Return the first rounds of a run once they have ended; each has to be decided."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(ended := ledger.outcomes(rounds, descending=False)) < rounds:
-        assert time.monotonic() < deadline, [seat.status() for seat in federation.seats]
-        time.sleep(0.2)
-    events = [recorded.event for recorded in ended]
+
+    def ended() -> list[RecordedEvent]:
+        found = list(ledger.outcomes(rounds, descending=False))
+        return found if len(found) == rounds else []
+
+    seen = wait_until(ended, lambda: [seat.status() for seat in federation.seats])
+    events = [recorded.event for recorded in seen]
     decided = [event for event in events if isinstance(event, RoundDecided)]
     assert decided == events
     return decided
@@ -231,7 +242,9 @@ def test_signatures_of_one_run_are_invalid_for_the_next(forks: Forks, tmp_path: 
             assert ledger.bans() == ()
             for event in decided:
                 record = decode_record(blobs.get(event.record))
-                assert (record.dropouts, record.refused) == ((), ())
+                dropouts = {one.reason for one in record.dropouts}
+                refused_for = {one.reason for one in record.refused}
+                assert dropouts | refused_for <= LATENESS, "some was missed, and none misread"
             assert audit(ledger, blobs).outcome is AuditOutcome.PASSED
             for seat in second.seats:
                 assert seat.is_up() or seat.status()["is_finished"]

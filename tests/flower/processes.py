@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -66,13 +65,6 @@ def environment(folder: Path) -> dict[str, str]:
         "FLWR_HOME": str(folder / "flwr"),
         "PATH": f"{BIN}:{os.environ['PATH']}",
     }
-
-
-def free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class Background:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.flower.processes import CHAIN_ID, CONNECTION, Background, free_port, head_in, run
+from clients.testnet.chain_node import free_port
+from tests.flower.processes import CHAIN_ID, CONNECTION, Background, head_in, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.onboarding.keystores import PASSWORD_FILE
+from clients.testnet.chain_node import free_port
 from ledger.chain.embedded.genesis import TEST_KEYS
-from tests.flower.processes import CHAIN_ID, CONNECTION, Background, free_port, head_in, run
+from tests.flower.processes import CHAIN_ID, CONNECTION, Background, head_in, run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -34,6 +33,7 @@ from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import ForgedChain, forged
 from tests.faults import times
 from tests.index.conftest import NOBODYS_BLOBS, SMALL, content, generated, indexed, made
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from ledger.chain.ports import Log
@@ -372,8 +372,10 @@ def test_goes_on_where_it_was_killed(database: Database, empty_index: Path, tmp_
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begins\n"
-        time.sleep(0.15)
-        process.send_signal(signal.SIGKILL)
+        try:
+            wait_until(lambda: content(database)["round"])
+        finally:
+            process.send_signal(signal.SIGKILL)
     chain = generated(12)
     indexed(database, chain.ledger)
     alone = Database(shutil.copy(empty_index, tmp_path / "alone.sqlite"), read_only=False)
@@ -415,7 +417,4 @@ def test_follows_a_chain_until_it_is_told_to_stop(database: Database) -> None:
 
 
 def rounds_become(database: Database, number: int) -> None:
-    deadline = time.monotonic() + 60
-    while coverage(database).rounds < number:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: coverage(database).rounds >= number)

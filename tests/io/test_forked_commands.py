@@ -6,35 +6,25 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ledger.io.forked_commands import CommandError, CommandRunner
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.processes import MODULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
 ENTRY = "tests.io.program:main"
-SECONDS = 30
 
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandRunner]:
     with CommandRunner(ENTRY, tmp_path_factory.mktemp("logs"), MODULES) as started:
         yield started
-
-
-def reached(is_so: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def count(path: Path) -> int:
@@ -48,6 +38,11 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def state_of(pid: int) -> str:
+    """Return the letter that the kernel has for the state of a process."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 def test_the_output_of_a_command_is_returned(runner: CommandRunner) -> None:
@@ -78,15 +73,13 @@ def test_a_command_that_takes_too_long_is_killed(runner: CommandRunner, tmp_path
 def test_a_frozen_process_continues_once_thawed(runner: CommandRunner, tmp_path: Path) -> None:
     path = tmp_path / "count"
     process = runner.start("count", ["count", path])
-    assert reached(lambda: count(path) > 0)
+    wait_until(lambda: count(path) > 0)
     process.freeze()
-    time.sleep(0.05)
+    wait_until(lambda: state_of(process.pid) == "T")
     before = count(path)
-    time.sleep(0.1)
-    assert count(path) == before
     assert process.code() is None, "it is frozen and has not ended"
     process.thaw()
-    assert reached(lambda: count(path) > before)
+    wait_until(lambda: count(path) > before)
     process.kill()
     assert process.code() == -signal.SIGKILL
     assert not process.signal(signal.SIGTERM), "no other process gets its signals"
@@ -117,26 +110,26 @@ def test_a_command_has_a_session_of_its_own(runner: CommandRunner, tmp_path: Pat
 
 def test_a_command_can_be_interrupted(runner: CommandRunner, tmp_path: Path) -> None:
     process = runner.start("interrupted", ["count", tmp_path / "count"])
-    assert reached(lambda: count(tmp_path / "count") > 0)
+    wait_until(lambda: count(tmp_path / "count") > 0)
     process.signal(signal.SIGINT)
-    assert process.wait(SECONDS) == 70
+    assert process.wait(PATIENCE_SECONDS) == 70
     assert "KeyboardInterrupt" in process.log_tail()
 
 
 def test_private_memory_can_be_limited(runner: CommandRunner) -> None:
     assert runner.run("fill", ["fill", 10**6]) == str(10**6)
     process = runner.start("limited", ["fill", 2**31], memory_bytes=2**29)
-    assert process.wait(SECONDS) == 70
+    assert process.wait(PATIENCE_SECONDS) == 70
     assert "MemoryError" in process.log_tail()
 
 
 def test_programs_run_too(runner: CommandRunner) -> None:
     program = [sys.executable, "-c", "print('here')"]
     process = runner.start("program", program, is_program=True)
-    assert process.wait(SECONDS) == 0
+    assert process.wait(PATIENCE_SECONDS) == 0
     assert process.output.read_text("utf-8").strip() == "here"
     missing = runner.start("missing", ["/no/such/program"], is_program=True)
-    assert missing.wait(SECONDS) == 127
+    assert missing.wait(PATIENCE_SECONDS) == 127
     assert "No such file" in missing.log_tail()
 
 
@@ -149,7 +142,7 @@ def test_a_runner_ends_its_own_commands_only(runner: CommandRunner, tmp_path: Pa
     assert not is_alive(counting.pid)
     assert not is_alive(frozen.pid)
     before = count(tmp_path / "other")
-    assert reached(lambda: count(tmp_path / "other") > before), "it counts on"
+    wait_until(lambda: count(tmp_path / "other") > before)
     assert other.output.read_text("utf-8") == ""
     other.kill()
 
@@ -180,7 +173,7 @@ def test_commands_end_with_their_owner(tmp_path: Path, end: str) -> None:
         if end:
             assert all(map(is_alive, pids))
             owner.kill()
-    assert reached(lambda: not any(map(is_alive, pids)))
+    wait_until(lambda: not any(map(is_alive, pids)))
 
 
 def test_a_killed_server_takes_its_commands_along_and_is_replaced(tmp_path: Path) -> None:
@@ -193,9 +186,11 @@ logs = Path({str(tmp_path)!r})
 with CommandRunner({ENTRY!r}, logs) as runner:
     lost = runner.start("lost", ["count", logs / "count"])
     os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
-    assert lost.wait(10) not in {{None, 0}}
+    assert lost.wait({PATIENCE_SECONDS}) not in {{None, 0}}
     print(runner.run("say", ["say", "again"]))
 """
     command = [sys.executable, "-c", script]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
     assert result.stdout == "again\n"

@@ -56,9 +56,9 @@ def lines_of(line: str) -> str:
     ],
 )
 def test_the_slowest_documents_take_no_second(line: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     parse_toml(lines_of(line))
-    assert time.perf_counter() - begun < 5, "a fifth of a second on an idle core"
+    assert time.process_time() - begun < 5, "a fifth of a second on an idle core"
     with pytest.raises(ConfigurationError, match="has 40000 dots"):
         parse_toml("a." * 40_000 + "a = 1")
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5

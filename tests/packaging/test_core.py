@@ -11,6 +11,7 @@ import pytest
 
 import ledger
 from tests.packaging.metadata import core, distributions, installed_with
+from tests.patience import PATIENCE_SECONDS
 
 SCRIPT = """
 import importlib, json, sys
@@ -28,7 +29,6 @@ sys.meta_path.insert(0, Core)
 for module in modules:
     importlib.import_module(module)
 """
-PATIENCE_SECONDS = 120
 NEEDS_SQL = "ledger.index"
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ledger.protocol import canonical
 from ledger.protocol.errors import EncodingError
 from tests.faults import times
+from tests.patience import PATIENCE_SECONDS
 
 scalars = st.one_of(
     st.none(),
@@ -151,7 +152,7 @@ for limit, head in itertools.product((1_000, 20_000, 10_000_000), (b"\\x91", b"\
 
 def test_deep_nesting_is_refused_at_any_recursion_limit() -> None:
     # py-evm raises the limit: RecursionError is no guard, and the stack could overflow instead.
-    subprocess.run([sys.executable, "-c", DEEP], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", DEEP], check=True, timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

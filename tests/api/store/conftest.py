@@ -22,6 +22,7 @@ from ledger.storage.uploads import UploadSigner, authorization_header
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS, signers
 from tests.api.served import in_a_thread
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +116,7 @@ def served(folder: Path, ledger: CommitteeLedger, **bounds: Any) -> Iterator[str
 def stored(folder: Path, contract: Contract, **bounds: Any) -> Iterator[Store]:
     with (
         served(folder, contract.ledger, **bounds) as url,
-        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=30) as http,
+        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
     ):
         yield Store(url, folder, contract.domain, http)
 

@@ -17,6 +17,7 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 from tests.actors.support import PARAMETERS, signers
 from tests.api.store.conftest import contract_in
 from tests.audit.forged_chain import forged
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +74,7 @@ def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
 
     def silent(block_number: int | None = None) -> LedgerSnapshot:
         asking.set()
-        assert may_answer.wait(10)
+        assert may_answer.wait(PATIENCE_SECONDS)
         return read(block_number)
 
     ledger.is_away = True
@@ -86,7 +87,7 @@ def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
     ledger.state = silent  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as held:
         asked = held.submit(permissions.now)
-        assert asking.wait(10)
+        assert asking.wait(PATIENCE_SECONDS)
         assert permissions.now() is first
         now = STALE_SECONDS + 1
         with pytest.raises(ChainError, match="away"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import socket
 import threading
-import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -28,6 +27,7 @@ from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import path_of, stored, uploads_of
 from tests.api.store.test_mail import board_of, envelope
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Bodies:
     def begin(self, data: bytes, sent: bytes, client: int = 0) -> socket.socket:
         """Show a client's header for some bytes, and send what need not be the first of them."""
         host, port = self._store.url.removeprefix("http://").split(":")
-        connection = socket.create_connection((host, int(port)), timeout=20)
+        connection = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
         self._stack.enter_context(connection)
         head = f"PUT {path_of(data)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n"
         head += f"Authorization: {self._store.header(data, client)}\r\nConnection: close\r\n\r\n"
@@ -74,10 +74,7 @@ class Bodies:
 
     def wait_for_files(self, count: int, size: int = 0) -> None:
         """Return once so many bodies lie on the disk with so many bytes at least."""
-        deadline = time.monotonic() + 20
-        while sum(one >= size for one in self.incoming()) < count:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        wait_until(lambda: sum(one >= size for one in self.incoming()) >= count, self.incoming)
 
 
 @contextmanager
@@ -264,11 +261,12 @@ def test_headers_that_nothing_follows_keep_nobody_out(store: Store) -> None:
     data = bytes(PIECE)
     with bodies(store) as sending:
         silent = [sending.begin(data, b"") for _ in range(SILENT_AT_ONCE + 5)]
-        cut: list[socket.socket] = []
-        while len(cut) < 5:
-            cut = select.select(silent, [], [], 20)[0]
-            assert cut, "of too many some are cut"
-            time.sleep(0.005)
+
+        def of_too_many() -> list[socket.socket]:
+            cut = select.select(silent, [], [], 0)[0]
+            return cut if len(cut) >= 5 else []
+
+        cut = wait_until(of_too_many)
         assert {status(connection) for connection in cut} == {408}
         assert sending.incoming() == []
         assert store.put(data).status_code == 201

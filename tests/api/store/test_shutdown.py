@@ -17,6 +17,7 @@ from api.store.store_settings import StoreSettings
 from ledger.storage.blobs import FolderBlobs
 from tests.api.served import hurried
 from tests.api.store.conftest import path_of
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ def test_an_answer_that_nobody_reads_is_cut_off(tmp_path: Path, contract: Contra
         server.config.timeout_graceful_shutdown = 0
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        with socket.create_connection(address, timeout=20) as peer:
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS) as peer:
             peer.sendall(f"GET {path_of(DATA)} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
             assert peer.recv(12) == b"HTTP/1.1 200"
             while not any(map(is_paused, server.server_state.connections)):

@@ -11,6 +11,7 @@ from ledger.transparency.checkpoints import open_checkpoint
 from ledger.transparency.publishing import publish
 from ledger.transparency.remote import checkpoint_at, file_at
 from ledger.transparency.tiles import read_entries
+from tests.patience import PATIENCE_SECONDS
 from tests.transparency.serving import log_at
 from tests.transparency.support import LOG, entries
 
@@ -24,7 +25,10 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder: Path = tmp_path_factory.mktemp("log")
     publish(entries(300), LOG, folder, None)
     (folder / "secret").write_text("secret")
-    with log_at(folder) as url, httpx.Client(base_url=url, trust_env=False, timeout=30) as http:
+    with (
+        log_at(folder) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http,
+    ):
         yield http
 
 

@@ -14,6 +14,7 @@ from api.transparency.witness_app import create_witness
 from ledger.transparency.merkle import consistency_proof
 from ledger.transparency.witness import MAX_REQUEST_BYTES, AddCheckpoint, origin_hash
 from ledger.transparency.witness_folder import WitnessFolder
+from tests.patience import PATIENCE_SECONDS
 from tests.transparency.serving import served, witness_at
 from tests.transparency.support import LOG, NOW, ORIGIN, WITNESSES, checkpoint, leaves
 
@@ -34,7 +35,7 @@ def body(old: int, new: int, *, fork: int | None = None) -> bytes:
 def witness(tmp_path: Path) -> Iterator[httpx.Client]:
     with (
         witness_at(tmp_path, WITNESS) as url,
-        httpx.Client(base_url=url, trust_env=False, timeout=30) as http,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http,
     ):
         yield http
 
@@ -112,7 +113,9 @@ def test_a_body_that_drips_is_given_up(tmp_path: Path) -> None:
     with served(create_witness(state, body_seconds=0.2)) as url:
         parts = urlsplit(url)
         assert parts.hostname is not None
-        with socket.create_connection((parts.hostname, parts.port or 0), timeout=30) as peer:
+        with socket.create_connection(
+            (parts.hostname, parts.port or 0), timeout=PATIENCE_SECONDS
+        ) as peer:
             peer.sendall(
                 b"POST /add-checkpoint HTTP/1.1\r\nHost: w\r\nContent-Length: 500\r\n\r\nold"
             )

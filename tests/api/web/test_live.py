@@ -15,6 +15,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import deployments, read, serving
 from tests.api.web.conftest import WAIT_MS, run_address, settled
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.group("web")
-
-PATIENCE_SECONDS = 300
 
 
 @contextmanager

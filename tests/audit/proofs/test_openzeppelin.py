@@ -18,6 +18,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.encoding import keccak256, word_client
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.merkle import UPDATE_LEAF
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof
@@ -69,7 +70,7 @@ def test_openzeppelin_accepts_every_proof_and_no_other_rank(honest: Run, tmp_pat
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)

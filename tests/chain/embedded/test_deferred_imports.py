@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.embedded.deferred_imports import DEFERRED, DeferredPrecompile
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ def called(path: Path, how: str) -> dict[str, Any]:
         input=json.dumps(INPUTS),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     found: dict[str, Any] = json.loads(ended.stdout)

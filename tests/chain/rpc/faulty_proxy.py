@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import httpx
 
 from ledger.io.json import parse_json
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ class FaultyProxy:
         self.node_url = node_url
         self.trouble = trouble
         self.troubles: Counter[Trouble] = Counter()
-        self.client = httpx.Client(trust_env=False, timeout=30)
+        self.client = httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS)
         handler = type("Handler", (_Handler,), {"proxy": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True

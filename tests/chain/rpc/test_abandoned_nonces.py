@@ -13,6 +13,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import TransactionRefusedError, TransactionTimeoutError
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.test_sending import GAS, SOMEBODY, received, sender
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ledger.chain.rpc.in_flight import InFlightTransaction
 
-OVER = 21.0  # seconds, after which these transactions are given up
+OVER = PATIENCE_SECONDS + 1
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from ledger.chain.rpc.rpc_reader import RpcSettings
 from tests.chain.probe import deploy, words
 from tests.chain.test_port_contract import anvil
 from tests.chain.web3_provider import transport_to
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,11 @@ pytestmark = pytest.mark.network
 SOMEBODY = "0x" + "11" * 20
 GAS = 50_000
 SETTINGS = RpcSettings(
-    poll_seconds=0.05, receipt_timeout_seconds=20.0, resend_seconds=0.2, replace_seconds=0.3
+    poll_seconds=0.05,
+    receipt_timeout_seconds=PATIENCE_SECONDS,
+    resend_seconds=0.2,
+    replace_seconds=0.3,
 )
-PATIENCE_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -42,11 +44,14 @@ def told(chain: RpcChain, method: str, *parameters: Any) -> Any:
 
 
 def received(pending: InFlightTransaction) -> Any:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (receipt := pending.poll()) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    receipt = wait_until(pending.poll)
+    assert receipt is not None
     return receipt
+
+
+def sent_again(chain: RpcChain, pending: InFlightTransaction) -> None:
+    """Poll a transaction that the node has lost until the node has it once more."""
+    wait_until(lambda: pending.poll() or chain.nonce(chain.sender, pending=True))
 
 
 def test_one_block_mines_all_pending_and_blocks_come_by_themselves(chain: RpcChain) -> None:
@@ -64,10 +69,7 @@ def test_a_dropped_transaction_is_sent_again_with_its_nonce(chain: RpcChain) -> 
     pending = chain.submit(SOMEBODY, b"", GAS)
     assert told(chain, "anvil_dropTransaction", f"0x{pending.hash.hex()}") is not None
     assert chain.nonce(chain.sender, pending=True) == 0
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while chain.nonce(chain.sender, pending=True) == 0:
-        assert pending.poll() is None
-        assert time.monotonic() < deadline
+    sent_again(chain, pending)
     told(chain, "evm_mine")
     assert received(pending).status == 1
 
@@ -80,11 +82,8 @@ def test_a_transaction_below_later_base_fees_is_replaced(chain: RpcChain) -> Non
     for _ in range(2):
         told(chain, "anvil_setNextBlockBaseFeePerGas", hex(2 * offered))
         told(chain, "evm_mine")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while pending.hash == first:
-        assert pending.poll() is None, "it does not pay the base fee of any block"
-        assert time.monotonic() < deadline
-    assert pending.poll() is None
+    wait_until(lambda: pending.poll() or pending.hash != first)
+    assert pending.poll() is None, "the first did not pay the base fee of any block"
     told(chain, "evm_mine")
     receipt = received(pending)
     assert receipt.transaction_hash == pending.hash != first
@@ -93,7 +92,10 @@ def test_a_transaction_below_later_base_fees_is_replaced(chain: RpcChain) -> Non
 
 def test_a_receipt_lost_in_a_reorganisation_is_awaited_again(tmp_path: Path) -> None:
     settings = RpcSettings(
-        poll_seconds=0.05, receipt_timeout_seconds=20.0, resend_seconds=0.2, confirmations=3
+        poll_seconds=0.05,
+        receipt_timeout_seconds=PATIENCE_SECONDS,
+        resend_seconds=0.2,
+        confirmations=3,
     )
     for chain in anvil(tmp_path, settings=settings):
         assert isinstance(chain, RpcChain)
@@ -107,10 +109,7 @@ def test_a_receipt_lost_in_a_reorganisation_is_awaited_again(tmp_path: Path) -> 
         told(chain, "anvil_reorg", 1, [])
         told(chain, "anvil_dropTransaction", f"0x{pending.hash.hex()}")
         assert chain.receipt(pending.hash) is None
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while chain.nonce(chain.sender, pending=True) == 0:
-            assert pending.poll() is None
-            assert time.monotonic() < deadline
+        sent_again(chain, pending)
         told(chain, "anvil_mine", "0x4")
         after = received(pending)
         assert after.transaction_hash == before.transaction_hash

@@ -20,6 +20,7 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.parameters import Parameters
 from tests.chain.probe import deploy
 from tests.contracts.twins import digest_of, registry_of
+from tests.patience import PATIENCE_SECONDS
 
 ARTEFACT = Path(__file__).parents[3] / "contracts" / "artifacts" / "committee_ledger.json"
 SCRIPT = Path(__file__).with_name("ethers_client.mjs")
@@ -59,7 +60,7 @@ def test_ethers_reads_calls_sends_waits_and_listens(tmp_path: Path) -> None:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         )
         assert done.returncode == 0, done.stderr
         seen: dict[str, Any] = json.loads(done.stdout)

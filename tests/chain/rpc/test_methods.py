@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.chain.rpc.wire import RpcFault
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import TOPIC, deploy, word, words
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -330,7 +332,9 @@ class TestSending:
         request = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction"}
         with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
             for raw in (broken, "0x", "0x02", "0x02c0", "0xc0", "0x7f", "0x04c0"):
-                sent = session.post(server.url, json={**request, "params": [raw]}, timeout=10)
+                sent = session.post(
+                    server.url, json={**request, "params": [raw]}, timeout=PATIENCE_SECONDS
+                )
                 assert sent.json()["error"]["code"] == -32000
         assert chain.head().number == 0
 
@@ -388,9 +392,9 @@ class TestProtocol:
         asked = {"jsonrpc": "2.0", "id": "a", "method": "eth_blockNumber"}
         with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
             for body in (quiet, [quiet, quiet]):
-                told = session.post(server.url, json=body, timeout=10)
+                told = session.post(server.url, json=body, timeout=PATIENCE_SECONDS)
                 assert (told.status_code, told.content) == (204, b"")
-            told = session.post(server.url, json=[quiet, asked], timeout=10)
+            told = session.post(server.url, json=[quiet, asked], timeout=PATIENCE_SECONDS)
             assert told.json() == [{"jsonrpc": "2.0", "id": "a", "result": "0x4"}]
 
     @pytest.mark.parametrize("identifier", [{}, [], True, [1], float("inf"), -float("inf")])
@@ -416,7 +420,7 @@ class TestProtocol:
         body = b'{"jsonrpc":"2.0","id":NaN,"method":"eth_chainId"}'
         with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
             headers = {"Content-Type": "application/json"}
-            told = session.post(server.url, content=body, headers=headers, timeout=10)
+            told = session.post(server.url, content=body, headers=headers, timeout=PATIENCE_SECONDS)
         assert (told.status_code, told.json()["error"]["code"]) == (400, -32700)
 
     def test_a_browser_wallet_is_served_and_a_page_is_not(self, chain: EmbeddedChain) -> None:
@@ -430,7 +434,9 @@ class TestProtocol:
                 ("http://[", 403),
             ):
                 headers = {"Origin": origin}
-                told = session.post(server.url, json=request, headers=headers, timeout=10)
+                told = session.post(
+                    server.url, json=request, headers=headers, timeout=PATIENCE_SECONDS
+                )
                 assert told.status_code == status
                 # The body of a refused request is left unread, so that nothing can follow it.
                 assert (told.headers.get("Connection") == "close") == (status == 403)
@@ -438,21 +444,19 @@ class TestProtocol:
 
 class TestBlocksOnAClock:
     def test_empty_blocks_come_when_no_others_do(self, chain: EmbeddedChain) -> None:
+        before = set(threading.enumerate())
         with RpcServer(chain, block_seconds=0.02):
-            deadline = time.monotonic() + 10
-            while chain.head().number < 3:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-        seen = chain.head().number
-        time.sleep(0.1)
-        assert chain.head().number == seen, "a closed server makes no more"
+            wait_until(lambda: chain.head().number >= 3)
+        assert set(threading.enumerate()) <= before, "a closed server makes no more"
 
     def test_blocks_come_while_a_call_does_not_end(self, chain: EmbeddedChain) -> None:
         # GAS and POP for ever: much time for little gas, as py-evm executes GAS itself.
         endless = {"data": "0x5b5a50600056", "gas": hex(4_000_000)}
         with RpcServer(chain, block_seconds=0.02) as server, ThreadPoolExecutor() as pool:
             body = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [endless]}
-            called = pool.submit(httpx.post, server.url, json=body, timeout=60, trust_env=False)
+            called = pool.submit(
+                httpx.post, server.url, json=body, timeout=PATIENCE_SECONDS, trust_env=False
+            )
             while chain.head().number < 3:
                 time.sleep(0.01)
             assert not called.done()

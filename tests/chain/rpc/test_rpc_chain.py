@@ -28,6 +28,7 @@ from ledger.chain.rpc.wire import MalformedAnswerError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 SOMEBODY = "0x" + "11" * 20
 SHORT: dict[str, Any] = {
-    "request_timeout_seconds": 10.0,
+    "request_timeout_seconds": PATIENCE_SECONDS,
     "retries": 0,
     "receipt_timeout_seconds": 0.2,
     "poll_seconds": 0.02,
@@ -138,7 +139,11 @@ class TestUnreachableNodes:
         self, status: int, body: bytes, said: str
     ) -> None:
         answers = [Raw(body, status), Raw(body, status), "0x5"]
-        patient = {"retries": 2, "retry_pause_seconds": 0.01, "request_timeout_seconds": 30.0}
+        patient = {
+            "retries": 2,
+            "retry_pause_seconds": 0.01,
+            "request_timeout_seconds": PATIENCE_SECONDS,
+        }
         with (
             ScriptedNode(eth_getBalance=lambda *_: answers.pop(0)) as node,
             reader(node, **patient) as chain,
@@ -160,13 +165,19 @@ class TestUnreachableNodes:
 
     @pytest.mark.parametrize(
         ("asked_for", "waited"),
-        [("2", [2.0, 2.0]), ("0", [0.1, 0.3]), ("soon", [0.1, 0.3]), ("9", [9.0]), ("31", [])],
+        [
+            ("2", [2.0, 2.0]),
+            ("0", [0.1, 0.3]),
+            ("soon", [0.1, 0.3]),
+            ("119", [119.0]),
+            ("121", []),
+        ],
     )
     def test_a_node_is_left_alone_as_long_as_it_asks(
         self, asked_for: str, waited: list[float]
     ) -> None:
         clock = FakeClock()
-        settings = RpcSettings(retries=2, request_timeout_seconds=10.0)
+        settings = RpcSettings(retries=2, request_timeout_seconds=PATIENCE_SECONDS)
         with ScriptedNode(eth_getBalance=Raw(b"{}", 429)) as node:
             node.headers["Retry-After"] = asked_for
             url, sleep, time = node.url, clock.sleep, clock.time
@@ -538,12 +549,19 @@ class TestSending:
         assert sum(waited) < most_seconds
 
     def test_waits_for_confirmations(self, chain: EmbeddedChain) -> None:
-        settings = {"confirmations": 2, "receipt_timeout_seconds": 10.0}
-        with RpcServer(chain) as server, client(server, **settings) as sender:
-            miner = threading.Timer(0.2, chain.mine, [2])
-            miner.start()
+        """One block comes in each pause between two looks."""
+        settings = RpcSettings(confirmations=2, receipt_timeout_seconds=PATIENCE_SECONDS)
+        with (
+            RpcServer(chain) as server,
+            RpcChain(
+                server.url,
+                TEST_KEYS[2],
+                chain_id=1_129_137_740,
+                settings=settings,
+                sleep=lambda _: chain.mine(1),
+            ) as sender,
+        ):
             assert sender.send(SOMEBODY, b"", 50_000).block_number == 1
-            miner.join()
         assert chain.head().number == 3
 
     def test_gives_up_waiting_for_confirmations(self, chain: EmbeddedChain) -> None:
@@ -690,13 +708,13 @@ class TestSending:
 
 
 def send_five(server: RpcServer) -> None:
-    with client(server, receipt_timeout_seconds=10.0) as sender:
+    with client(server, receipt_timeout_seconds=PATIENCE_SECONDS) as sender:
         for _ in range(5):
             sender.send(SOMEBODY, b"", 50_000)
 
 
 def client(server: RpcServer, **changes: Any) -> RpcChain:
-    settings = RpcSettings(**{**SHORT, "request_timeout_seconds": 10.0, **changes})
+    settings = RpcSettings(**{**SHORT, "request_timeout_seconds": PATIENCE_SECONDS, **changes})
     return RpcChain(server.url, TEST_KEYS[2], chain_id=1_129_137_740, settings=settings)
 
 

@@ -30,6 +30,7 @@ from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.faults import times
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,9 +54,9 @@ def sender(
     **changes: Any,
 ) -> RpcChain:
     settings: dict[str, Any] = {
-        "request_timeout_seconds": 20.0,
+        "request_timeout_seconds": PATIENCE_SECONDS,
         "retry_pause_seconds": 0.01,
-        "receipt_timeout_seconds": 20.0,
+        "receipt_timeout_seconds": PATIENCE_SECONDS,
         "resend_seconds": 0.05,
         "replace_seconds": 0.1,
         "poll_seconds": 0.02,
@@ -128,7 +129,7 @@ class TestALineThatFails:
             proxy.trouble = lambda _: Trouble.LOST
             with pytest.raises(NotServedError):
                 pending.poll()
-            now[0] = 21.0
+            now[0] = PATIENCE_SECONDS + 1
             with pytest.raises(TransactionTimeoutError, match=r"the node says: .*unreachable"):
                 pending.poll()
 
@@ -201,9 +202,7 @@ class TestSeveralInFlight:
 
 
 def received(pending: Any) -> Any:
-    while (receipt := pending.poll()) is None:
-        time.sleep(0.005)
-    return receipt
+    return wait_until(pending.poll)
 
 
 class TestANodeWithAPool:
@@ -344,7 +343,12 @@ class TestANodeWithAPool:
 
 def waited(pending: Any, turn: Callable[[], object], is_there: Callable[[], bool]) -> None:
     """Look until something is there, a turn before each look."""
-    while not is_there():
+
+    def is_there_now() -> bool:
+        if is_there():
+            return True
         turn()
         assert pending.poll() is None
-        time.sleep(0.005)
+        return False
+
+    wait_until(is_there_now)

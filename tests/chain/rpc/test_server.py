@@ -17,6 +17,7 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import MOST_REQUEST_BYTES, RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, deploy, word, words
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def post(server: RpcServer, body: object, **headers: str) -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json", **headers}
     # No certificate is looked at: to read the trusted ones costs what ten answers do.
-    with httpx.Client(trust_env=False, verify=False, timeout=10) as client:
+    with httpx.Client(trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
         return client.post(server.url, content=content, headers=sent)
 
 
@@ -162,7 +163,7 @@ def test_browsers_and_other_content_are_refused(server: RpcServer) -> None:
 def test_a_body_without_bounds_is_refused(
     server: RpcServer, length: str | None, status: int
 ) -> None:
-    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
     with closing(connection):
         connection.putrequest("POST", "/")
         connection.putheader("Content-Type", "application/json")
@@ -180,7 +181,7 @@ def test_many_may_come_at_once(server: RpcServer) -> None:
             one.setblocking(False)
             one.connect_ex(place)
         for one in sockets:
-            one.settimeout(10)
+            one.settimeout(PATIENCE_SECONDS)
             select.select([], [one], [], 10)
             one.sendall(b"POST / HTTP/1.0\r\n\r\n")
             assert one.recv(9) == b"HTTP/1.1 "

@@ -20,6 +20,7 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.chain.rpc.server.transaction_pool import MAX_PER_ACCOUNT, TransactionPool
 from tests.chain.probe import TOPIC, deploy, word, words
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,8 +98,8 @@ def test_a_served_chain_makes_no_more_blocks_than_periods(chain: EmbeddedChain) 
     ):
         for _ in range(3):
             waiting = [client.submit(client.sender, b"", GAS) for _ in range(10)]
-            while not all(pending.poll() for pending in waiting):
-                time.sleep(seconds / 4)
+            for pending in waiting:
+                wait_until(pending.poll)
         blocks, passed = chain.head().number, time.monotonic() - begun
     assert blocks <= passed / seconds
     assert chain.account(address_of(TEST_KEYS[1]))[0] == 30

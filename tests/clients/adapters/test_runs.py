@@ -24,6 +24,7 @@ from tests.clients.adapters.bases import (
     write_rows,
 )
 from tests.cmfl.commands.conftest import refusal, succeeds
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,7 @@ def test_an_audit_needs_neither_torch_nor_transformers(folder: Path) -> None:
         [sys.executable, "-c", _BARE, "audit", "--home", str(folder / "home"), "--json"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from clients.configuration.parsing import plain_values
-from clients.testnet.chain_node import ChainNode
+from clients.testnet.chain_node import ChainNode, free_port
 from clients.testnet.kinds import ChainKind
 from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
 from ledger.io.forked_commands import CommandRunner
 from tests.chain.anvil import anvil_program
+from tests.patience import wait_until
 from tests.processes import MODULES
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENTRY = "tests.io.program:main"
-PATIENCE_SECONDS = 30
 SENDERS = 3
 
 
@@ -55,10 +55,19 @@ def test_transactions_sent_during_start_up_take_no_window_block(node: ChainNode)
         node.ask("eth_sendTransaction", {"from": own, "to": own, "value": "0x1"})
     assert height(node) == before
     node.go()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while height(node) == before:
-        assert time.monotonic() < deadline, "blocks come by themselves"
-        time.sleep(0.05)
+    wait_until(lambda: height(node) > before, lambda: "blocks come by themselves")
     block = node.ask("eth_getBlockByNumber", hex(before + 1), False)
     assert isinstance(block, dict)
     assert len(block["transactions"]) == SENDERS
+
+
+def test_a_port_is_free_and_none_that_the_system_gives_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert {free_port() // 10_000 for _ in range(50)} == {1, 2}
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
+        port = taken.getsockname()[1]
+        drawn = [port - 10_000, port - 10_000, 7]
+        monkeypatch.setattr("secrets.randbelow", lambda _: drawn.pop(0))
+        assert free_port() == 10_007
+    assert drawn == []

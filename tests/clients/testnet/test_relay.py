@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from clients.testnet.relay import LinkCondition, Relay, Relays
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ def asked(relay: Relay, client: httpx.Client, body: bytes = b"something") -> htt
 
 @pytest.fixture
 def client() -> Iterator[httpx.Client]:
-    with httpx.Client(timeout=1, trust_env=False) as one:
+    with httpx.Client(timeout=PATIENCE_SECONDS, trust_env=False) as one:
         yield one
 
 

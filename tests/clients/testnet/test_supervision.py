@@ -14,6 +14,7 @@ from clients.testnet.local_network import LocalNetwork, wait_for_port
 from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
 from clients.testnet.supervision import MOST_RESTARTS, NetworkSupervisor
 from ledger.io.forked_commands import CommandError, CommandRunner
+from tests.patience import PATIENCE_SECONDS
 from tests.processes import MODULES
 
 if TYPE_CHECKING:
@@ -91,6 +92,6 @@ def test_a_chain_in_memory_is_gone_with_its_process(standing: Standing) -> None:
 
 def test_who_has_ended_is_not_up_because_somebody_else_listens(standing: Standing) -> None:
     ended = standing.processes.start("other", ["fail", "the port is taken"])
-    assert ended.wait(30) == 70
+    assert ended.wait(PATIENCE_SECONDS) == 70
     with pytest.raises(CommandError, match=r"other ended: .*the port is taken"):
         wait_for_port(standing.node.port, ended)

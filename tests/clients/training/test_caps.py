@@ -24,6 +24,7 @@ from clients.training.environment import (
 )
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.training.made import BRANCHED, DATA, SETTINGS
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from clients.instruction_sets import InstructionSet
@@ -73,7 +74,7 @@ def test_variables_count_from_the_start_of_a_process_alone() -> None:
         env={**os.environ, **CAPS[OTHER_CAP]},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     first, second = json.loads(ended.stdout)

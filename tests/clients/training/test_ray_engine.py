@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import plain_distances
 from tests.clients.training.made import CONVOLUTIONAL, workload
 from tests.processes import Forks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECONDS = 600
 VARIABLES = {
@@ -87,12 +91,11 @@ def test_without_ray_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def closed_port() -> int:
-    """Return a port of this machine at which nobody listens."""
+def closed_port() -> Iterator[int]:
+    """Yield a port of this machine that is held, and at which nobody listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+        yield taken.getsockname()[1]
 
 
 @pytest.fixture

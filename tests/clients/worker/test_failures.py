@@ -18,6 +18,7 @@ from clients.worker.background_work import (
 from clients.worker.chain_clock import Moment
 from clients.worker.failures import BACKOFF, FailureTracker, WorkPart
 from ledger.protocol.errors import ChainError
+from tests.patience import PATIENCE_SECONDS
 from tests.support.executors import ImmediateExecutor
 
 
@@ -95,19 +96,19 @@ def test_long_work_is_interrupted_when_its_process_ends() -> None:
 
     pending = thread.submit(train)
     thread.submit(lambda: begun.append("measuring"))
-    assert has_begun.wait(10)
+    assert has_begun.wait(PATIENCE_SECONDS)
     thread.interrupt()
     thread.interrupt()
-    assert thread.has_ended(10)
+    assert thread.has_ended(PATIENCE_SECONDS)
     assert isinstance(pending.exception(0), TaskInterrupt)
     assert begun == []
 
 
 def test_a_thread_without_work_ends_where_its_process_does() -> None:
     thread = SingleThreadExecutor("training")
-    assert thread.submit(lambda: 1).result(10) == 1
+    assert thread.submit(lambda: 1).result(PATIENCE_SECONDS) == 1
     thread.interrupt()
-    assert thread.has_ended(10)
+    assert thread.has_ended(PATIENCE_SECONDS)
 
 
 def test_a_failed_batch_is_a_trouble_of_sending_alone() -> None:

@@ -21,7 +21,7 @@ from cmfl.commands import application, verbosity
 from cmfl.commands.verbosity import Verbosity
 from ledger.protocol.types import PROTOCOL_VERSION
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.genesis import TEST_KEYS
 from ledger.chain.rpc.rpc_reader import RpcReader
 from tests.cmfl.commands.conftest import refusal, succeeds
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,11 +60,8 @@ def test_with_a_block_time_deadlines_pass_until_the_service_stops(
 ) -> None:
     with serving(forks, tmp_path, "--block-time", "0.1") as (line, process):
         url, _, _, chain_id, *_ = line.split()
-        deadline = time.monotonic() + PATIENCE_SECONDS
         with RpcReader(url, chain_id=int(chain_id.rstrip(","))) as chain:
-            while chain.head().number < 3:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            wait_until(lambda: chain.head().number >= 3)
         process.terminate()
         process.wait()
     assert process.returncode == 0

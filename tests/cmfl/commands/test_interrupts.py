@@ -12,7 +12,8 @@ import pytest
 
 from cmfl.commands import main
 from cmfl.commands.interrupts import until_interrupted
-from tests.processes import PATIENCE_SECONDS, Forks
+from tests.patience import PATIENCE_SECONDS
+from tests.processes import Forks
 
 pytestmark = pytest.mark.group("processes")
 

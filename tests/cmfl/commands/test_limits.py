@@ -12,7 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from tests.cmfl.commands.conftest import SHARED, cmfl
-from tests.processes import PATIENCE_SECONDS, Forks
+from tests.patience import PATIENCE_SECONDS
+from tests.processes import Forks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.cmfl.commands.conftest import succeeds
 from tests.e2e.sessions import Home, finish
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,9 +59,7 @@ def test_a_clock_before_1970_keeps_nobody_from_deploying(
 def test_an_interrupted_run_says_how_it_goes_on(forks: Forks, tmp_path: Path) -> None:
     home = Home(tmp_path, ("training.path=plain", "protocol.rounds=8"))
     with home.start(forks) as process:
-        while home.rows() < 2:
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: home.rows() >= 2 or process.poll() is not None)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, out) == (130, "")

@@ -21,6 +21,7 @@ from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
 from tests.cmfl.commands.conftest import SETTINGS, refusal, settings_of, succeeds
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,7 +138,9 @@ def test_confirmations_are_waited_for(node: Node, tmp_path: Path) -> None:
     def mine_meanwhile() -> None:
         while not enough.wait(0.1):
             call = {"jsonrpc": "2.0", "id": 1, "method": "evm_mine", "params": []}
-            httpx.post(node.url, json=call, timeout=10, trust_env=False).raise_for_status()
+            httpx.post(
+                node.url, json=call, timeout=PATIENCE_SECONDS, trust_env=False
+            ).raise_for_status()
 
     miner = threading.Thread(target=mine_meanwhile)
     miner.start()

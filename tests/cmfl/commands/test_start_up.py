@@ -13,6 +13,7 @@ from ledger.actors.journal import FileJournal
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from tests.actors.deployed import deployed_on
+from tests.patience import PATIENCE_SECONDS
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hugging_face"
 UNWANTED = ("torch", "sklearn", "numba", "fastapi", "web3", "safetensors")
@@ -74,7 +75,7 @@ def imported(commands: list[list[str]]) -> list[tuple[int, list[str]]]:
         input=json.dumps(commands),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     found: list[tuple[int, list[str]]] = json.loads(ended.stdout)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cmfl.commands.conftest import SHARED, decided_rounds
-from tests.processes import PATIENCE_SECONDS, Forks
+from tests.patience import PATIENCE_SECONDS
+from tests.processes import Forks
 
 if TYPE_CHECKING:
     from tests.processes import Forked

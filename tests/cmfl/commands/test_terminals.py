@@ -20,7 +20,7 @@ from cmfl.commands import sender
 from cmfl.commands.console import complain, print_csv, print_line, print_prose, print_table
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import SHARED, refusal, succeeds
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,6 +21,7 @@ from tests.api.conftest import serving
 from tests.api.examples import example
 from tests.api.live_federation import live_federation
 from tests.cmfl.commands.conftest import refusal
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,11 +107,7 @@ def test_a_round_is_followed_until_the_service_is_gone(
 
 
 def wait_for(out: io.StringIO, text: str) -> None:
-    for _ in range(6_000):
-        if text in out.getvalue():
-            return
-        threading.Event().wait(0.01)
-    pytest.fail(f"{text!r} was not said: {out.getvalue()}")
+    wait_until(lambda: text in out.getvalue(), out.getvalue)
 
 
 def test_what_cannot_be_watched_is_refused(live: LiveFederation) -> None:

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.clients.training.made import JOBS
 from tests.clients.training.test_engines import digests, is_running, opened
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.group("engine")
 
@@ -60,10 +60,7 @@ def test_workers_ignore_interrupts_and_end_with_a_killed_parent(tmp_path: Path) 
         # that complains of names which were left behind.
         assert process.stderr is not None
         assert process.stderr.read() == ""
-    deadline = time.monotonic() + 20
-    while any(map(is_running, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(is_running, workers))
+    wait_until(lambda: not any(map(is_running, workers)))
 
 
 def trained(process: subprocess.Popen[str]) -> tuple[list[int], list[str]]:
