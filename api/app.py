@@ -175,7 +175,9 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             expose_headers=("ETag", "Link", "Location", "X-As-Of-Block"),
         )
     app.add_middleware(HeadAsGet)
-    app.add_middleware(HostCheck)
+    # Where every request for data shows a token, a page of another site cannot read anything.
+    needs_token = settings.tokens and not settings.reading_is_open
+    app.add_middleware(HostCheck, names=None if needs_token else settings.allowed_hosts)
     app.add_middleware(MetricsMiddleware, metrics=metrics, logs=settings.logs_requests)
     app.add_middleware(SafeHeaders)
 

@@ -53,6 +53,8 @@ class Settings(BaseModel):
         largest_blob_bytes: larger blobs are not served.
         tokens: every request but those for /health must show one; empty for open access.
         allowed_origins: origins whose pages may read the answers; this service's own always may.
+        allowed_hosts: names that a `Host` header may have, besides addresses and localhost; not
+            checked where reading needs a token.
         requests_per_minute: of one address; None for no limit.
         logs_requests: whether to write a line for each on standard error.
         index: source of lists while it is at the head: a file of SQLite, or the URL of a
@@ -80,6 +82,7 @@ class Settings(BaseModel):
     largest_blob_bytes: Annotated[int, Field(ge=1)] = MAX_BLOB_BYTES
     tokens: tuple[Annotated[str, Field(min_length=16, max_length=500)], ...] = ()
     allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = ()
+    allowed_hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,253}$")], ...] = ()
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     logs_requests: bool = False
     index: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None

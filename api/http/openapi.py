@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 
-ASKED = (kinds.REQUEST_INVALID, kinds.TOKEN_NEEDED, kinds.RATE_EXCEEDED)
+ASKED = (
+    kinds.REQUEST_INVALID,
+    kinds.TOKEN_NEEDED,
+    kinds.RATE_EXCEEDED,
+    kinds.HOST_NOT_SERVED,
+)
 """Problems of any request but one for /health."""
 
 OF_CHAIN = (
@@ -65,6 +70,7 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.EARLIER_REPORT_REFUSED: "the report is not of this deployment",
     kinds.QUEUE_FULL: "4 verifications wait already",
     kinds.REPORTS_UNAVAILABLE: "reports cannot be kept: No space left on device",
+    kinds.HOST_NOT_SERVED: "header Host: rebound.example is not a name of this server",
     kinds.BODY_TOO_LARGE: "a body has at most 65536 bytes",
     kinds.TOKEN_NEEDED: "show a bearer token that this service knows",
     kinds.RATE_EXCEEDED: "at most 60 a minute",

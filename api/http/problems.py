@@ -61,6 +61,7 @@ EARLIER_REPORT_REFUSED = ProblemKind(
 )
 QUEUE_FULL = ProblemKind("queue-full", 503, "Too many verifications wait")
 REPORTS_UNAVAILABLE = ProblemKind("reports-unavailable", 503, "Reports cannot be kept or read")
+HOST_NOT_SERVED = ProblemKind("host-not-served", 421, "The server has another name")
 BODY_TOO_LARGE = ProblemKind("body-too-large", 413, "The request's body is too large")
 TOKEN_NEEDED = ProblemKind("token-needed", 401, "A token is needed")
 RATE_EXCEEDED = ProblemKind("rate-exceeded", 429, "Too many requests")
