@@ -125,7 +125,7 @@ def create_app(
     app.state.cache = AnswerCache()
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
-    app.state.streams = Streams(settings.most_streams)
+    app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
     app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
     for routes in _ROUTES:
         # include_router would build the schemas of all routes once more: half a second.

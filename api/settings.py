@@ -61,6 +61,7 @@ class Settings(BaseModel):
             PostgreSQL database; None for the home's own, if there is one.
         keeps_index: whether a thread of the service updates the index.
         most_streams: of events that are open at once.
+        most_streams_of_address: of those, with one address or one /64 network.
         reading_is_open: tokens are only needed to start or cancel work.
         trusted_proxies: networks whose X-Forwarded-For is believed.
         mailbox: of running federations, as workers are given it; None to watch none.
@@ -88,6 +89,7 @@ class Settings(BaseModel):
     index: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
     keeps_index: bool = False
     most_streams: Annotated[int, Field(ge=1, le=10_000)] = 64
+    most_streams_of_address: Annotated[int, Field(ge=1, le=10_000)] = 8
     reading_is_open: bool = False
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     mailbox: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None

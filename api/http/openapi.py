@@ -59,6 +59,7 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.BLOB_DAMAGED: f"blob {'5c' * 32} is damaged: its bytes have another sha256",
     kinds.FEDERATION_NOT_WATCHED: "this service reads no mailbox",
     kinds.STREAMS_EXHAUSTED: "64 streams are open already",
+    kinds.STREAMS_OF_ADDRESS: "8 streams of this address are open already",
     kinds.BUSY: "another bundle is being made",
     kinds.MAILBOX_UNREADABLE: "the mailbox does not answer now",
     kinds.VERIFICATION_NOT_FOUND: f"there is no verification {_NAME} of it",

@@ -47,6 +47,9 @@ FEDERATION_NOT_WATCHED = ProblemKind(
     "federation-not-watched", 404, "No live federation is watched here"
 )
 STREAMS_EXHAUSTED = ProblemKind("streams-exhausted", 503, "There are too many streams")
+STREAMS_OF_ADDRESS = ProblemKind(
+    "streams-of-address-exhausted", 429, "This address has too many streams"
+)
 BUSY = ProblemKind("busy", 503, "Somebody else is being served")
 MAILBOX_UNREADABLE = ProblemKind("mailbox-unreadable", 503, "The mailbox cannot be read")
 VERIFICATION_NOT_FOUND = ProblemKind("verification-not-found", 404, "There is no such verification")
@@ -84,7 +87,7 @@ def problem(
     request: Request, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()
 ) -> Response:
     """Return the answer for a named problem."""
-    headers = {"Retry-After": "1"} if kind.status in {502, 503} else {}
+    headers = {"Retry-After": "1"} if kind.status in {429, 502, 503} else {}
     type_ = f"urn:cmfl:problem:{kind.name}"
     return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
 
