@@ -171,8 +171,15 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
             allow_methods=("GET", "HEAD", "POST", "DELETE"),
-            allow_headers=("Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"),
-            expose_headers=("ETag", "Link", "Location", "X-As-Of-Block"),
+            allow_headers=(
+                "Authorization",
+                "Content-Type",
+                "If-None-Match",
+                "If-Range",
+                "Last-Event-ID",
+                "Range",
+            ),
+            expose_headers=("Content-Range", "ETag", "Link", "Location", "X-As-Of-Block"),
         )
     app.add_middleware(HeadAsGet)
     # Where every request for data shows a token, a page of another site cannot read anything.

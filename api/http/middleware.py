@@ -64,7 +64,10 @@ class HeadAsGet:
         async def gone_once_answered() -> Message:
             return {"type": "http.disconnect"} if is_answered else await receive()
 
-        await self._app({**scope, "method": "GET"}, gone_once_answered, headers_only)
+        # `Range` has a meaning for GET alone (RFC 9110, 14.2).
+        headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        as_get = {**scope, "method": "GET", "headers": headers}
+        await self._app(as_get, gone_once_answered, headers_only)
 
 
 class HostCheck:

@@ -57,6 +57,7 @@ DETAILS: dict[ProblemKind, str] = {
     "`data`",
     kinds.BLOB_NOT_FOUND: f"{'5c' * 32} is not here",
     kinds.BLOB_DAMAGED: f"blob {'5c' * 32} is damaged: its bytes have another sha256",
+    kinds.RANGE_UNSATISFIABLE: "a blob of 120 bytes has none of these",
     kinds.FEDERATION_NOT_WATCHED: "this service reads no mailbox",
     kinds.STREAMS_EXHAUSTED: "64 streams are open already",
     kinds.STREAMS_OF_ADDRESS: "8 streams of this address are open already",

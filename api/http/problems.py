@@ -43,6 +43,7 @@ VOTES_NOT_FOUND = ProblemKind(
 FORMAT_NOT_SERVED = ProblemKind("format-not-served", 406, "This format is not written here")
 BLOB_NOT_FOUND = ProblemKind("blob-not-found", 404, "There is no such blob")
 BLOB_DAMAGED = ProblemKind("blob-damaged", 503, "The blob cannot be given")
+RANGE_UNSATISFIABLE = ProblemKind("range-unsatisfiable", 416, "The blob has no such range")
 FEDERATION_NOT_WATCHED = ProblemKind(
     "federation-not-watched", 404, "No live federation is watched here"
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.store.blob_routes import ByteRange, parse_range
+from api.http.byte_range import ByteRange, parse_range
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
