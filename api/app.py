@@ -125,7 +125,7 @@ def create_app(
     app.state.cache = AnswerCache()
     app.state.federations = FederationMonitor(settings.mailbox)
     app.state.coverage = CoverageReader(settings.mailbox, settings.blob_folder)
-    app.state.streams = Streams(settings.most_streams)
+    app.state.streams = Streams(settings.most_streams, settings.most_streams_of_address)
     app.state.verifications = Verifications(settings.report_folder, settings.verification_bounds)
     for routes in _ROUTES:
         # include_router would build the schemas of all routes once more: half a second.
@@ -171,11 +171,20 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
             allow_methods=("GET", "HEAD", "POST", "DELETE"),
-            allow_headers=("Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"),
-            expose_headers=("ETag", "Link", "Location", "X-As-Of-Block"),
+            allow_headers=(
+                "Authorization",
+                "Content-Type",
+                "If-None-Match",
+                "If-Range",
+                "Last-Event-ID",
+                "Range",
+            ),
+            expose_headers=("Content-Range", "ETag", "Link", "Location", "X-As-Of-Block"),
         )
     app.add_middleware(HeadAsGet)
-    app.add_middleware(HostCheck)
+    # Where every request for data shows a token, a page of another site cannot read anything.
+    needs_token = settings.tokens and not settings.reading_is_open
+    app.add_middleware(HostCheck, names=None if needs_token else settings.allowed_hosts)
     app.add_middleware(MetricsMiddleware, metrics=metrics, logs=settings.logs_requests)
     app.add_middleware(SafeHeaders)
 

@@ -44,7 +44,8 @@ def serve(
         raise ConfigurationError(f"there is no home at {settings.home}")
     require_index(settings)
     with listening_socket(host, port) as listener:
-        server = server_for(settings)
+        hosts = (*settings.allowed_hosts, host)
+        server = server_for(settings.model_copy(update={"allowed_hosts": hosts}))
         # The server ends in order on Ctrl-C, and then raises it once more.
         with contextlib.suppress(KeyboardInterrupt):
             if on_listening is not None:

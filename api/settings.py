@@ -53,12 +53,15 @@ class Settings(BaseModel):
         largest_blob_bytes: larger blobs are not served.
         tokens: every request but those for /health must show one; empty for open access.
         allowed_origins: origins whose pages may read the answers; this service's own always may.
+        allowed_hosts: names that a `Host` header may have, besides addresses and localhost; not
+            checked where reading needs a token.
         requests_per_minute: of one address; None for no limit.
         logs_requests: whether to write a line for each on standard error.
         index: source of lists while it is at the head: a file of SQLite, or the URL of a
             PostgreSQL database; None for the home's own, if there is one.
         keeps_index: whether a thread of the service updates the index.
         most_streams: of events that are open at once.
+        most_streams_of_address: of those, with one address or one /64 network.
         reading_is_open: tokens are only needed to start or cancel work.
         trusted_proxies: networks whose X-Forwarded-For is believed.
         mailbox: of running federations, as workers are given it; None to watch none.
@@ -80,11 +83,13 @@ class Settings(BaseModel):
     largest_blob_bytes: Annotated[int, Field(ge=1)] = MAX_BLOB_BYTES
     tokens: tuple[Annotated[str, Field(min_length=16, max_length=500)], ...] = ()
     allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = ()
+    allowed_hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,253}$")], ...] = ()
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     logs_requests: bool = False
     index: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
     keeps_index: bool = False
     most_streams: Annotated[int, Field(ge=1, le=10_000)] = 64
+    most_streams_of_address: Annotated[int, Field(ge=1, le=10_000)] = 8
     reading_is_open: bool = False
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     mailbox: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None

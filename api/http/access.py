@@ -78,7 +78,7 @@ class Access:
     def _wait(self, scope: Scope) -> int | None:
         """Return how many seconds an address must wait; None if it need not."""
         assert self._item is not None, "a rate is set"
-        subject = _rate_subject(scope["client"][0]) if scope.get("client") else "unknown"
+        subject = address_of(scope)
         if self._limiter.hit(self._item, subject):
             return None
         reset = self._limiter.get_window_stats(self._item, subject).reset_time
@@ -104,8 +104,9 @@ def _is_of_page(path: str) -> bool:
     return path in {"/", "/dashboard"} or path.startswith("/dashboard/")
 
 
-def _rate_subject(address: str) -> str:
-    """Return the network of an address: one user of IPv6 has 2**64 addresses."""
+def address_of(scope: Scope) -> str:
+    """Return a request's address, or its network: one user of IPv6 has 2**64 addresses."""
+    address = str(scope["client"][0]) if scope.get("client") else "unknown"
     try:
         network = ipaddress.ip_network(f"{address}/64", strict=False)
     except ValueError:

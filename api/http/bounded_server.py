@@ -8,19 +8,25 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from api.http.graceful_server import GracefulServer
+from api.http.middleware import HostCheck
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from starlette.types import ASGIApp
 
 
-def bounded_server(app: ASGIApp) -> GracefulServer:
-    """Return a server that has not started."""
+def bounded_server(app: ASGIApp, allowed_hosts: Collection[str] = ()) -> GracefulServer:
+    """Return a server that has not started.
+
+    Args:
+        app: to serve.
+        allowed_hosts: names that a `Host` header may have, besides addresses and localhost.
+    """
     return GracefulServer(
         uvicorn.Config(
-            app,
+            HostCheck(app, allowed_hosts),
             ws="none",
             http="h11",
             log_level="warning",
@@ -33,7 +39,13 @@ def bounded_server(app: ASGIApp) -> GracefulServer:
     )
 
 
-def serve_app(app: ASGIApp, host: str, port: int, on_listening: Callable[[str], None]) -> None:
+def serve_app(
+    app: ASGIApp,
+    host: str,
+    port: int,
+    on_listening: Callable[[str], None],
+    allowed_hosts: Collection[str] = (),
+) -> None:
     """Answer requests until the process is stopped.
 
     Args:
@@ -41,12 +53,13 @@ def serve_app(app: ASGIApp, host: str, port: int, on_listening: Callable[[str], 
         host: name or address to listen on.
         port: 0 takes a free one.
         on_listening: called with the URL once connections are accepted.
+        allowed_hosts: names that a `Host` header may have, besides `host`, addresses and localhost.
 
     Raises:
         ConfigurationError: the address cannot be listened on.
     """
     with listening_socket(host, port) as listener:
-        server = bounded_server(app)
+        server = bounded_server(app, {host, *allowed_hosts})
         # The server ends in order on Ctrl-C, and then raises it once more.
         with contextlib.suppress(KeyboardInterrupt):
             on_listening(url_of(listener))

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from api.http.problems import BODY_TOO_LARGE, plain_problem, problem
+from api.http.problems import BODY_TOO_LARGE, HOST_NOT_SERVED, plain_problem, problem
+from ledger.io.http import names_this_host
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HIGHEST_PORT = 65_535
@@ -19,6 +22,10 @@ _HIGHEST_PORT = 65_535
 _HOST = re.compile(
     r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,255}|\[(?P<literal>[0-9A-Fa-f:.]{2,45})\])"
     r"(?::(?P<port>[0-9]{0,5}))?"
+)
+_ALLOWED_HOSTS = (
+    "use its address or localhost, or start it with this name as --host, --allowed-host or "
+    "--public-url"
 )
 MAX_BODY_BYTES = 16_384
 HEADERS = {
@@ -57,22 +64,38 @@ class HeadAsGet:
         async def gone_once_answered() -> Message:
             return {"type": "http.disconnect"} if is_answered else await receive()
 
-        await self._app({**scope, "method": "GET"}, gone_once_answered, headers_only)
+        # `Range` has a meaning for GET alone (RFC 9110, 14.2).
+        headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        as_get = {**scope, "method": "GET", "headers": headers}
+        await self._app(as_get, gone_once_answered, headers_only)
 
 
 class HostCheck:
-    """Answers 400 to a request with an invalid `Host` header."""
+    """Rejects a `Host` header that is invalid (400) or names another host (421).
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: the next one.
+        names: allowed besides addresses and localhost; None for all.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str] | None = ()) -> None:
         self._app = app
+        self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http" or is_host(_host(scope)):
+        """Answer or reject a request."""
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        detail = "header Host: must be a host's name or address, and a port or none"
-        await plain_problem(Request(scope), 400, detail)(scope, receive, send)
+        host = _host(scope)
+        if not is_host(host):
+            detail = "header Host: must be a host's name or address, and a port or none"
+            await plain_problem(Request(scope), 400, detail)(scope, receive, send)
+        elif self._names is None or names_this_host(host, self._names):
+            await self._app(scope, receive, send)
+        else:
+            detail = f"header Host: {host} is not a name of this server; {_ALLOWED_HOSTS}"
+            await problem(Request(scope), HOST_NOT_SERVED, detail)(scope, receive, send)
 
 
 def is_host(value: str) -> bool:

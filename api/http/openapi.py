@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 
-ASKED = (kinds.REQUEST_INVALID, kinds.TOKEN_NEEDED, kinds.RATE_EXCEEDED)
+ASKED = (
+    kinds.REQUEST_INVALID,
+    kinds.TOKEN_NEEDED,
+    kinds.RATE_EXCEEDED,
+    kinds.HOST_NOT_SERVED,
+)
 """Problems of any request but one for /health."""
 
 OF_CHAIN = (
@@ -52,8 +57,10 @@ DETAILS: dict[ProblemKind, str] = {
     "`data`",
     kinds.BLOB_NOT_FOUND: f"{'5c' * 32} is not here",
     kinds.BLOB_DAMAGED: f"blob {'5c' * 32} is damaged: its bytes have another sha256",
+    kinds.RANGE_UNSATISFIABLE: "a blob of 120 bytes has none of these",
     kinds.FEDERATION_NOT_WATCHED: "this service reads no mailbox",
     kinds.STREAMS_EXHAUSTED: "64 streams are open already",
+    kinds.STREAMS_OF_ADDRESS: "8 streams of this address are open already",
     kinds.BUSY: "another bundle is being made",
     kinds.MAILBOX_UNREADABLE: "the mailbox does not answer now",
     kinds.VERIFICATION_NOT_FOUND: f"there is no verification {_NAME} of it",
@@ -65,6 +72,7 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.EARLIER_REPORT_REFUSED: "the report is not of this deployment",
     kinds.QUEUE_FULL: "4 verifications wait already",
     kinds.REPORTS_UNAVAILABLE: "reports cannot be kept: No space left on device",
+    kinds.HOST_NOT_SERVED: "header Host: rebound.example is not a name of this server",
     kinds.BODY_TOO_LARGE: "a body has at most 65536 bytes",
     kinds.TOKEN_NEEDED: "show a bearer token that this service knows",
     kinds.RATE_EXCEEDED: "at most 60 a minute",

@@ -43,10 +43,14 @@ VOTES_NOT_FOUND = ProblemKind(
 FORMAT_NOT_SERVED = ProblemKind("format-not-served", 406, "This format is not written here")
 BLOB_NOT_FOUND = ProblemKind("blob-not-found", 404, "There is no such blob")
 BLOB_DAMAGED = ProblemKind("blob-damaged", 503, "The blob cannot be given")
+RANGE_UNSATISFIABLE = ProblemKind("range-unsatisfiable", 416, "The blob has no such range")
 FEDERATION_NOT_WATCHED = ProblemKind(
     "federation-not-watched", 404, "No live federation is watched here"
 )
 STREAMS_EXHAUSTED = ProblemKind("streams-exhausted", 503, "There are too many streams")
+STREAMS_OF_ADDRESS = ProblemKind(
+    "streams-of-address-exhausted", 429, "This address has too many streams"
+)
 BUSY = ProblemKind("busy", 503, "Somebody else is being served")
 MAILBOX_UNREADABLE = ProblemKind("mailbox-unreadable", 503, "The mailbox cannot be read")
 VERIFICATION_NOT_FOUND = ProblemKind("verification-not-found", 404, "There is no such verification")
@@ -61,6 +65,7 @@ EARLIER_REPORT_REFUSED = ProblemKind(
 )
 QUEUE_FULL = ProblemKind("queue-full", 503, "Too many verifications wait")
 REPORTS_UNAVAILABLE = ProblemKind("reports-unavailable", 503, "Reports cannot be kept or read")
+HOST_NOT_SERVED = ProblemKind("host-not-served", 421, "The server has another name")
 BODY_TOO_LARGE = ProblemKind("body-too-large", 413, "The request's body is too large")
 TOKEN_NEEDED = ProblemKind("token-needed", 401, "A token is needed")
 RATE_EXCEEDED = ProblemKind("rate-exceeded", 429, "Too many requests")
@@ -83,7 +88,7 @@ def problem(
     request: Request, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()
 ) -> Response:
     """Return the answer for a named problem."""
-    headers = {"Retry-After": "1"} if kind.status in {502, 503} else {}
+    headers = {"Retry-After": "1"} if kind.status in {429, 502, 503} else {}
     type_ = f"urn:cmfl:problem:{kind.name}"
     return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
 

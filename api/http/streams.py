@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Header
 from sse_starlette import EventSourceResponse
 
-from api.http.problems import STREAMS_EXHAUSTED, ProblemError
+from api.http.access import address_of
+from api.http.problems import STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS, ProblemError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from sse_starlette import ServerSentEvent
+    from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
 PING_SECONDS = 15
@@ -33,32 +36,45 @@ LastEventId = Annotated[
 
 
 class Streams:
-    """The number of open streams; used by the event loop's thread alone.
+    """The number of open streams by address; used by the event loop's thread alone.
+
+    Args:
+        most: of all addresses together.
+        most_of_address: of one address, or of one /64 network.
 
     Attributes:
         are_ending: the service shuts down, and every stream must end.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_of_address: int) -> None:
         self._most = most
-        self._open = 0
+        self._most_of_address = most_of_address
+        self._open: Counter[str] = Counter()
         self.are_ending = False
 
     @contextmanager
-    def reserve(self) -> Iterator[None]:
+    def reserve(self, request: Request) -> Iterator[None]:
         """Count a stream until it has ended.
 
         Raises:
             ProblemError: too many streams are open.
         """
+        address = address_of(request.scope)
         # No await between check and count: otherwise any number pass together.
-        if self._open >= self._most:
+        if self._open[address] >= self._most_of_address:
+            raise ProblemError(
+                STREAMS_OF_ADDRESS,
+                f"{self._most_of_address} streams of this address are open already; close one, or "
+                f"read the same from the list of rounds",
+            )
+        if self._open.total() >= self._most:
             raise ProblemError(STREAMS_EXHAUSTED, f"{self._most} streams are open already")
-        self._open += 1
+        self._open[address] += 1
         try:
             yield
         finally:
-            self._open -= 1
+            self._open[address] -= 1
+            self._open += Counter()  # without the addresses of which none is open
 
 
 class _CountedStream(EventSourceResponse):

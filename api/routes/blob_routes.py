@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import StreamingResponse
 
+from api.http.byte_range import MEDIA_TYPE, send_blob
 from api.http.encoded_answer import IMMUTABLE, is_known
 from api.http.openapi import ASKED, declared
 from api.http.parameters import refuse_unknown
-from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, ProblemError
+from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, RANGE_UNSATISFIABLE, ProblemError
 from api.request_view import histories_of
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import BufferedReader
-
 router = APIRouter(prefix="/v1/blobs", tags=["blobs"], dependencies=[Depends(refuse_unknown)])
-
-_PIECE = 1 << 20
 
 Sha256 = Annotated[
     str,
@@ -43,11 +38,10 @@ Prefix = Annotated[
         examples=["5c"],
     ),
 ]
-_ANSWERS = declared(*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED) | {
-    200: {
-        "description": "the blob's bytes",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
+_BYTES = {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+_ANSWERS = declared(*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED, RANGE_UNSATISFIABLE) | {
+    200: {"description": "the blob's bytes", "content": _BYTES},
+    206: {"description": "the one range of them that `Range` names", "content": _BYTES},
 }
 
 
@@ -62,7 +56,7 @@ def blob(request: Request, digest: Sha256) -> Response:
     """Return a blob's bytes: a payload, a model, a score vector, a record, a configuration.
 
     The bytes are checked against their digest before the first of them is sent. They are always
-    sent as a download, never as a page.
+    sent as a download, never as a page. `Range` with one range gets this part alone.
     """
     return _sent(request, digest)
 
@@ -107,14 +101,5 @@ def _sent(request: Request, name: str, prefix: str = "") -> Response:
         raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from error
     except BlobError as error:
         raise ProblemError(BLOB_DAMAGED, str(error)) from error
-    headers["Content-Length"] = str(size)
-    return StreamingResponse(
-        _pieces(stack, file), headers=headers, media_type="application/octet-stream"
-    )
-
-
-def _pieces(stack: ExitStack, file: BufferedReader) -> Iterator[bytes]:
-    """Yield a file's bytes, and close it at the end or when the reader leaves."""
     with stack:
-        while piece := file.read(_PIECE):
-            yield piece
+        return send_blob(request, stack, file, size, headers)

@@ -17,7 +17,7 @@ from api.http.parameters import (
     OneChain,
     refuse_unknown,
 )
-from api.http.problems import STREAMS_EXHAUSTED
+from api.http.problems import STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS
 from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
 from api.request_view import RequestView, histories_of
 from ledger.history.following import RoundFollower, RoundNews
@@ -39,7 +39,7 @@ router = APIRouter(
     summary="What happens, as it happens",
     operation_id="follow_rounds",
     response_class=EventSourceResponse,
-    responses=declared(*OF_DEPLOYMENT, STREAMS_EXHAUSTED, tagged=False)
+    responses=declared(*OF_DEPLOYMENT, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS, tagged=False)
     | {
         200: {
             "description": "events `round_opened` and `round_ended` with a round's line, "
@@ -58,7 +58,7 @@ async def events(
     """
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:
-        reservation.enter_context(streams.reserve())
+        reservation.enter_context(streams.reserve(request))
         if last_event_id is None:
             start = await anyio.to_thread.run_sync(_last_ended, reading, address)
         else:

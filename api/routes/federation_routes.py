@@ -20,6 +20,7 @@ from api.http.problems import (
     BUSY,
     FEDERATION_NOT_WATCHED,
     STREAMS_EXHAUSTED,
+    STREAMS_OF_ADDRESS,
     ProblemError,
 )
 from api.http.streams import POLL_SECONDS, Streams, streamed
@@ -64,7 +65,7 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
     summary="The open round, as it goes on",
     operation_id="follow_federation",
     response_class=EventSourceResponse,
-    responses=declared(*_OF_FEDERATION, STREAMS_EXHAUSTED, tagged=False)
+    responses=declared(*_OF_FEDERATION, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS, tagged=False)
     | {
         200: {
             "description": "events `standing`, each with the whole answer of `federation`: the "
@@ -77,7 +78,7 @@ async def events(request: Request, reading: OneChain, address: Address) -> Event
     """Send the status of the open round whenever it changes; earlier events are not repeated."""
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:
-        reservation.enter_context(streams.reserve())
+        reservation.enter_context(streams.reserve(request))
         federations, histories = federations_of(request), histories_of(request)
         first = await anyio.to_thread.run_sync(federations.snapshot, reading, address)
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from api.http.caching import respond
 from api.http.openapi import OF_CHAIN, declared
 from api.http.parameters import refuse_unknown
-from api.http.problems import REQUEST_INVALID
+from api.http.problems import HOST_NOT_SERVED, REQUEST_INVALID
 from api.request_view import AnyChain  # noqa: TC001 - FastAPI reads it
 from api.schemas.service import Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
@@ -39,7 +39,7 @@ router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
     summary="Is the process up",
     operation_id="check_health",
     response_model=Health,
-    responses=declared(REQUEST_INVALID, tagged=False),
+    responses=declared(REQUEST_INVALID, HOST_NOT_SERVED, tagged=False),
 )
 async def health() -> Response:
     """Answer if the process is up, independently of the chain."""

@@ -20,6 +20,7 @@ from api.http.problems import (
     REPORT_NOT_FOUND,
     REPORTS_UNAVAILABLE,
     STREAMS_EXHAUSTED,
+    STREAMS_OF_ADDRESS,
     VERIFICATION_NOT_FOUND,
     VERIFICATION_OVER,
     VERIFICATION_REFUSED,
@@ -233,7 +234,7 @@ def report(
     summary="A verification as it goes on",
     operation_id="follow_verification",
     response_class=EventSourceResponse,
-    responses=declared(*_OF_ONE, STREAMS_EXHAUSTED, tagged=False)
+    responses=declared(*_OF_ONE, STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS, tagged=False)
     | {
         200: {
             "description": "events `standing`, each with the whole verification; the `id` is its "
@@ -257,7 +258,7 @@ async def events(
     """
     streams: Streams = request.app.state.streams
     with ExitStack() as reservation:
-        reservation.enter_context(streams.reserve())
+        reservation.enter_context(streams.reserve(request))
         served = await anyio.to_thread.run_sync(reading.deployment, address)
         path = _path(reading, served)
         known = -1 if last_event_id is None else int(last_event_id)

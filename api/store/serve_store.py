@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import secrets
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from api.http.bounded_server import bounded_server
 from api.sockets import listening_socket, url_of
@@ -73,7 +74,8 @@ def server_for(
 ) -> uvicorn.Server:
     """Return a server that has not started, with bounds on connections; see `create_store`."""
     epoch = secrets.token_bytes(EPOCH_BYTES)
-    return bounded_server(create_store(settings, ledger, epoch, pinned=pinned))
+    names = {urlsplit(url).hostname or "" for url in settings.public_urls}
+    return bounded_server(create_store(settings, ledger, epoch, pinned=pinned), names)
 
 
 def resolve_public_urls(

@@ -27,6 +27,17 @@ LogRequests = Annotated[
     ),
 ]
 
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        metavar="NAME",
+        help="Name that a request's Host may have, such as a reverse proxy's; may be repeated. "
+        "Addresses, localhost and the name of --host always may.",
+        envvar="CMFL_API_ALLOWED_HOSTS",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
@@ -58,6 +69,7 @@ class ServiceOptions:
             envvar="CMFL_API_ORIGINS",
         ),
     ] = None
+    allowed_hosts: AllowedHosts = None
     requests_per_minute: Annotated[
         int | None,
         typer.Option(
@@ -181,6 +193,7 @@ class ServiceOptions:
                 tokens=_read_tokens(self.tokens_file),
                 reading_is_open=self.open_reading,
                 allowed_origins=tuple(self.origins or ()),
+                allowed_hosts=tuple(self.allowed_hosts or ()),
                 requests_per_minute=self.requests_per_minute,
                 trusted_proxies=tuple(self.trusted_proxies or ()),
                 logs_requests=self.log_requests,
@@ -203,6 +216,7 @@ class ServiceOptions:
 _OPTIONS = {
     "tokens": "--tokens-file",
     "allowed_origins": "--origin",
+    "allowed_hosts": "--allowed-host",
     "requests_per_minute": "--requests-per-minute",
     "trusted_proxies": "--trusted-proxy",
     "rpc_url": "--rpc-url",

@@ -15,6 +15,7 @@ from cmfl.commands.home_files import refuse_home_file
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
+from cmfl.commands.service_options import AllowedHosts  # noqa: TC001 - Typer reads it
 from cmfl.commands.source_options import ContractOptions
 from cmfl.commands.witness_options import WITNESS_POLICY, WitnessPolicyFile
 from ledger.protocol.errors import ConfigurationError
@@ -114,6 +115,7 @@ def serve(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the log's files.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8700,
+    allowed_host: AllowedHosts = None,
 ) -> None:
     """Serve the files of a log over HTTP; any server of static files does the same."""
     from api.http.bounded_server import serve_app
@@ -127,6 +129,7 @@ def serve(
             host,
             port,
             lambda url: print_line(f"{url} serves the log in {folder}, until Ctrl-C"),
+            allowed_host or (),
         )
 
 

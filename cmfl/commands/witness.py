@@ -11,6 +11,7 @@ import typer
 from cmfl.commands.console import print_line
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
+from cmfl.commands.service_options import AllowedHosts  # noqa: TC001 - Typer reads it
 
 if TYPE_CHECKING:
     from ledger.transparency.keys import SigningKey
@@ -49,6 +50,7 @@ def serve(
     password_file: KeyPassword = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8701,
+    allowed_host: AllowedHosts = None,
 ) -> None:
     """Cosign checkpoints of logs over HTTP, as c2sp.org/tlog-witness has it.
 
@@ -71,6 +73,7 @@ def serve(
             host,
             port,
             lambda url: print_line(f"{url} is the witness {signer.verifier}, until Ctrl-C"),
+            allowed_host or (),
         )
 
 

@@ -23,13 +23,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
 from typing import IO, TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import httpx
 
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 _HIGHEST_PORT = 65_535
 _LONGEST = 100
@@ -348,6 +349,25 @@ async def _note_opened(opened: list[Any], event: str, told: dict[str, Any]) -> N
 @functools.cache
 def _trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
+
+
+def names_this_host(host: str, names: Collection[str] = ()) -> bool:
+    """Return whether a `Host` header names an address, localhost, a given name, or nothing.
+
+    A page of another site can let its name resolve to this machine (DNS rebinding) and then read
+    the answers of a server here. Its requests show its name in this header.
+    """
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return False
+    if not name or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name in {allowed.lower().removesuffix(".") for allowed in names}
+    return True
 
 
 def _is_loopback(host: str) -> bool:

@@ -50,6 +50,66 @@ def test_a_blob_is_its_bytes_and_a_file_to_keep(client: httpx.Client, model: str
         assert (again.status_code, again.content) == (304, b"")
 
 
+def test_a_part_of_a_blob_is_sent(client: httpx.Client, model: str) -> None:
+    path = f"/v1/blobs/{model}"
+    whole = client.get(path)
+    data, size = whole.content, len(whole.content)
+    assert whole.headers["accept-ranges"] == "bytes"
+    etag = whole.headers["etag"]
+    parts = {
+        "bytes=0-9": (0, 10),
+        "bytes=5-": (5, size),
+        "bytes=-7": (size - 7, size),
+        f"bytes=-{size + 9}": (0, size),
+        f"bytes={size - 1}-{size + 99}": (size - 1, size),
+    }
+    for asked, (first, end) in parts.items():
+        for version in ({}, {"If-Range": etag}):
+            answer = client.get(path, headers={"Range": asked, **version})
+            assert (answer.status_code, answer.content) == (206, data[first:end]), asked
+            assert answer.headers["content-range"] == f"bytes {first}-{end - 1}/{size}"
+            assert answer.headers["content-length"] == str(end - first)
+            assert answer.headers["etag"] == etag
+            assert "sandbox" in answer.headers["content-security-policy"]
+
+
+def test_whatever_is_no_single_range_of_this_version_gets_the_whole_blob(
+    client: httpx.Client, model: str
+) -> None:
+    path = f"/v1/blobs/{model}"
+    whole = client.get(path)
+    for asked in ("bytes=0-1,4-5", "bytes=9-3", "bytes=-", "bytes=x-", "lines=0-1", "bytes 0-1"):
+        answer = client.get(path, headers={"Range": asked})
+        assert (answer.status_code, answer.content) == (200, whole.content), asked
+    for other in ('"another"', f"W/{whole.headers['etag']}", "Wed, 21 Oct 2026 07:28:00 GMT"):
+        answer = client.get(path, headers={"Range": "bytes=0-1", "If-Range": other})
+        assert (answer.status_code, answer.content) == (200, whole.content), other
+    known = {"Range": "bytes=0-1", "If-None-Match": whole.headers["etag"]}
+    assert client.get(path, headers=known).status_code == 304
+    head = client.head(path, headers={"Range": "bytes=0-1"})
+    assert (head.status_code, head.headers["content-length"]) == (200, str(len(whole.content)))
+
+
+def test_a_range_behind_the_end_is_refused_with_the_size(client: httpx.Client, model: str) -> None:
+    path = f"/v1/blobs/{model}"
+    size = len(client.get(path).content)
+    for asked in (f"bytes={size}-", f"bytes={size + 4}-{size + 9}", "bytes=-0"):
+        answer = client.get(path, headers={"Range": asked})
+        refused(answer, 416, "range-unsatisfiable")
+        assert answer.headers["content-range"] == f"bytes */{size}"
+
+
+def test_a_part_of_a_damaged_blob_is_not_sent(
+    copied: tuple[Path, httpx.Client], model: str
+) -> None:
+    home, client = copied
+    file = home / "blobs" / model[:2] / model
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    refused(client.get(f"/v1/blobs/{model}", headers={"Range": "bytes=0-0"}), 503, "blob-damaged")
+    file.write_bytes(data)
+
+
 def test_an_auditor_reads_them_like_any_folder_of_blobs(client: httpx.Client, model: str) -> None:
     far = ObjectBlobs(static_server(f"{client.base_url}/v1/blobs"))
     digest = Digest(bytes.fromhex(model))

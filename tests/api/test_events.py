@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,6 +120,46 @@ def test_streams_asked_for_at_once_pass_no_bound(home: Path, tmp_path: Path, par
         path = f"{deployments(other)[0]['links']['self']}/{part}"
         with asked_at_once(other, path, 24) as statuses:
             assert sorted(statuses) == [200] * 3 + [503] * 21
+
+
+def test_one_address_cannot_take_the_streams_of_others(home: Path) -> None:
+    settings = Settings(
+        home=home,
+        trusted_proxies=(ip_network("127.0.0.1/32"),),
+        most_streams=5,
+        most_streams_of_address=2,
+    )
+    with serving(settings) as other, ExitStack() as stack:
+        path = f"{deployments(other)[0]['links']['self']}/events"
+
+        def asked(address: str) -> httpx.Response:
+            headers = {"X-Forwarded-For": address, "Last-Event-ID": "0"}
+            answer = stack.enter_context(other.stream("GET", path, headers=headers))
+            if answer.status_code != 200:
+                answer.read()
+            return answer
+
+        first, second = asked("10.0.0.1"), asked("10.0.0.1")
+        assert (first.status_code, second.status_code) == (200, 200)
+        third = asked("10.0.0.1")
+        refused(third, 429, "streams-of-address-exhausted")
+        assert int(third.headers["retry-after"]) >= 1
+        # Addresses of one /64 network are one user's.
+        assert [asked(f"2001:db8::{host}").status_code for host in (1, 2, 3)] == [200, 200, 429]
+        assert asked("10.0.0.2").status_code == 200
+        refused(asked("10.0.0.3"), 503, "streams-exhausted")
+        first.close()
+        while asked("10.0.0.1").status_code != 200:
+            pass  # the service hears a moment later that a reader has gone
+
+
+def test_by_default_one_address_has_fewer_streams_than_there_are(home: Path) -> None:
+    settings = Settings(home=home)
+    assert (settings.most_streams_of_address, settings.most_streams) == (8, 64)
+    with serving(settings) as other:
+        path = f"{deployments(other)[0]['links']['self']}/events"
+        with asked_at_once(other, path, 12) as statuses:
+            assert sorted(statuses) == [200] * 8 + [429] * 4
 
 
 def test_a_refused_or_ended_stream_frees_its_slot(home: Path) -> None:

@@ -271,6 +271,7 @@ def test_problems_are_declared_wherever_they_come_from(document: dict[str, Any])
         assert ({"401", "429", "503"} <= declared) == (path != "/health")
         assert ("404" in declared) == ("{" in path)
         parameters = {parameter["name"] for parameter in operation.get("parameters", [])}
+        assert ("416" in declared) == ("/blobs/" in path)
         assert ("400" in declared) == ("cursor" in parameters)
         assert "HTTPValidationError" not in str(operation)
 

@@ -137,7 +137,6 @@ def unknown(root: str) -> tuple[str, dict[str, str]]:
         {"X-Forwarded-For": "127.0.0.1"},
         {"Forwarded": "for=127.0.0.1"},
         {"Via": "1.1 proxy"},
-        {"Host": "rebound.example"},
         {"Origin": "https://other.example"},
         {"Origin": "null"},
     ],
@@ -149,6 +148,10 @@ def test_without_a_token_only_this_machine_begins_one(
     refused(client.post(path, json=body, headers=headers), 403, "verification-refused")
     refused(client.delete(f"{path}/{body['since']}", headers=headers), 403, "verification-refused")
     refused(client.post(path, json=body), 404, "verification-not-found")
+    rebound = {"Host": "rebound.example"}
+    refused(client.post(path, json=body, headers=rebound), 421, "host-not-served")
+    address = {"Host": "10.0.0.1"}
+    refused(client.post(path, json=body, headers=address), 403, "verification-refused")
     own = {"Origin": str(client.base_url).rstrip("/")}
     refused(client.post(path, json=body, headers=own), 404, "verification-not-found")
 

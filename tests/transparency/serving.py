@@ -17,7 +17,7 @@ from tests.api.served import in_a_thread
 from tests.transparency.support import LOG, NOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from starlette.types import ASGIApp
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def served(app: ASGIApp) -> Iterator[str]:
+def served(app: ASGIApp, allowed_hosts: Collection[str] = ()) -> Iterator[str]:
     """Yield the URL of an app."""
     with (
         listening_socket("127.0.0.1", 0) as listener,
-        in_a_thread(bounded_server(app), listener),
+        in_a_thread(bounded_server(app, allowed_hosts), listener),
     ):
         yield url_of(listener)
 

@@ -12,7 +12,7 @@ export async function follow(path, told, signal) {
     try {
       const headers = { Accept: "text/event-stream", ...credentials(), ...(last === null ? {} : { "Last-Event-ID": last }) };
       const answer = await fetch(path, { headers, signal });
-      if (answer.status === 204 || (answer.status >= 400 && answer.status < 500)) return;
+      if (answer.status === 204 || (answer.status >= 400 && answer.status < 500 && answer.status !== 429)) return;
       if (answer.ok) {
         for await (const event of events(answer.body)) {
           last = event.id ?? last;

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clients.worker.failures import WorkPart
+from ledger.io.http import names_this_host
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from prometheus_client.core import Metric
 
@@ -214,6 +216,7 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
             f"--metrics-port {port}: cannot listen on {LOOPBACK}: {error.strerror}; 0 takes a free "
             f"port"
         ) from error
+    server.set_app(_for_this_host(server.get_app()))
     _log.info("answers Prometheus on port %d of %s", server.server_port, LOOPBACK)
     try:
         yield int(server.server_port)
@@ -221,3 +224,15 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _for_this_host(app: WSGIApplication) -> WSGIApplication:
+    """Return an app that refuses a page of another site whose name resolves to this machine."""
+
+    def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if names_this_host(environ.get("HTTP_HOST", "")):
+            return app(environ, start_response)
+        start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
+        return [b"header Host: must be an address or localhost\n"]
+
+    return answered

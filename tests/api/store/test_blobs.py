@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.store.blob_routes import ByteRange, parse_range
+from api.http.byte_range import ByteRange, parse_range
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
@@ -37,6 +37,21 @@ def test_what_a_client_puts_anybody_reads(store: Store) -> None:
     assert not blobs.has(sha256(b"never published"))
     with pytest.raises(BlobError, match="not ours to remove"):
         blobs.remove(sha256(b"hello"))
+
+
+def test_only_an_address_and_the_public_name_reach_a_store(
+    tmp_path: Path, contract: Contract
+) -> None:
+    urls = ("https://store.example/below",)
+    with stored(tmp_path / "store", contract, public_urls=urls) as store:
+        path = path_of(DATA)
+        for host in ("rebound.example", "other.store.example"):
+            for method in ("GET", "HEAD", "PUT", "OPTIONS"):
+                answer = store.http.request(method, path, headers={"Host": host})
+                assert answer.status_code == 421, (method, host)
+            refused(store.http.get("/metrics", headers={"Host": host}), 421, "host-not-served")
+        for host in ("store.example", "10.0.0.1:8600", "localhost"):
+            refused(store.http.get(path, headers={"Host": host}), 404, "blob-not-found")
 
 
 def test_the_same_blob_again_is_no_news_and_costs_nothing(

@@ -145,7 +145,7 @@ def test_a_body_over_the_bound_is_not_read(tmp_path: Path, contract: Contract) -
         refused(store.put(bytes(1_001)), 413, "body-too-large")
         said = raw(
             store,
-            f"PUT {path_of(DATA)} HTTP/1.1\r\nHost: x\r\nContent-Length: {10**30}\r\n\r\n".encode(),
+            f"PUT {path_of(DATA)} HTTP/1.1\r\nHost:\r\nContent-Length: {10**30}\r\n\r\n".encode(),
         )
         assert b" 4" in said.split(b"\r\n")[0]
         assert len(store.files()) == 1
@@ -164,7 +164,7 @@ def test_a_body_of_unsaid_length_is_not_read(store: Store) -> None:
 
 def test_who_drips_is_not_waited_for(tmp_path: Path, contract: Contract) -> None:
     with stored(tmp_path / "store", contract, grace_seconds=0.2) as store:
-        head = f"PUT {path_of(DATA)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(DATA)}\r\n"
+        head = f"PUT {path_of(DATA)} HTTP/1.1\r\nHost:\r\nContent-Length: {len(DATA)}\r\n"
         head += f"Authorization: {store.header(DATA)}\r\n\r\n"
         said = raw(store, head.encode() + DATA[:3])
         assert said.startswith(b"HTTP/1.1 408 ")
@@ -176,7 +176,7 @@ def test_who_drips_is_not_waited_for(tmp_path: Path, contract: Contract) -> None
 
 
 def test_who_leaves_in_the_middle_leaves_nothing(store: Store) -> None:
-    head = f"PUT {path_of(DATA)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(DATA)}\r\n"
+    head = f"PUT {path_of(DATA)} HTTP/1.1\r\nHost:\r\nContent-Length: {len(DATA)}\r\n"
     head += f"Authorization: {store.header(DATA)}\r\n\r\n"
     host, port = store.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
@@ -201,7 +201,7 @@ def test_a_path_names_a_blob_or_nothing(store: Store) -> None:
         "/incoming/x",
     ):
         for method in (b"GET", b"PUT"):
-            request = method + f" {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n".encode()
+            request = method + f" {path} HTTP/1.1\r\nHost:\r\nConnection: close\r\n".encode()
             said = raw(store, request + b"Content-Length: 0\r\n\r\n")
             assert said.split(b" ")[1] in {b"404", b"405"}, said
             assert b"root:" not in said
@@ -242,7 +242,7 @@ def test_one_client_cannot_hold_every_connection_by_sending_slowly(store: Store)
             connection = stack.enter_context(
                 socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
             )
-            head = f"PUT {path_of(data)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n"
+            head = f"PUT {path_of(data)} HTTP/1.1\r\nHost:\r\nContent-Length: {len(data)}\r\n"
             head += f"Authorization: {store.header(data)}\r\nConnection: close\r\n\r\n"
             connection.sendall(head.encode() + data[:1])
             connections.append(connection)

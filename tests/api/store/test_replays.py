@@ -57,7 +57,7 @@ class Bodies:
         host, port = self._store.url.removeprefix("http://").split(":")
         connection = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
         self._stack.enter_context(connection)
-        head = f"PUT {path_of(data)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n"
+        head = f"PUT {path_of(data)} HTTP/1.1\r\nHost:\r\nContent-Length: {len(data)}\r\n"
         head += f"Authorization: {self._store.header(data, client)}\r\nConnection: close\r\n\r\n"
         connection.sendall(head.encode() + sent)
         return connection

@@ -11,6 +11,7 @@ from ledger.transparency.checkpoints import open_checkpoint
 from ledger.transparency.publishing import publish
 from ledger.transparency.remote import checkpoint_at, file_at
 from ledger.transparency.tiles import read_entries
+from tests.api.conftest import refused
 from tests.patience import PATIENCE_SECONDS
 from tests.transparency.serving import log_at
 from tests.transparency.support import LOG, entries
@@ -66,3 +67,9 @@ def test_tiles_may_be_cached_for_ever_and_the_checkpoint_not(log: httpx.Client) 
 def test_nothing_else_is_served(log: httpx.Client, path: str) -> None:
     assert log.get(path).status_code == 404
     assert log.post("/checkpoint", content=b"x").status_code == 405
+
+
+def test_a_page_whose_name_is_rebound_reads_no_log(log: httpx.Client) -> None:
+    for path in ("/checkpoint", "/tile/0/000"):
+        refused(log.get(path, headers={"Host": "rebound.example"}), 421, "host-not-served")
+        assert log.get(path, headers={"Host": "localhost:8700"}).status_code == 200

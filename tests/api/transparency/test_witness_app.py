@@ -14,6 +14,7 @@ from api.transparency.witness_app import create_witness
 from ledger.transparency.merkle import consistency_proof
 from ledger.transparency.witness import MAX_REQUEST_BYTES, AddCheckpoint, origin_hash
 from ledger.transparency.witness_folder import WitnessFolder
+from tests.api.conftest import refused
 from tests.patience import PATIENCE_SECONDS
 from tests.transparency.serving import served, witness_at
 from tests.transparency.support import LOG, NOW, ORIGIN, WITNESSES, checkpoint, leaves
@@ -117,7 +118,7 @@ def test_a_body_that_drips_is_given_up(tmp_path: Path) -> None:
             (parts.hostname, parts.port or 0), timeout=PATIENCE_SECONDS
         ) as peer:
             peer.sendall(
-                b"POST /add-checkpoint HTTP/1.1\r\nHost: w\r\nContent-Length: 500\r\n\r\nold"
+                b"POST /add-checkpoint HTTP/1.1\r\nHost:\r\nContent-Length: 500\r\n\r\nold"
             )
             assert b" 408 " in peer.recv(200)
 
@@ -143,3 +144,19 @@ def test_of_two_requests_at_once_one_continues_the_other(witness: httpx.Client) 
     for thread in threads:
         thread.join()
     assert sorted(answers) == [200, *[409] * 7]
+
+
+def test_a_page_whose_name_is_rebound_reaches_no_witness(witness: httpx.Client) -> None:
+    rebound = {"Host": "rebound.example"}
+    refused(witness.get("/health", headers=rebound), 421, "host-not-served")
+    answer = witness.post("/add-checkpoint", content=body(0, 3), headers=rebound)
+    refused(answer, 421, "host-not-served")
+    assert witness.get(NEWEST).status_code == 404
+
+
+def test_a_name_is_allowed_by_option(tmp_path: Path) -> None:
+    folder = WitnessFolder(tmp_path, [LOG.verifier], WITNESS, lambda: NOW)
+    with served(create_witness(folder), {"w0.example"}) as url:
+        assert httpx.get(f"{url}/health", headers={"Host": "w0.example"}).status_code == 200
+        answer = httpx.get(f"{url}/health", headers={"Host": "w1.example"})
+        refused(answer, 421, "host-not-served")

@@ -133,6 +133,8 @@ def test_prometheus_reads_what_was_counted(tmp_path: Path) -> None:
     counts = WorkerCounters(commitments=12)
     with serve_metrics(WorkerMetrics(worker, counts, lambda: 1000.0), 0) as port:
         text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        rebound = httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": "a.example"})
+    assert (rebound.status_code, "commitments" in rebound.text) == (421, False)
     assert "cmfl_worker_commitments_total 12.0" in text
     assert 'cmfl_worker_errors_total{part="chain"} 0.0' in text
     assert "cmfl_worker_behind_seconds" in text
