@@ -18,7 +18,7 @@ import numpy as np
 
 from clients.adversaries.faults import MemberFault
 from clients.configuration.loading import load
-from clients.runs.preparation import open_measure, prepare
+from clients.runs.preparation import open_measure, prepared
 from clients.simulation import SimulatedActors, Simulation
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
@@ -240,13 +240,9 @@ class Trials:
         checked = "true" if rules.checked else "false"
         named = (f"protocol.scoring={rules.scoring}", f"protocol.scores_checked={checked}")
         name = f"{rules.scoring}-{checked}-{misdeed.fault or 'none'}-{misdeed.seats}"
-        configuration, population, manifest = prepare(
-            self._folder,
-            name,
-            load("smoke", settings=(*SETTINGS, *named)),
-            self._chain,
-            blobs := MemoryBlobs(),
-        )
+        asked, blobs = load("smoke", settings=(*SETTINGS, *named)), MemoryBlobs()
+        with prepared(self._folder, name, asked, self._chain, blobs) as deployed:
+            configuration, population, manifest = deployed
         context = ActorContext(
             parameters=configuration.parameters(population.model.dimension),
             layout=population.model.layout,

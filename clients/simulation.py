@@ -25,6 +25,7 @@ from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, PayloadRemover, StoredBlobs
 from ledger.actors.settlement import judgement_behind
+from ledger.protocol.errors import ChainError
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import Phase
@@ -245,7 +246,8 @@ class Simulation:
         if inputs is None:  # somebody is late: the window has to pass
             self._driver.mine_to(chain.window_end)
             inputs = self._refreshed(chain).inputs()
-        assert inputs is not None, "the window has passed"
+        if inputs is None:
+            raise _ended_by_another(chain)
         # No block of a round changes what the model of its first one was.
         return self._observer.opened(inputs, self.model, opened)
 
@@ -286,8 +288,8 @@ class Simulation:
     def _refreshed(self, chain: ChainView) -> ChainView:
         # The events of own transactions: the round's end compares them with the contract's storage.
         again = self._observer.chain(verifies=False)
-        assert again is not None, "nobody can end a round that has no decision"
-        assert again.round == chain.round, "nobody can end a round that has no decision"
+        if again is None or again.round != chain.round:
+            raise _ended_by_another(chain)
         return again
 
     def _apply(self, steps: Iterable[list[Action]]) -> bool:
@@ -316,6 +318,14 @@ class Simulation:
             rule = DISTANCES[chain.parameters.distance]
             self._distances.begin(rule, chain.distance_context(travel), sent, seated)
         return payloads
+
+
+def _ended_by_another(chain: ChainView) -> ChainError:
+    return ChainError(
+        f"round {chain.round} is not open any more, and this process did not end it: another "
+        f"process plays this run, or the chain was reorganised; end the other process, and resume "
+        f"the run"
+    )
 
 
 def _decides(steps: Iterable[list[Action]]) -> bool:

@@ -7,6 +7,7 @@ process that played the run reports the quality of the model and the attackers o
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ledger.protocol.errors import ConfigurationError, EncodingError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
 
     from ledger.io.home import RunPaths
 
@@ -29,6 +31,8 @@ MAX_ANSWERED_BYTES = 1 << 25
 """Of the rows that are read for an answer of a service."""
 
 _LARGEST = sys.float_info.max
+_MOST_NAMED_ROUNDS = 10
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +138,16 @@ def whole_rows(
 ) -> Iterator[tuple[ClaimedRound, dict[str, Any]]]:
     """Yield each row of a run's metrics, and all its values, one line in memory at a time.
 
-    A last line without an end is being written, and is left out.
+    A last line without an end is being written, and is left out. Of several rows of a round, which
+    two processes may have written, the first counts; a warning names the round.
 
     Raises:
-        EncodingError: a line is no row, or the file is too large.
+        EncodingError: a line is no row, a round is out of order, or the file is too large.
         OSError: the file cannot be read.
     """
     path, before = paths.metrics, 0
+    seen: set[int] = set()
+    doubled: list[int] = []
     if not path.exists():
         return
     with open_file(path) as file:
@@ -154,12 +161,30 @@ def whole_rows(
             if len(line) > MAX_ROW_BYTES:
                 raise EncodingError(f"{place} is over {MAX_ROW_BYTES} bytes")
             if not line.endswith(b"\n"):
-                return
+                break
             row, values = _row(line, place)
+            if row.round in seen:
+                doubled.append(row.round)
+                continue
             if row.round <= before:
                 raise EncodingError(f"{place}: round {row.round} comes after round {before}")
             before = row.round
+            seen.add(before)
             yield row, values
+    warn_of_doubled_rows(path, doubled)
+
+
+def warn_of_doubled_rows(path: Path, rounds: Collection[int]) -> None:
+    """Log which rounds have more than one row in a file; nothing if none has."""
+    if rounds:
+        shown = ", ".join(map(str, sorted(set(rounds))[:_MOST_NAMED_ROUNDS]))
+        more = ", ..." if len(set(rounds)) > _MOST_NAMED_ROUNDS else ""
+        _log.warning(
+            "%s: more than one row of round %s%s; only the first row of a round counts",
+            path,
+            shown,
+            more,
+        )
 
 
 def _row(line: bytes, place: str) -> tuple[ClaimedRound, dict[str, Any]]:

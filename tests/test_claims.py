@@ -78,7 +78,7 @@ def test_below_the_floor_is_strictly_below() -> None:
         (b"\xff\n", "line 2 is not JSON"),
         (b"[" * 5_000 + b"\n", "line 2 is not JSON"),
         (b"[1]\n", "line 2 is no row of metrics"),
-        (ROW, "line 2: round 1 comes after round 1"),
+        (ROW | {"round": 0}, "line 2: round 0 comes after round 1"),
         (ROW | {"round": True}, "line 2: round = True must be a whole number"),
         (ROW | {"round": 2, "accuracy": 1.5}, "line 2: accuracy = 1.5 must be a number in [0, 1]"),
         (ROW | {"round": 2, "floor": None}, "line 2: floor = None must be a number in [0, 1]"),
@@ -98,6 +98,19 @@ def test_what_is_no_row_is_refused_by_its_line(
         claimed_run(run_with(tmp_path, ROW, line))
     assert said in str(refused.value)
     assert str(tmp_path / "metrics.jsonl") in str(refused.value)
+
+
+def test_doubled_rows_are_reported_and_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    second, third = ROW | {"round": 2}, ROW | {"round": 3}
+    paths = run_with(tmp_path, ROW, second, third, second | {"accuracy": 0.0}, ROW)
+    assert [(row.round, row.accuracy) for row in claimed_rounds(paths)] == [
+        (number, ROW["accuracy"]) for number in (1, 2, 3)
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{paths.metrics}: more than one row of round 1, 2; only the first row of a round counts"
+    ]
 
 
 def test_a_pipe_in_place_of_the_rows_blocks_nobody(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from clients.runs.run_folder import line_of
 from ledger.chain.ports import ChainRolledBackError
 from ledger.chain.round_ledger import ends_after
+from ledger.claims import warn_of_doubled_rows
 from ledger.io.json import parse_json
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, EncodingError
@@ -19,6 +20,7 @@ from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from clients.runs.metrics import Measure
     from clients.runs.run_folder import RunFolder
@@ -69,7 +71,7 @@ def restore_metrics(
     """
     ends = ends_after(ledger, 0)
     lines = folder.metrics_lines()
-    rows = _sorted_out(lines, ends)
+    rows = _sorted_out(folder.paths.metrics, lines, ends)
     if rows.strange:
         if not accept_rollback:
             raise ChainRolledBackError(_sentence(folder, rows.strange, ends))
@@ -89,9 +91,9 @@ def restore_metrics(
     return tuple(missing)
 
 
-def _sorted_out(lines: Sequence[bytes], ends: Sequence[End]) -> CheckedRows:
+def _sorted_out(path: Path, lines: Sequence[bytes], ends: Sequence[End]) -> CheckedRows:
     heads = {f"0x{end.head.hex()}": end.round for end in ends}
-    rows = CheckedRows({}, [])
+    rows, doubled = CheckedRows({}, []), list[int]()
     for line in lines:
         row = _row(line)
         if row is None:
@@ -99,8 +101,11 @@ def _sorted_out(lines: Sequence[bytes], ends: Sequence[End]) -> CheckedRows:
         number, head = row
         if head not in heads:
             rows.strange.append((number, head))
+        elif number in rows.borne_out:
+            doubled.append(number)
         elif heads[head] == number:
-            rows.borne_out.setdefault(number, line)
+            rows.borne_out[number] = line
+    warn_of_doubled_rows(path, doubled)
     return rows
 
 

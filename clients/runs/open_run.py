@@ -14,7 +14,7 @@ from clients.models.model_file import facts_of
 from clients.runs.flower.opening import require_flower
 from clients.runs.metrics_recovery import restore_metrics
 from clients.runs.population import Population, populate, run_document, with_training_path
-from clients.runs.preparation import open_measure, prepare, unwrapped_engine
+from clients.runs.preparation import open_measure, prepared, unwrapped_engine
 from clients.runs.run_folder import require_new, run_folder
 from clients.simulation import SimulatedActors, Simulation
 from clients.training.engine_factory import require_engine
@@ -29,6 +29,7 @@ from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
 from ledger.claims import claimed_rounds
 from ledger.early_stop import stop_after
+from ledger.io.folder_lock import run_lock
 from ledger.io.home import DISK, Home
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
@@ -146,43 +147,44 @@ def open_run(  # noqa: PLR0913 - the disk is a test's to replace
         The run; its worker processes end with the context.
     """
     _require_machine(configuration, nodes)  # before anything is deployed
-    configuration, population, manifest = prepare(home, name, configuration, chain, blobs, disk)
-    ledger = LedgerWriter(chain, manifest.address, manifest.block)
-    keep = retention_policy_of(configuration.machine.keep)
-    removes = keep.rounds is not None
-    pinned = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
-    folder = run_folder(home, name, disk)
-    require_journal(folder.paths, ledger.state(), manifest.domain())
-    with _measured(configuration, population, watched, nodes) as measure:
-        without_row = restore_metrics(
-            folder, measure, ledger, blobs, accept_rollback=accept_rollback
-        )
-        journal = FileJournal(folder.paths.journal)
-        try:
-            begin_run(journal, manifest.domain())
-            _record_environment(folder, ledger, configuration)
-            context = ActorContext(
-                parameters=measure.parameters,
-                layout=population.model.layout,
-                domain=manifest.domain(),
-                ledger=ledger,
-                blobs=blobs,
-                mailbox=MemoryMailbox(),
-                journal=journal,
+    with prepared(home, name, configuration, chain, blobs, disk) as deployed:
+        configuration, population, manifest = deployed
+        ledger = LedgerWriter(chain, manifest.address, manifest.block)
+        keep = retention_policy_of(configuration.machine.keep)
+        removes = keep.rounds is not None
+        pinned = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
+        folder = run_folder(home, name, disk)
+        require_journal(folder.paths, ledger.state(), manifest.domain())
+        with _measured(configuration, population, watched, nodes) as measure:
+            without_row = restore_metrics(
+                folder, measure, ledger, blobs, accept_rollback=accept_rollback
             )
-            cast = _cast(configuration, population, measure)
-            yield OpenedRun(
-                configuration=configuration,
-                folder=folder,
-                manifest=manifest,
-                ledger=ledger,
-                population=population,
-                measure=measure,
-                simulation=Simulation(context, cast, keep, measure.expect, pinned),
-                without_row=without_row,
-            )
-        finally:
-            journal.close()
+            journal = FileJournal(folder.paths.journal)
+            try:
+                begin_run(journal, manifest.domain())
+                _record_environment(folder, ledger, configuration)
+                context = ActorContext(
+                    parameters=measure.parameters,
+                    layout=population.model.layout,
+                    domain=manifest.domain(),
+                    ledger=ledger,
+                    blobs=blobs,
+                    mailbox=MemoryMailbox(),
+                    journal=journal,
+                )
+                cast = _cast(configuration, population, measure)
+                yield OpenedRun(
+                    configuration=configuration,
+                    folder=folder,
+                    manifest=manifest,
+                    ledger=ledger,
+                    population=population,
+                    measure=measure,
+                    simulation=Simulation(context, cast, keep, measure.expect, pinned),
+                    without_row=without_row,
+                )
+            finally:
+                journal.close()
 
 
 @contextmanager
@@ -220,10 +222,11 @@ def open_memory_run(
     ledger, blobs = memory_ledger(document, chain_id=chain_id), MemoryBlobs()
     blobs.put(vector_bytes(population.initial))
     folder = run_folder(home, name, disk)
-    with _measured(configuration, population, watched, None) as measure:
-        # No chain keeps two runs apart, and of several that are started at once each has found the
-        # name free until now.
-        require_new(home, name)
+    with (
+        _measured(configuration, population, watched, None) as measure,
+        run_lock(folder.paths, disk),
+    ):
+        require_new(home, name)  # another process may have played it since the command began
         folder.write_configuration(configuration.to_toml())
         context = ActorContext(
             parameters=measure.parameters,

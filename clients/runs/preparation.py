@@ -13,8 +13,9 @@ from clients.runs.population import Population, populate, run_document, with_tra
 from clients.runs.run_folder import run_folder
 from clients.training.engine_factory import open_engine
 from clients.training.evaluation import majority_rate
-from ledger.chain.contract.deployment import deploy, deployment_lock
+from ledger.chain.contract.deployment import deploy
 from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
+from ledger.io.folder_lock import run_lock
 from ledger.io.home import DISK
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
@@ -99,7 +100,8 @@ def open_measure(
         yield Measure(gauge, floor, population.malicious, parameters)
 
 
-def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
+@contextmanager
+def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     home: Path,
     name: str,
     configuration: Configuration,
@@ -107,8 +109,8 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     blobs: BlobStore,
     disk: Disk = DISK,
     owners: Owners | None = None,
-) -> tuple[Configuration, Population, Manifest]:
-    """Publish a run's document and first model, and deploy its contract.
+) -> Iterator[tuple[Configuration, Population, Manifest]]:
+    """Publish a run's document and first model, deploy its contract, and hold the run's lock.
 
     Args:
         home: of the runs.
@@ -119,14 +121,14 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
         disk: for the run's files.
         owners: clients with keys of their own; None for simulated clients.
 
-    Returns:
+    Yields:
         The configuration with a chosen training path, the clients, and the manifest.
 
     Raises:
-        ConfigurationError: the model does not fit, or cannot take the path that is asked for, or
-            owners do not fit the configuration.
-        ChainError: the run is deployed with another configuration or elsewhere, or by another
-            process just now, or it has lost its manifest, or the chain refuses.
+        ConfigurationError: the model does not fit, or cannot take the path that is asked for,
+            owners do not fit the configuration, or another process plays or deploys the run.
+        ChainError: the run is deployed with another configuration or elsewhere, or it has lost its
+            manifest, or the chain refuses.
         BlobError: a blob cannot be stored.
         OSError: the run's folder cannot be written.
     """
@@ -140,7 +142,7 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))
     blobs.sync()
-    with deployment_lock(folder.paths, disk):
+    with run_lock(folder.paths, disk):
         deployed = folder.paths.manifest.exists()
         if deployed:
             _require_bound(read_run_manifest(folder.paths), blobs, configuration, population)
@@ -152,7 +154,7 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
         if deployed:
             # Not before `deploy` has found it to be the deployed one, or another takes its place.
             folder.write_configuration(configuration.to_toml())
-    return configuration, population, manifest
+        yield configuration, population, manifest
 
 
 def _require_bound(

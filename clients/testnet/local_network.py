@@ -23,6 +23,7 @@ from ledger.chain.addresses import checksum
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
+from ledger.io.folder_lock import run_lock
 from ledger.io.forked_commands import CommandError, CommandRunner
 from ledger.io.home import DISK, Home
 from ledger.io.retry import Backoff, RetryPolicy
@@ -184,6 +185,7 @@ class LocalNetwork:
         arguments = ["deploy", "--home", settings.home, "--run", RUN, "--config", file]
         self.processes.run("deploy", [*arguments, *on_node], environment=self._payer())
         address = self.manifest.address
+        self._open.enter_context(run_lock(self.home.run(RUN)))
         # Workers act on what is final, and no block comes by itself before they are there.
         self.node.mine(settings.clocks.confirmations + 1)
         self._say(f"contract {address} on chain {chain_id}")

@@ -3,7 +3,7 @@
 0 success (an audit: everything was checked and is true), 1 a check failed (an audit: the record
 contradicts itself), 2 the command or its input is wrong, or the machine has too little memory (one
 line says what), 3 an audit found nothing wrong but could not check everything, 70 an internal
-error, 130 interrupted.
+error, 128 and the number of the signal interrupted (130 Ctrl-C, 143 TERM, 129 HUP).
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ from cmfl.commands import (
 from cmfl.commands.console import complain, print_line
 from cmfl.commands.demo.command import demo
 from cmfl.commands.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
+from cmfl.commands.interrupts import interrupted_code
 from cmfl.commands.limits import limit_in_words, too_little_memory
 from cmfl.commands.log import shown_as_lines
 from cmfl.commands.streams import unprinted
@@ -219,7 +220,7 @@ def _run_command(behaviour: WorkerBehaviour | None) -> int:
         return code
     if verdict == INTERRUPTED:  # Typer's code for Ctrl-C, without a message
         complain("interrupted")
-        return INTERRUPTED
+        return interrupted_code()
     if verbosity.chosen() is Verbosity.VERBOSE:
         complain(f"took {time.monotonic() - started:.1f} s")
     lost = unprinted()
@@ -238,7 +239,7 @@ def _explained(error: Exception) -> tuple[int, str]:
         case CmflError():
             pass
         case InterruptedCommand():
-            code = INTERRUPTED
+            code = interrupted_code()
         case UsageError():
             message = _usage_message(error)
         case typer.Abort():

@@ -48,7 +48,7 @@ def deploy(
     With --dry-run the exit code is 2 if the sender does not own enough.
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE
-    from clients.runs.preparation import prepare
+    from clients.runs.preparation import prepared
 
     home, name = made.home, made.run_name()
     owners: Owners | None = None
@@ -63,8 +63,11 @@ def deploy(
     if dry:
         _show_dry_run(where, name, configuration, owners, sender, json=json)
         return
-    with where.writer(sender) as chain:
-        _, _, manifest = prepare(home, name, configuration, chain, where.blobs(), owners=owners)
+    with (
+        where.writer(sender) as chain,
+        prepared(home, name, configuration, chain, where.blobs(), owners=owners) as deployed,
+    ):
+        _, _, manifest = deployed
     if json:
         print_json(asdict(manifest))
         return

@@ -15,7 +15,8 @@ FAULT = 70
 """An internal error."""
 
 INTERRUPTED = 130
+"""Ctrl-C, as Typer reports it; see `interrupts.interrupted_code` for all signals."""
 
 
 class InterruptedCommand(Exception):  # noqa: N818 - not an error
-    """Ctrl-C; the message says how to continue."""
+    """Ctrl-C, TERM or HUP; the message says how to continue."""

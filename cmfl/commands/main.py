@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cmfl.commands.exit_codes import FAULT, INTERRUPTED, WRONG
+from cmfl.commands.exit_codes import FAULT, WRONG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,13 +30,15 @@ def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
     Args:
         behaviour: how the clients of `cmfl worker` act; None for honestly.
     """
-    code = INTERRUPTED
     if os.name == "nt":  # file locks, resource limits and signals are POSIX's
         _end(WRONG, "runs on Linux and macOS, not on Windows: use the Windows Subsystem for Linux")
     try:
         import signal
 
-        signal.signal(signal.SIGINT, _interrupt)
+        from cmfl.commands import interrupts
+
+        interrupts.leave_to_parent()
+        handled = interrupts.handle_with(_interrupt)
         from cmfl.commands import limits, streams
 
         limits.require_memory()
@@ -45,7 +47,8 @@ def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
 
         code = main(behaviour)
         # What Python does from here on is its own: another Ctrl-C ends it without a word.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
     except KeyboardInterrupt:
         _end_at_once()
     except Exception as error:  # noqa: BLE001 - Python would end with 1, which is a verdict
@@ -67,11 +70,13 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
 
 
 def _end_at_once() -> NoReturn:
+    from cmfl.commands.interrupts import interrupted_code
+
     try:
         shown = _SHOW_CURSOR if os.isatty(2) else ""
         os.write(2, f"{shown}cmfl: interrupted\n".encode())
     finally:
-        os._exit(INTERRUPTED)
+        os._exit(interrupted_code())
 
 
 def _end_for(error: Exception) -> NoReturn:

@@ -98,7 +98,7 @@ def run(
         with _node_gone_explained(where, name, sender):
             result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
     except KeyboardInterrupt as error:
-        raise InterruptedCommand("interrupted; a run is taken up again with --resume") from error
+        raise InterruptedCommand(f"interrupted{_continuing(where, name, sender)}") from error
     _report(where, name, result, task, as_json=json)
     # Last of all: a run that is refused says so in one line, and long output hides none.
     _warn(configuration)
@@ -117,13 +117,19 @@ def _node_gone_explained(where: Target, name: str, sender: Sender) -> Iterator[N
     try:
         yield
     except (NotServedError, TransactionTimeoutError) as error:
-        # Of a run that has written nothing yet there is nothing to go on with.
-        if where.rpc_url is None or not Home(where.home).run(name).configuration.exists():
+        continuing = _continuing(where, name, sender)
+        if where.rpc_url is None or not continuing:
             raise
-        command = resume_command(where, name, sender)
-        needed = "; ".join(missing_variables(command))
-        hint = f" ({needed})" if needed else ""
-        raise ChainError(f"{error}; the run goes on with: {command}{hint}") from error
+        raise ChainError(f"{error}{continuing}") from error
+
+
+def _continuing(where: Target, name: str, sender: Sender) -> str:
+    """Return the command that continues a run; empty if the run has written nothing yet."""
+    if not Home(where.home).run(name).configuration.exists():
+        return ""
+    command = resume_command(where, name, sender)
+    needed = "; ".join(missing_variables(command))
+    return f"; continue with: {command}{f' ({needed})' if needed else ''}"
 
 
 def _report(

@@ -65,6 +65,10 @@ def publish(
     out: Annotated[Path, typer.Option("--out", help="Folder of the log's files.")],
     password_file: KeyPassword = None,
     witness_policy: WitnessPolicyFile = None,
+    first: Annotated[
+        bool,
+        typer.Option("--first", help="Key that has signed nothing yet: sign without a quorum."),
+    ] = False,
     *,
     source: ContractOptions,
     json: AsJson = False,
@@ -72,8 +76,10 @@ def publish(
     """Write the heads of all rounds that have ended as a log, and have witnesses cosign it.
 
     Call it after each round, or from time to time; what is written stays. Each witness of the
-    policy that has a URL is asked. Exit code 1: the chain contradicts what this key has signed. 3:
-    fewer witnesses than the policy asks for have cosigned, and the checkpoint in place stays.
+    policy that has a URL is asked. With a policy, a folder without a checkpoint is signed only
+    after a quorum of witnesses has answered which checkpoint of this key they have seen. Exit code
+    1: the chain contradicts what this key has signed. 3: fewer witnesses than the policy asks for
+    have cosigned, and the checkpoint in place stays.
     """
     from cmfl.witnessing import policy_in
     from ledger.io.folder_lock import sole_process
@@ -87,7 +93,7 @@ def publish(
         domain, entries = _entries_of(source.target(), is_final=True)
         signer = _log_key(name, domain, keystore, password_file)
         try:
-            publication = publishing.publish(entries, signer, out, policy)
+            publication = publishing.publish(entries, signer, out, policy, is_first=first)
         except LogConflictError as error:
             complain(str(error))
             raise typer.Exit(FAILED) from error

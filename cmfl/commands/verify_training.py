@@ -10,7 +10,7 @@ import typer
 
 from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
-from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
+from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.report_file import require_writable
 from cmfl.commands.sender import keystore_key, private_keys
@@ -163,11 +163,17 @@ def verify_training(
         log=log,
         attests=None if sign is None else keystore_key(sign, password_file),
     )
-    with progress() as bar:
-        task = bar.add_task("training", total=None)
-        result = replay_target(
-            where, request, lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    try:
+        with progress() as bar:
+            task = bar.add_task("training", total=None)
+            result = replay_target(
+                where, request, lambda done, total: bar.update(task, completed=done, total=total)
+            )
+    except KeyboardInterrupt as error:
+        kept = "without --log no result was kept"
+        if log is not None:
+            kept = f"{log} has all results so far; repeat the same command to continue"
+        raise InterruptedCommand(f"interrupted; {kept}") from error
     _end(result, report, json=json, is_signed=sign is not None)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import signal
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ import typer
 
 from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.interrupts import handled_with
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import MaxFee, MaxTip
 from cmfl.commands.participant_options import ParticipantOptions
@@ -196,15 +196,10 @@ def _moment() -> Moment:
 
 @contextmanager
 def _end_signals() -> Iterator[Callable[[float], bool]]:
-    """Yield a function that waits, and returns whether SIGTERM or Ctrl-C has come."""
+    """Yield a function that waits, and returns whether Ctrl-C, TERM or HUP has come."""
     end = threading.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, lambda *_: end.set()) for number in signals}
-    try:
+    with handled_with(lambda *_: end.set()):
         yield end.wait
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -33,6 +33,7 @@ WRITING = ".writing-"
 
 MANIFEST = "deployment.json"
 JOURNAL = "votes.sqlite"
+RUN_LOCK = "run.lock"
 
 _SYNCING_THREADS = 8
 _MOST_NAMED = 4_096
@@ -182,6 +183,11 @@ class RunPaths:
     def manifest(self) -> Path:
         """The deployment: chain, contract and run document."""
         return self.path / MANIFEST
+
+    @property
+    def lock(self) -> Path:
+        """The lock file of the process that deploys or plays the run."""
+        return self.path / RUN_LOCK
 
     @property
     def intent(self) -> Path:

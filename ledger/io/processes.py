@@ -34,6 +34,7 @@ Report = TypeVar("Report")
 
 _SPAWN = multiprocessing.get_context("spawn")
 _POLL_SECONDS = 0.1
+_OF_TERMINAL = {signal.SIGINT, signal.SIGHUP}
 
 
 class ChildEndedError(CmflError):
@@ -52,8 +53,9 @@ class StoppedError(Exception):
 
 def follow_parent() -> None:
     """End this process with its parent, and leave interrupts to the parent."""
-    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and HUP reach every process of the terminal; the parent decides what they mean.
+    for number in _OF_TERMINAL:
+        signal.signal(number, signal.SIG_IGN)
     # Locks that libraries make (tqdm, for torch.fx) have no name that way: a killed process would
     # leave it behind, and the resource tracker complain.
     multiprocessing.set_start_method("fork", force=True)
@@ -76,7 +78,7 @@ def interrupts_blocked() -> Iterator[None]:
     Blocked and not ignored: an interrupt that comes meanwhile waits for this process.
     """
     resource_tracker.ensure_running()  # which would unblock them
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINAL)
     try:
         yield
     finally:

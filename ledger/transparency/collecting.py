@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,6 +10,7 @@ from ledger.transparency.checkpoints import SignedCheckpoint, open_checkpoint
 from ledger.transparency.errors import NoteError, WitnessError
 from ledger.transparency.remote import (
     OtherSizeError,
+    ask_all,
     checkpoint_at,
     cosigned_by,
     newest_of_witness,
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from ledger.transparency.keys import VerifierKey
     from ledger.transparency.policy import PolicyKey, WitnessPolicy
     from ledger.transparency.witnessed import CheckpointEvidence
-
-MAX_SIDE_BY_SIDE = 16
-"""Servers that are asked at once."""
 
 
 def collect(
@@ -55,14 +52,14 @@ def collect(
     ]
     witnesses = [each for each in policy.witnesses.values() if each.url is not None]
     requests += [partial(_newest, keys, witness, log.name) for witness in witnesses for log in logs]
-    answers = _all(requests)
+    answers = ask_all(requests)
     largest: dict[str, SignedCheckpoint] = {}
     for signed in answers:
         if isinstance(signed, SignedCheckpoint):
             origin, size = signed.checkpoint.origin, signed.checkpoint.size
             if origin not in largest or largest[origin].checkpoint.size < size:
                 largest[origin] = signed
-    answers += _all(
+    answers += ask_all(
         [
             partial(_cosigned_again, keys, witness, signed)
             for witness in witnesses
@@ -92,12 +89,6 @@ class _Failure:
 
 
 _Answer: TypeAlias = "SignedCheckpoint | _Failure | None"
-
-
-def _all(requests: Sequence[Callable[[], _Answer]]) -> list[_Answer]:
-    """Return all answers in order; servers are asked side by side, since some may be silent."""
-    with ThreadPoolExecutor(MAX_SIDE_BY_SIDE) as pool:
-        return list(pool.map(lambda request: request(), requests))
 
 
 def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes | None]) -> _Answer:

@@ -11,6 +11,7 @@ witness sees it, and the next has to continue it. Where the folder was lost witn
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ledger.io.home import DISK, Disk, read_file
@@ -19,11 +20,17 @@ from ledger.transparency.checkpoints import Checkpoint, open_checkpoint, sign_ch
 from ledger.transparency.errors import LogConflictError, NoteError, WitnessError
 from ledger.transparency.merkle import consistency_proof, leaf_hash, root_of
 from ledger.transparency.notes import MAX_NOTE_BYTES, parse_note
-from ledger.transparency.remote import OtherSizeError, cosigned_by, newest_of_witness
+from ledger.transparency.remote import (
+    NoAnswerError,
+    OtherSizeError,
+    ask_all,
+    cosigned_by,
+    newest_of_witness,
+)
 from ledger.transparency.tiles import CHECKPOINT, bundles_of, tiles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ledger.protocol.types import Digest
@@ -58,6 +65,8 @@ def publish(
     folder: Path,
     policy: WitnessPolicy | None,
     disk: Disk = DISK,
+    *,
+    is_first: bool = False,
 ) -> Publication:
     """Write a log's files, have its checkpoint cosigned, and put that in place.
 
@@ -67,32 +76,33 @@ def publish(
         folder: of the files; no other process writes there.
         policy: the witnesses to ask, and how many are enough; None for none.
         disk: to write on.
+        is_first: whether the key has signed nothing before. Else a folder without a checkpoint
+            needs a quorum of witnesses that answer which checkpoint they have seen.
 
     Raises:
         LogConflictError: the entries do not continue what the key has signed.
-        WitnessError: what the folder holds of it cannot be read.
+        WitnessError: the folder's checkpoint cannot be read, or too few witnesses answer.
         OSError: the folder cannot be written.
     """
     leaves = [leaf_hash(entry) for entry in entries]
     witnesses = () if policy is None else policy.witnesses.values()
     asked = [witness for witness in witnesses if witness.url is not None]
-    seen = {witness.name: _seen_by(witness, key.verifier) for witness in asked}
-    for before in (_signed_before(folder, key.verifier), *seen.values()):
-        if before is not None:
+    own = _signed_before(folder, key.verifier)
+    answers = ask_all([partial(_seen_by, witness, key.verifier) for witness in asked])
+    seen = {witness.name: answer for witness, answer in zip(asked, answers, strict=True)}
+    for before in (own, *seen.values()):
+        if isinstance(before, Checkpoint):
             _require_continued(before, leaves)
+    if own is None and policy is not None and not is_first:
+        _require_quorum(policy, seen, folder)
     for file in (*tiles_of(leaves), *bundles_of(entries)):
         _write(disk, folder / file.path, file.data)
     checkpoint = Checkpoint(key.name, len(leaves), root_of(leaves))
     signed = sign_checkpoint(checkpoint, key)
     _write(disk, folder / SIGNED, signed.note.encoded())
-    cosignatures, failures = [], []
-    for witness in asked:
-        newest = seen[witness.name]
-        try:
-            known_size = 0 if newest is None else newest.size
-            cosignatures.append(_cosigned(witness, signed, leaves, known_size))
-        except WitnessError as error:
-            failures.append(str(error))
+    results = ask_all([partial(_cosigned, each, signed, leaves, seen[each.name]) for each in asked])
+    cosignatures = [result for result in results if not isinstance(result, WitnessError)]
+    failures = [str(result) for result in results if isinstance(result, WitnessError)]
     names = {witness.key: witness.name for witness in asked}
     cosigned = tuple(names[cosignature.key] for cosignature in cosignatures)
     is_published = policy is None or policy.is_met(cosigned)
@@ -103,28 +113,61 @@ def publish(
 
 
 def _cosigned(
-    witness: PolicyKey, signed: SignedCheckpoint, leaves: Sequence[Digest], known_size: int
-) -> Cosignature:
-    """Return a witness's cosignature, asked once more if it has cosigned another size last."""
+    witness: PolicyKey,
+    signed: SignedCheckpoint,
+    leaves: Sequence[Digest],
+    seen: Checkpoint | WitnessError | None,
+) -> Cosignature | WitnessError:
+    """Return a witness's cosignature, or why there is none.
+
+    A witness that has cosigned another size last is asked once more, and a silent one not again.
+    """
+    if isinstance(seen, NoAnswerError):
+        return seen
+    known_size = seen.size if isinstance(seen, Checkpoint) else 0
     try:
-        proof = consistency_proof(known_size, leaves)
-        return cosigned_by(witness, signed, known_size, proof)
-    except OtherSizeError as other:
-        if other.size > len(leaves):
-            raise WitnessError(
-                f"{witness.name} has cosigned {other.size} entries of {signed.checkpoint.origin}, "
-                f"and there are {len(leaves)} here: this chain was rolled back, or is another"
-            ) from other
-        return cosigned_by(witness, signed, other.size, consistency_proof(other.size, leaves))
+        try:
+            return cosigned_by(witness, signed, known_size, consistency_proof(known_size, leaves))
+        except OtherSizeError as other:
+            if other.size > len(leaves):
+                return WitnessError(
+                    f"{witness.name} has cosigned {other.size} entries of "
+                    f"{signed.checkpoint.origin}, and there are {len(leaves)} here: this chain was "
+                    f"rolled back, or is another"
+                )
+            return cosigned_by(witness, signed, other.size, consistency_proof(other.size, leaves))
+    except WitnessError as error:
+        return error
 
 
-def _seen_by(witness: PolicyKey, key: VerifierKey) -> Checkpoint | None:
-    """Return the newest checkpoint of this key that a witness shows; None if it shows none."""
+def _seen_by(witness: PolicyKey, key: VerifierKey) -> Checkpoint | WitnessError | None:
+    """Return the newest checkpoint of this key that a witness shows; None if it has none."""
     try:
         note = newest_of_witness(witness.url or "", key.name)
         return None if note is None else open_checkpoint(note, [key]).checkpoint
-    except (NoteError, WitnessError):
-        return None  # asked to cosign, it gives the reason
+    except NoteError as error:
+        return WitnessError(f"{witness.name}: {error}")
+    except WitnessError as error:
+        return error
+
+
+def _require_quorum(
+    policy: WitnessPolicy, seen: Mapping[str, Checkpoint | WitnessError | None], folder: Path
+) -> None:
+    """Require a quorum of answers before a key signs whose last checkpoint is not at hand.
+
+    Raises:
+        WitnessError: too few witnesses answered.
+    """
+    failures = [str(answer) for answer in seen.values() if isinstance(answer, WitnessError)]
+    answered = [name for name, answer in seen.items() if not isinstance(answer, WitnessError)]
+    if not policy.is_met(answered):
+        raise WitnessError(
+            f"{folder} has no checkpoint, and {len(answered)} of {len(policy.witnesses)} witnesses "
+            f"answered, which is no quorum: this log's key may have signed another history. Repeat "
+            f"the command when more witnesses answer, or give --first if the key has signed nothing"
+            + "".join(f"; {failure}" for failure in failures)
+        )
 
 
 def _in_place(folder: Path, signed: SignedCheckpoint) -> SignedNote:

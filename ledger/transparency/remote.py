@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ledger.io.home import read_file
 from ledger.io.http import HttpFailureError, HttpServer
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
     from ledger.transparency.checkpoints import Cosignature, SignedCheckpoint
     from ledger.transparency.policy import PolicyKey
 
+T = TypeVar("T")
+
 TIMEOUT_SECONDS = 20.0
+MAX_SIDE_BY_SIDE = 16
+"""Servers that are asked at once."""
+
 _SIZE = re.compile(b"(0|[1-9][0-9]{0,18})\n")
 _SHOWN = 200
 
@@ -38,6 +44,16 @@ class OtherSizeError(WitnessError):
     def __init__(self, name: str, size: int) -> None:
         super().__init__(f"{name} has cosigned {size} entries of this log")
         self.size = size
+
+
+class NoAnswerError(WitnessError):
+    """A server does not answer: to ask it again now costs the same time again."""
+
+
+def ask_all(requests: Sequence[Callable[[], T]]) -> list[T]:
+    """Return all answers in order; servers are asked side by side, since some may be silent."""
+    with ThreadPoolExecutor(MAX_SIDE_BY_SIDE) as pool:
+        return list(pool.map(lambda request: request(), requests))
 
 
 def checkpoint_at(place: str) -> bytes:
@@ -133,7 +149,7 @@ def _answered(url: str, ask: Callable[[HttpServer], HttpResponse]) -> HttpRespon
     try:
         return ask(server)
     except HttpFailureError as error:
-        raise WitnessError(str(error)) from error
+        raise NoAnswerError(str(error)) from error
     finally:
         server.close()
 

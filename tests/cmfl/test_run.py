@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import cmfl
+from ledger.io.folder_lock import run_lock
+from ledger.io.home import Home
 from tests.cmfl.conftest import FACE
 
 if TYPE_CHECKING:
@@ -77,6 +79,15 @@ def test_a_run_without_a_home_can_be_saved(tmp_path: Path) -> None:
     assert (saved.head, saved.home) == (played.head, tmp_path / "kept")
     with pytest.raises(cmfl.ConfigurationError, match="is there already"):
         played.save(tmp_path / "kept")
+
+
+def test_a_run_that_another_process_plays_is_refused(tmp_path: Path) -> None:
+    with (
+        run_lock(Home(tmp_path).run("run")),
+        pytest.raises(cmfl.ConfigurationError, match="plays or deploys it"),
+    ):
+        cmfl.run("smoke", rounds=1, ledger="memory", home=tmp_path)
+    assert cmfl.run("smoke", rounds=1, ledger="memory", home=tmp_path).rounds
 
 
 def test_a_run_in_memory_has_rows_and_no_explanation(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pytest
 
 from clients.testnet.chain_node import free_port as unused_port
+from cmfl.commands.demo.command import _made_anew
 from cmfl.commands.demo.runs import DemoStep, SeedResults, cells_of, steps_of
 from cmfl.commands.demo.served_history import MOST_PORTS, free_port
 from cmfl.commands.demo.tables import show_table
@@ -151,6 +152,17 @@ def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> Non
     for chain in chains:
         with EmbeddedChain.open(chain) as taken_up:
             assert taken_up.head().number >= 0
+
+
+def test_a_demo_in_use_is_left_alone(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with _made_anew(home):
+        (home / "chain.sqlite").touch()
+        with pytest.raises(ConfigurationError, match="serves it"), _made_anew(home):
+            pass
+        assert (home / "chain.sqlite").exists()
+    with _made_anew(home):
+        assert not (home / "chain.sqlite").exists()
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from ledger.transparency.policy import parse_policy
 from ledger.transparency.publishing import publish
 from ledger.transparency.remote import checkpoint_at, file_at
 from ledger.transparency.tiles import read_entries
+from ledger.transparency.witness import origin_hash
+from tests.processes import PATIENCE_SECONDS
 from tests.transparency.serving import Answers, lying, witness_at
 from tests.transparency.support import (
     LOG,
@@ -41,9 +44,14 @@ def policy(urls: Sequence[str], quorum: str = "2") -> WitnessPolicy:
 
 
 def published(
-    folder: Path, count: int, known: WitnessPolicy | None = None, *, fork: int | None = None
+    folder: Path,
+    count: int,
+    known: WitnessPolicy | None = None,
+    *,
+    fork: int | None = None,
+    is_first: bool = False,
 ) -> Publication:
-    return publish(entries(count, fork=fork), LOG, folder, known)
+    return publish(entries(count, fork=fork), LOG, folder, known, is_first=is_first)
 
 
 @contextmanager
@@ -79,7 +87,7 @@ def test_the_key_signs_nothing_that_contradicts_what_it_signed(tmp_path: Path) -
 
 def test_what_was_signed_counts_though_no_witness_has_cosigned_it(tmp_path: Path) -> None:
     """Its bytes may be with a witness whose answer was lost."""
-    done = published(tmp_path, 5, policy([]))
+    done = published(tmp_path, 5, policy([]), is_first=True)
     assert (done.is_published, done.cosigned) == (False, ())
     assert not (tmp_path / "checkpoint").exists()
     assert size_in(tmp_path, "checkpoint.signed") == 5
@@ -172,8 +180,38 @@ def test_a_lying_witness_is_one_sentence(tmp_path: Path, status: int, body: byte
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "not a url", "ftp://127.0.0.1"])
 def test_a_witness_that_is_not_there_is_one_sentence(tmp_path: Path, url: str) -> None:
     policy_line = policy([url.replace(" ", "%20")], "any")
-    done = published(tmp_path, 5, policy_line)
+    done = published(tmp_path, 5, policy_line, is_first=True)
     assert (done.is_published, len(done.failures)) == (False, 1)
+
+
+def test_an_empty_folder_is_signed_once_a_quorum_has_answered(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    gone = "http://127.0.0.1:9"
+    with two_witnesses(tmp_path) as (a, b):
+        with lying(Answers({f"/{origin_hash(LOG.name)}/checkpoint": (500, b"")})) as broken:
+            for others in ([], [gone], [broken]):
+                with pytest.raises(WitnessError, match=r"1 of 3 witnesses answered.* --first"):
+                    published(log, 5, policy([a, *others]))
+        assert not log.exists(), "nothing is signed"
+        assert published(log, 5, policy([a, b])).is_published
+        # The key's last checkpoint is at hand from now on.
+        assert not published(log, 6, policy([a, gone])).is_published
+    assert size_in(log, "checkpoint.signed") == 6
+
+
+def test_silent_witnesses_are_asked_at_once_and_once(tmp_path: Path) -> None:
+    both = threading.Barrier(2)
+    asked: list[str] = []
+
+    class Silent(Answers):
+        def of(self, path: str) -> tuple[int, bytes]:
+            asked.append(path)
+            both.wait(PATIENCE_SECONDS)  # asked one after the other, neither gets further
+            raise ConnectionError
+
+    with lying(Silent()) as a, lying(Silent()) as b:
+        done = published(tmp_path, 5, policy([a, b]), is_first=True)
+    assert (done.cosigned, len(done.failures), len(asked)) == ((), 2, 2)
 
 
 def test_a_log_without_a_file_is_named() -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledger.io.folder_lock import HeldError, process_in, take_lock
 from ledger.io.home import JOURNAL, WRITING
 from ledger.protocol.errors import ConfigurationError
 
@@ -81,19 +82,13 @@ class WorkerFolder:
             OSError: the folder cannot be created or written.
         """
         self.make()
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = _process_in(descriptor)
-            os.close(descriptor)
-            owner = "another process" if holder is None else f"process {holder}"
+            descriptor = take_lock(self.lock, 0o600)
+        except HeldError as error:
             raise ConfigurationError(
-                f"{self.path}: {owner} runs a worker on this folder, and one journal is for one"
+                f"{self.path}: {error} runs a worker on this folder, and one journal is for one"
             ) from error
         try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             # It was asked of a worker that was killed before it could: this one is another.
             self.leave.unlink(missing_ok=True)
             self._remove_unfinished()
@@ -133,12 +128,6 @@ class WorkerFolder:
         except OSError:
             return None
         try:
-            return _process_in(descriptor)
+            return process_in(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _process_in(descriptor: int) -> int | None:
-    """Return the process id that a lock file names."""
-    text = os.pread(descriptor, 20, 0).strip()
-    return int(text) if text.isdigit() else None

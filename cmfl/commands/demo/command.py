@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +21,9 @@ from cmfl.commands.demo.tables import (
     show_round,
     show_table,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def demo(
@@ -37,7 +41,11 @@ def demo(
 ) -> None:
     """Run, audit and compare on real digits, then serve the history."""
     begun = time.monotonic()
-    _require_own(home)
+    with _made_anew(home):
+        _play(home, seeds, rounds, port, begun)
+
+
+def _play(home: Path, seeds: int, rounds: int, port: int, begun: float) -> None:
     _introduce(home, seeds, rounds)
     print_line()
     played = play_all([SeedRuns(seed_home(home, seed), seed, rounds) for seed in range(seeds)])
@@ -62,16 +70,21 @@ def demo(
     serve_runs(home, SHOWN_RUN, port)
 
 
-def _require_own(home: Path) -> None:
-    """Make the folder anew, but never delete what a demo did not make."""
+@contextmanager
+def _made_anew(home: Path) -> Iterator[None]:
+    """Make the folder anew and hold it; never delete what a demo did not make, or uses now."""
+    from ledger.io.folder_lock import sole_process
     from ledger.protocol.errors import ConfigurationError
 
     mark = home / "made-by-cmfl-demo"
     if home.exists() and not mark.exists():
         raise ConfigurationError(f"--home {home} exists and was not made by a demo: name another")
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
-    mark.touch()
+    if home.exists():
+        with sole_process(home, mark.name, "--home"):
+            shutil.rmtree(home, ignore_errors=True)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with sole_process(home, mark.name, "--home"):
+        yield
 
 
 def _introduce(home: Path, seeds: int, rounds: int) -> None:

@@ -7,10 +7,7 @@ contract without a manifest); a mismatch is an error, never a second contract.
 
 from __future__ import annotations
 
-import fcntl
 import itertools
-import os
-from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +33,6 @@ from ledger.protocol.signing import domain_separator
 from ledger.protocol.types import Beacon, Election
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ledger.chain.ports import ChainReader, ChainWriter, Receipt
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Domain
@@ -118,36 +113,6 @@ def deploy(
     disk.remove(paths.intent)
     _register(LedgerWriter(chain, manifest.address, manifest.block), batches)
     return manifest
-
-
-@contextmanager
-def deployment_lock(paths: RunPaths, disk: Disk = DISK) -> Iterator[None]:
-    """Hold the exclusive lock of a run's folder, which is made if it does not exist.
-
-    The operating system releases the lock when the process ends.
-
-    Raises:
-        ChainError: another process is deploying the run.
-        OSError: the folder cannot be made or opened.
-    """
-    for folder in (paths.path.parent.parent, paths.path.parent, paths.path):
-        if not folder.is_dir():
-            disk.make_folder(folder)
-    descriptor = os.open(paths.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ChainError(
-            f"run {paths.name!r} is being deployed by another process: wait until it has ended"
-        ) from None
-    except OSError:
-        os.close(descriptor)
-        raise
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _manifest_of(

@@ -155,6 +155,11 @@ class InFlightTransaction:
         return self._offer
 
     @property
+    def seconds_left(self) -> float:
+        """Time until the time-out."""
+        return max(0.0, self._deadline - self._context.clock())
+
+    @property
     def is_over(self) -> bool:
         """True if the time-out has passed, so that it is not resent."""
         return self._context.clock() > self._deadline

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from typing import TYPE_CHECKING, TypeVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FIRST_PAUSE_SECONDS = 0.005
+_log = logging.getLogger(__name__)
 
 
 class RpcChain(SendingNode):
@@ -69,11 +71,25 @@ class RpcChain(SendingNode):
         return self._received(self.submit(to, data, gas, value=value))
 
     def _received(self, pending: InFlightTransaction) -> Receipt:
+        is_silent = False
+
         def poll() -> Receipt | None:
+            nonlocal is_silent
             try:
-                return pending.poll()
-            except NotServedError:
-                return None  # until its own time-out
+                receipt = pending.poll()
+            except NotServedError as error:  # until the transaction's own time-out
+                if not is_silent:
+                    _log.warning(
+                        "%s; retries for at most %.0f s more, until the transaction's time-out",
+                        error,
+                        pending.seconds_left,
+                    )
+                is_silent = True
+                return None
+            if is_silent:
+                _log.warning("%s: the node answers again", self._node.shown_url)
+            is_silent = False
+            return receipt
 
         receipt = self._polling(math.inf).poll(poll)
         assert receipt is not None, "there is no deadline"

@@ -84,6 +84,37 @@ class TestALineThatFails:
         assert (receipt.status, receipt.block_number, chain.head().number) == (1, 1, 1)
         assert chain.account(mine.sender)[0] == 1
 
+    def test_a_node_that_is_down_is_reported_once_and_its_return_too(
+        self, chain: EmbeddedChain, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        receipts = {"eth_getTransactionReceipt"}
+        # Two polls fail, of two requests each.
+        with (
+            RpcServer(chain) as server,
+            FaultyProxy(server.url, in_turn(receipts, *[Trouble.LOST] * 4)) as proxy,
+            sender(proxy.url, retries=1) as mine,
+        ):
+            assert mine.send(SOMEBODY, b"", GAS).status == 1
+            down, again = [record.getMessage() for record in caplog.records]
+            assert down.startswith(f"{proxy.url}: ")
+            assert "; retries for at most " in down
+            assert again == f"{proxy.url}: the node answers again"
+
+    def test_a_node_that_stays_down_is_reported_once(
+        self, chain: EmbeddedChain, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        now = iter(range(10**6))
+        with (
+            RpcServer(chain) as server,
+            FaultyProxy(server.url, lambda _: Trouble.NONE) as proxy,
+            sender(proxy.url, clock=lambda: float(next(now)), retries=0) as mine,
+        ):
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            proxy.trouble = lambda _: Trouble.LOST
+            with pytest.raises(TransactionTimeoutError):
+                mine._received(pending)
+        assert len(caplog.records) == 1
+
     @pytest.mark.parametrize("trouble", [Trouble.LOST, Trouble.BAD_GATEWAY, Trouble.DONE_AND_CUT])
     def test_what_is_only_read_is_asked_again(self, chain: EmbeddedChain, trouble: Trouble) -> None:
         # The first block that is asked for is genesis; then one try and three retries fail.

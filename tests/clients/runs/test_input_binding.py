@@ -22,7 +22,7 @@ from clients.datasets.own_samples import own_parts
 from clients.models.model_binding import option_files
 from clients.random_streams import simulated_keys
 from clients.runs.population import populate, run_document
-from clients.runs.preparation import prepare
+from clients.runs.preparation import prepared
 from clients.worker.process.setup import bound_model
 from cmfl.commands.options import KEY_VARIABLE
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -264,23 +264,26 @@ def test_who_joins_is_told_of_a_swapped_file(
     home.path.mkdir()
     (key, *_) = simulated_keys(configuration.seed, configuration.protocol.clients)
     monkeypatch.setenv(KEY_VARIABLE, key.hex())
-    with EmbeddedChain.create(home.chain) as chain:
-        _, _, manifest = prepare(home.path, "run", configuration, chain, FolderBlobs(home.blobs))
-        with RpcServer(chain) as server:
-            join = [
-                *("join", "--json", "--rpc-url", server.url, "--chain-id", chain.chain_id),
-                *("--contract", manifest.address, "--blobs", home.blobs),
-                *("--folder", tmp_path / "worker", ALLOW_PREDICTABLE, *inputs.options()),
-            ]
+    blobs = FolderBlobs(home.blobs)
+    with (
+        EmbeddedChain.create(home.chain) as chain,
+        prepared(home.path, "run", configuration, chain, blobs) as (_, _, manifest),
+        RpcServer(chain) as server,
+    ):
+        join = [
+            *("join", "--json", "--rpc-url", server.url, "--chain-id", chain.chain_id),
+            *("--contract", manifest.address, "--blobs", home.blobs),
+            *("--folder", tmp_path / "worker", ALLOW_PREDICTABLE, *inputs.options()),
+        ]
 
-            def data_row() -> dict[str, str]:
-                rows = cmfl(*join).json["checks"]
-                return next(row for row in rows if row["check"] == "data")
+        def data_row() -> dict[str, str]:
+            rows = cmfl(*join).json["checks"]
+            return next(row for row in rows if row["check"] == "data")
 
-            before = data_row()
-            assert before["state"] == "ok", before
-            digests = swapped(inputs, what)
-            after = data_row()
+        before = data_row()
+        assert before["state"] == "ok", before
+        digests = swapped(inputs, what)
+        after = data_row()
     assert after["state"] == "missing", after
     assert all(digest in after["found"] for digest in digests)
 

@@ -171,6 +171,19 @@ def test_an_equally_long_chain_with_another_history_is_refused(ended: Lived) -> 
     assert json.loads(ended.run.metrics.read_bytes().splitlines()[1])["head"] == head
 
 
+def test_a_resumed_run_reports_and_removes_doubled_rows(
+    ended: Lived, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = ended.run.metrics.read_bytes()
+    lines = rows.splitlines(keepends=True)
+    ended.run.metrics.write_bytes(b"".join([*lines[:3], lines[1], *lines[3:], lines[3]]))
+    ended.play()
+    assert ended.run.metrics.read_bytes() == rows
+    assert [record.getMessage().split(": ")[1] for record in caplog.records] == [
+        "more than one row of round 2, 4; only the first row of a round counts"
+    ]
+
+
 # What a resumed run needs, and what not.
 
 

@@ -27,14 +27,38 @@ def at_an_import() -> None:
 
 
 def at_a_step() -> None:
-    """Run the command line, interrupted as it opens a history."""
+    """Run the command line, ended by the signal of its first argument as it opens a history."""
+    number = int(sys.argv.pop(1))
     from cmfl.commands import rounds
     from cmfl.commands.main import run
 
     def interrupt(*_: object, **__: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
     vars(rounds)["open_history"] = interrupt
+    run()
+
+
+def with_hangup_ignored() -> None:
+    """Run the command line of `at_a_step` as nohup begins it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    at_a_step()
+
+
+def with_a_child() -> None:
+    """Run the command line, which forks a child that TERM ends, as it opens a history."""
+    from cmfl.commands import rounds
+    from cmfl.commands.main import run
+
+    def fork(*_: object, **__: object) -> None:
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        raise SystemExit(os.waitstatus_to_exitcode(status) + 100)
+
+    vars(rounds)["open_history"] = fork
     run()
 
 

@@ -43,7 +43,7 @@ def test_a_run_uses_a_served_chain_that_refuses_other_writers(
         node = ["--rpc-url", url, "--chain-id", chain_id.rstrip(",")]
         succeeds("run", "--preset", "smoke", "--rounds", 2, "--home", home, *node)
         assert succeeds("audit", "--home", home, *node, "--json").json["outcome"] == "passed"
-        assert f"process {process.pid} writes to this chain" in refusal(
+        assert f"process {process.pid} (cmfl chain) writes to this chain" in refusal(
             "run", "--preset", "smoke", "--home", served
         )
         port = url.rpartition(":")[2]

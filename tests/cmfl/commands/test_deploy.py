@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
-from clients.runs.preparation import prepare
+from clients.runs.preparation import prepared
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
@@ -85,8 +85,8 @@ def test_a_deployment_cut_off_between_its_transactions_is_completed(
         assert isinstance(chain, CuttingFile)
         blobs = FolderBlobs(tmp_path / "blobs")
         chain.left, chain.after = left, False
-        with pytest.raises(Cut):
-            prepare(tmp_path, "run", configuration, chain, blobs)
+        with pytest.raises(Cut), prepared(tmp_path, "run", configuration, chain, blobs):
+            pass
         chain.left = None
         manifest = json.loads((tmp_path / "runs" / "run" / "deployment.json").read_bytes())
         ledger = LedgerWriter(chain, manifest["address"], manifest["block"])
@@ -110,8 +110,8 @@ def test_an_unfinished_deployment_has_no_round_to_show_yet(tmp_path: Path) -> No
         assert isinstance(chain, CuttingFile)
         chain.left, chain.after = 2, False
         configuration, blobs = load("smoke", settings=MANY), FolderBlobs(tmp_path / "blobs")
-        with pytest.raises(Cut):
-            prepare(tmp_path, "run", configuration, chain, blobs)
+        with pytest.raises(Cut), prepared(tmp_path, "run", configuration, chain, blobs):
+            pass
     assert succeeds("rounds", "list", "--home", tmp_path, "--json").json["rounds"] == []
     assert "round 1 has not opened" in refusal("rounds", "show", 1, "--home", tmp_path)
 

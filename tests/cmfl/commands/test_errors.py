@@ -370,7 +370,7 @@ def test_a_second_writer_is_refused_and_readers_are_not(
     ):
         assert writer.first_line() == "writing\n"
         said = refusal("run", "--home", copy, "--resume")
-        assert f"process {writer.pid} writes to this chain" in said
+        assert f"process {writer.pid} (writer.py) writes to this chain" in said
         assert "writes to this chain" in refusal("deploy", "--home", copy, "--preset", "smoke")
         succeeds("rounds", "list", "--home", copy)
     succeeds("run", "--home", copy, "--resume")

@@ -1,4 +1,4 @@
-"""Ctrl-C is one line and exit code 130, wherever the command is: also while it imports."""
+"""Ctrl-C, TERM and HUP are one line and 128 plus the signal, also while a command imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cmfl.commands import main
-from cmfl.commands.interrupts import until_interrupted
+from cmfl.commands.interrupts import END_SIGNALS, until_interrupted
 from tests.patience import PATIENCE_SECONDS
 from tests.processes import Forks
 
@@ -57,22 +57,42 @@ def test_an_interrupted_import_is_one_line_and_leaves_no_home(tmp_path: Path) ->
     assert not home.exists()
 
 
-def test_an_interrupted_command_is_one_line(tmp_path: Path) -> None:
-    command = ("rounds", "list", "--home", tmp_path)
-    assert ended_fork("at_a_step", tmp_path, *command) == (130, "", "cmfl: interrupted\n")
-
-
-def test_a_server_ends_in_order_also_while_a_module_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_command_that_a_signal_ends_is_one_line(
+    tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    (tmp_path / "interrupting.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    command = (int(number), "rounds", "list", "--home", tmp_path)
+    assert ended_fork("at_a_step", tmp_path, *command) == (code, "", "cmfl: interrupted\n")
+
+
+def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
+    command = (int(signal.SIGHUP), "rounds", "list", "--home", tmp_path)
+    code, _, err = ended_fork("with_hangup_ignored", tmp_path, *command)
+    assert code != 129
+    assert "cmfl: interrupted" not in err
+
+
+def test_a_forked_copy_ends_by_a_signal_without_a_word(tmp_path: Path) -> None:
+    command = ("rounds", "list", "--home", tmp_path)
+    found = ended_fork("with_a_child", tmp_path, *command)
+    assert found == (100 - signal.SIGTERM, "", "")
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+def test_a_server_ends_in_order_also_while_a_module_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    module = f"interrupting_{number}"
+    (tmp_path / f"{module}.py").write_text(f"import signal\nsignal.raise_signal({int(number)})\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     reached: list[str] = []
     monkeypatch.setattr(main, "_end_at_once", lambda: reached.append("the end at once"))
     before = signal.signal(signal.SIGINT, main._interrupt)
     try:
         with until_interrupted():
-            importlib.import_module("interrupting")
+            importlib.import_module(module)
             reached.append("the next line")
         assert signal.getsignal(signal.SIGINT) is main._interrupt
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -56,15 +57,21 @@ def test_a_clock_before_1970_keeps_nobody_from_deploying(
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_says_how_it_goes_on(forks: Forks, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_an_interrupted_run_prints_the_command_that_continues_it(
+    forks: Forks, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     home = Home(tmp_path, ("training.path=plain", "protocol.rounds=8"))
     with home.start(forks) as process:
         wait_until(lambda: home.rows() >= 2 or process.poll() is not None)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate()
-    assert (process.returncode, out) == (130, "")
-    assert err == "cmfl: interrupted; a run is taken up again with --resume\n"
-    assert finish(home.start(forks))["round"] == 8
+    assert (process.returncode, out, err.count("\n")) == (code, "", 1)
+    assert err.startswith("cmfl: interrupted; continue with: ")
+    _, *words = shlex.split(err.partition("continue with: ")[2])
+    assert finish(forks.start(*words, "--json"))["round"] == 8
     assert home.rows() == 8
 
 

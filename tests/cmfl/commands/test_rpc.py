@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.rpc_reader import RpcReader
 from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.io.retry import Backoff, RetryPolicy
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
 from tests.cmfl.commands.conftest import SETTINGS, refusal, settings_of, succeeds
 from tests.patience import PATIENCE_SECONDS
@@ -26,6 +28,8 @@ from tests.patience import PATIENCE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.processes import Forks
 
 
 ROUNDS = 2
@@ -130,6 +134,20 @@ def test_a_deployment_over_a_node_is_done_once(node: Node, tmp_path: Path) -> No
     assert succeeds(*arguments).json == first
     assert first == json.loads((tmp_path / "runs" / "run" / "deployment.json").read_bytes())
     assert "of another configuration" in refusal(*arguments, "--set", "seed=1")
+
+
+def test_a_run_is_played_by_one_process_at_a_time(node: Node, forks: Forks, tmp_path: Path) -> None:
+    run = ("--home", tmp_path / "home", *node.options)
+    rows = tmp_path / "home" / "runs" / "run" / "metrics.jsonl"
+    with forks.start("run", "--preset", "smoke", "--rounds", 1000, *run) as first:
+        waiting = RetryPolicy(Backoff(0.01, 1), deadline_seconds=PATIENCE_SECONDS)
+        assert waiting.poll(lambda: rows.exists() or None)
+        first.send_signal(signal.SIGSTOP)
+        for command in ("run", "--resume"), ("deploy", "--preset", "smoke"):
+            said = refusal(*command, *run)
+            assert said.startswith(f"run 'run': process {first.pid} (cmfl run) plays or deploys it")
+        first.kill()
+    assert succeeds("runs", "show", "run", *run, "--json").json["rounds"] > 0
 
 
 def test_confirmations_are_waited_for(node: Node, tmp_path: Path) -> None:

@@ -203,6 +203,18 @@ def test_a_started_or_running_run_is_listed(two: Path) -> None:
     assert "attacked: no accuracy was measured" in people
 
 
+def test_a_run_with_doubled_rows_is_shown_and_reported(copy: Path) -> None:
+    rows = rows_of(copy)
+    expected = succeeds("runs", "show", "run", "--home", copy, "--json").json
+    write_rows(copy, [*rows, rows[1]])
+    for command in (("list",), ("show", "run")):
+        found = cmfl("runs", *command, "--home", copy, "--json")
+        assert found.code == 0
+        assert "metrics.jsonl: more than one row of round 2; only the first" in found.err
+        if command[0] == "show":
+            assert found.json == expected
+
+
 def test_a_damaged_run_is_named_and_the_others_are_listed(two: Path) -> None:
     metrics = two / "runs" / "attacked" / "metrics.jsonl"
     metrics.write_text("{}\n")

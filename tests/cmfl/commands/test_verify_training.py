@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -47,6 +48,17 @@ def test_honest_clients_end_with_0_and_a_report(
     assert "torch" in second
     lines = cmfl(*asked, "-v").out.splitlines()
     assert len(lines) == 2 + len(shown["updates"])
+
+
+def test_an_interrupted_replay_prints_what_it_kept(home: Path, tmp_path: Path) -> None:
+    log = tmp_path / "results.jsonl"
+    with patch("cmfl.replaying.replay_target", side_effect=KeyboardInterrupt):
+        for options, kept in (
+            ((), "without --log no result was kept"),
+            (("--log", log), f"{log} has all results so far; repeat the same command to continue"),
+        ):
+            found = cmfl("verify", "training", "--home", home, "--round", 1, *options)
+            assert (found.code, found.err) == (130, f"cmfl: interrupted; {kept}\n")
 
 
 def test_a_copy_of_a_home_in_another_folder_is_repeated(

@@ -258,12 +258,14 @@ def test_what_is_published_is_read_while_no_other_process_publishes(
 
     with patch.object(transparency_log, "_entries_of", slowly):
         assert witnessed.publish(out=tmp_path / "log").code == 0
-    assert [(other.code, "another process" in other.err) for other in others] == [(2, True)]
+    assert [(other.code, "serves it" in other.err) for other in others] == [(2, True)]
 
 
 def test_a_log_without_its_quorum_is_not_published(witnessed: Published, tmp_path: Path) -> None:
     write_policy(witnessed.folder, witnessed.key, (witnessed.urls[0], "http://127.0.0.1:9"))
-    done = witnessed.publish(out=tmp_path / "log")
+    refused = witnessed.publish(out=tmp_path / "log")
+    assert (refused.code, "--first" in refused.err) == (2, True)
+    done = witnessed.publish("--first", out=tmp_path / "log")
     assert done.code == 3
     assert "no quorum" in done.err
     assert not (tmp_path / "log" / "checkpoint").exists()
@@ -412,7 +414,7 @@ def test_a_killed_witness_process_goes_on_where_it_was(
         process.communicate()
     with forks.start(*serve, "--port", 0) as process:
         url = process.first_line().split()[0]
-        assert "another process serves it" in refusal(*serve, "--port", 0)
+        assert "serves it" in refusal(*serve, "--port", 0)
         (tmp_path / "policy").write_text(f"witness W {vkey} {url}\nquorum W\n")
         done = cmfl(
             *("log", "publish", "--home", published.folder / "older", *NAME),

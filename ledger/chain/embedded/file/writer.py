@@ -9,13 +9,13 @@ audit that runs for an hour lets the log grow by an hour of blocks.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ledger.chain.ports import ChainLockedError
+from ledger.io.folder_lock import HeldError, take_lock
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -41,19 +41,11 @@ class WriterLock:
         whole = chain.resolve()
         path = whole.with_name(f"{whole.name}.lock")
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            return cls(take_lock(path))
         except OSError as error:
             raise ChainError(f"{path}: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-            os.close(descriptor)
-            owner = f"process {holder}" if holder.isdigit() else "another process"
-            raise ChainLockedError(f"{chain}: {owner} writes to this chain") from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
-        return cls(descriptor)
+        except HeldError as error:
+            raise ChainLockedError(f"{chain}: {error} writes to this chain") from error
 
     def release(self) -> None:
         """Release the lock; idempotent."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from clients.configuration.loading import load
 from clients.random_streams import simulated_keys
 from clients.runs.open_run import open_memory_run
-from clients.runs.preparation import prepare
+from clients.runs.preparation import prepared
 from clients.worker.carried.node import answer_carrier
 from clients.worker.chain_clock import Moment
 from clients.worker.process.setup import (
@@ -157,7 +157,8 @@ class CarriedRun:
             )
         )
         blobs = FolderBlobs(self.home.blobs)
-        _, _, manifest = prepare(self.home.path, "run", self._configuration, chain, blobs)
+        with prepared(self.home.path, "run", self._configuration, chain, blobs) as deployed:
+            _, _, manifest = deployed
         self.address = manifest.address
         self.ledger = CommitteeLedger(chain, manifest.address)
         server = self.stack.enter_context(RpcServer(chain))
