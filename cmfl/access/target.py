@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cmfl.access.remote import RemoteService
     from cmfl.commands.sender import Sender
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.manifest import Manifest
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
@@ -278,6 +279,17 @@ class Target:
             require_code(chain, self.address)
             return CommitteeLedger(chain, self.address)
         return connect(chain, read_run_manifest(self.run_paths()))
+
+    @contextmanager
+    def ledger_of(self, manifest: Manifest) -> Iterator[CommitteeLedger | None]:
+        """Open the contract of a manifest; yield None if its chain is not the one named here."""
+        from ledger.chain.contract.deployment import connect
+
+        if self.rpc_url is None and not self.chain_file.exists():
+            yield None
+            return
+        with self.reader() as chain:
+            yield connect(chain, manifest) if chain.chain_id == manifest.chain_id else None
 
     def run_paths(self) -> RunPaths:
         """Return the folder of the named run, or of the only one of the home.

@@ -67,13 +67,10 @@ def compare_head(target: Target, claimed: ClaimedRun) -> HeadComparison:
         return HeadComparison(HeadOutcome.UNCLAIMED, None, None)
     if not paths.manifest.exists() and was_in_memory(paths):
         return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed.head)
-    unasked = HeadComparison(HeadOutcome.NOT_ASKED, number, claimed.head)
-    if target.rpc_url is None and not target.chain_file.exists():
-        return unasked
-    with target.reader() as chain:
-        if target.rpc_url is None and read_run_manifest(paths).chain_id != chain.chain_id:
-            return unasked
-        history = target.history(chain)
+    with target.ledger_of(read_run_manifest(paths)) as ledger:
+        if ledger is None:
+            return HeadComparison(HeadOutcome.NOT_ASKED, number, claimed.head)
+        history = target.history(ledger.chain)
         ended = history.rounds(number, number) if 0 < number <= history.newest() else []
     end = ended[0].end if ended else None
     if end is None:

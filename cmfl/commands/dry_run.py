@@ -256,9 +256,11 @@ def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Send
     from ledger.chain.contract.deployment import creation_data, deployment_for
     from ledger.chain.rpc import fees
     from ledger.chain.rpc.wire import to_hex
+    from ledger.protocol.types import Beacon
 
     settings, account = sender.settings(), sender.address()
     with _node(where, settings) as node:
+        node.require_suitable(needs_block_hash=document.parameters.beacon is Beacon.BLOCK)
         market = node.market()
         caps = settings.fee_caps
         offer = fees.new_fees(market.base_fee, market.tip, caps)

@@ -20,7 +20,6 @@ from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from api.client.service import Service
     from cmfl.access.remote import RemoteService
@@ -36,7 +35,10 @@ MAX_RUNS = 1_024
 
 
 class RunSummary(TypedDict):
-    """One run in numbers, as `cmfl runs --json` prints it; configuration and head are 0x-hex."""
+    """One run in numbers, as `cmfl runs --json` prints it; configuration and head are 0x-hex.
+
+    Rounds and head are the chain's; `unread` is None, or the reason why they are unknown.
+    """
 
     run: str
     ledger: str | None
@@ -47,6 +49,7 @@ class RunSummary(TypedDict):
     accepted_attackers: float | None
     head: str | None
     configuration: str | None
+    unread: str | None
 
 
 class RunSummaries(Protocol):
@@ -80,7 +83,7 @@ def open_run_summaries(target: Target) -> Iterator[RunSummaries]:
         ConfigurationError: the chain is ambiguous, or both a node and a service are named.
     """
     if target.remote is None:
-        yield HomeRuns(target.home)
+        yield HomeRuns(target)
         return
     require_no_node(target)
     with target.remote.service() as service:
@@ -88,11 +91,12 @@ def open_run_summaries(target: Target) -> Iterator[RunSummaries]:
 
 
 class HomeRuns:
-    """Runs of a home, from their own files."""
+    """Runs of a home, from its chain or a node and from their own files."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self.place = str(home)
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._home = target.home
+        self.place = str(target.home)
 
     def names(self) -> list[str]:
         """Return the names of the runs.
@@ -111,8 +115,8 @@ class HomeRuns:
         """Return one run in numbers.
 
         Raises:
-            CmflError: one of its files is damaged.
-            OSError: one of them cannot be read.
+            CmflError: one of its files is damaged, or its chain is damaged or unreachable.
+            OSError: one of its files cannot be read.
         """
         from ledger.chain.contract.manifest import settings_digest, was_in_memory
         from ledger.claims import claimed_run
@@ -120,17 +124,38 @@ class HomeRuns:
         paths = self._paths(name)
         claimed = claimed_run(paths)
         planned = self.settings(name).get("protocol.rounds", "")
+        is_memory = not paths.manifest.exists() and was_in_memory(paths)
+        rounds, head, unread = (
+            (claimed.rounds, claimed.head, None) if is_memory else self._on_chain(paths)
+        )
         return {
             "run": name,
-            "ledger": "memory" if not paths.manifest.exists() and was_in_memory(paths) else "chain",
-            "rounds": claimed.rounds,
+            "ledger": "memory" if is_memory else "chain",
+            "rounds": rounds,
             "of": int(planned) if planned.isdecimal() else None,
             "accuracy": claimed.accuracy,
             "floor": claimed.floor,
             "accepted_attackers": claimed.accepted_attackers,
-            "head": claimed.head,
+            "head": head,
             "configuration": settings_digest(paths),
+            "unread": unread,
         }
+
+    def _on_chain(self, paths: RunPaths) -> tuple[int | None, str | None, str | None]:
+        """Return ended rounds and head by the contract, or the reason why they are unknown."""
+        from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
+        from ledger.chain.round_ledger import last_ended
+
+        if not paths.manifest.exists():
+            require_unplayed(paths)
+            return 0, None, None
+        manifest = read_run_manifest(paths)
+        with self._target.ledger_of(manifest) as ledger:
+            if ledger is None:
+                reason = f"{paths.name} is on chain {manifest.chain_id}: name its node by --rpc-url"
+                return None, None, reason
+            state = ledger.state()
+            return last_ended(state), f"0x{state.head.hex()}", None
 
     def settings(self, name: str) -> dict[str, str]:
         """Return all settings of one run.
@@ -218,6 +243,7 @@ class ServiceRuns:
             "accepted_attackers": accepted_attackers(series),
             "head": details["state"]["head"],
             "configuration": None,
+            "unread": None,
         }
 
     def settings(self, name: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """`cmfl runs`: summaries of the runs of a home or a service, alone and side by side.
 
-The values are claims of the runs' own files. `cmfl runs show` compares the claimed head of a run
-with the chain.
+Rounds and head are read from the chain. Accuracy and accepted attackers are claims of the runs' own
+files. `cmfl runs show` compares the claimed head of a run with the chain.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ app = typer.Typer(
 
 COLUMNS = (
     *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
-    *("head", "configuration"),
+    *("head", "configuration", "unread"),
 )
 CLAIMED = (
     "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
@@ -74,6 +74,8 @@ Names = Annotated[
 @app.command("list")
 def list_runs(
     home: HomeFolder = DEFAULT_HOME,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
     api: Api = None,
     api_token_file: ApiTokenFile = None,
     json: AsJson = False,
@@ -81,12 +83,15 @@ def list_runs(
 ) -> None:
     """List the runs of a home: rounds, accuracy and its floor, accepted attackers, head.
 
-    The floor is the accuracy of always answering the commonest class. A run whose files cannot be
-    read is named on standard error, with exit code 2, and the others are listed.
+    The floor is the accuracy of always answering the commonest class. Rounds and head are read from
+    the chain, and are unknown where it is a node's that is not named. A run that cannot be read is
+    named on standard error, with exit code 2, and the others are listed.
     """
     rows: list[RunSummary] = []
     faults: list[Exception] = []
-    with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
+    with open_run_summaries(target) as runs:
         for name in runs.names():
             try:
                 rows.append(runs.row(name))
@@ -133,6 +138,7 @@ def show(
                 "outcome": comparison.outcome.value,
                 "round": comparison.round,
                 "head": comparison.head,
+                "claimed": comparison.claimed,
             }
             ended = {} if stop is None else {"early_stop": asdict(stop)}
             print_json({**row, "chain": chain, **ended, "settings": settings})
@@ -141,13 +147,15 @@ def show(
             verdict = _verdict(runs, row)
     if not json:
         for key, value in row.items():
+            if key == "unread" and value is None:
+                continue
             print_line(f"{key.replace('_', ' '):18} {_shown(value)}".rstrip())
         print_line(verdict)
         if stop is not None:
             print_line(stop.sentence)
         if remote is not None:
             print_prose(NOT_SERVED)
-        elif not comparison.contradicts:
+        elif row["unread"] is None and not comparison.contradicts:
             print_line(head_message(name, comparison))
         print_table("settings", ("setting", "value"), list(settings.items()))
     if comparison.contradicts:
@@ -159,6 +167,8 @@ def show(
 def compare(
     names: Names,
     home: HomeFolder = DEFAULT_HOME,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
     api: Api = None,
     api_token_file: ApiTokenFile = None,
     json: AsJson = False,
@@ -166,7 +176,9 @@ def compare(
     """Compare two runs or more: their summaries, and the settings that differ."""
     if len(set(names)) < 2:
         raise ConfigurationError(f"runs compare {' '.join(names)}: name two different runs or more")
-    with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
+    remote = RemoteService.of(api, api_token_file)
+    target = Target(home, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
+    with open_run_summaries(target) as runs:
         rows = [runs.row(name) for name in names]
         settings = [runs.settings(name) for name in names]
     keys = sorted({key for each in settings for key in each})
@@ -178,9 +190,10 @@ def compare(
     columns: list[Mapping[str, object]] = [*rows]
     lines = [
         [name.replace("_", " "), *(_shown(column[name]) for column in columns)]
-        for name in COLUMNS[1:]
+        for name in COLUMNS[1:-1]
     ]
     print_table("runs", ("", *names), lines)
+    _print_unread(rows)
     print_prose(CLAIMED)
     if api is not None:
         print_prose(NOT_SERVED)
@@ -210,7 +223,7 @@ def plot(
     """
     from clients.experiments.drawing.runs import draw_runs
 
-    runs = HomeRuns(home)
+    runs = HomeRuns(Target(home))
     drawn = list(dict.fromkeys(names or runs.names()))
     rounds = {name: runs.rounds(name) for name in drawn}
     settings = {name: runs.settings(name) for name in drawn}
@@ -230,7 +243,14 @@ def _unreadable(name: str) -> RunSummary:
         "accepted_attackers": None,
         "head": None,
         "configuration": None,
+        "unread": None,
     }
+
+
+def _print_unread(rows: list[RunSummary]) -> None:
+    for row in rows:
+        if row["unread"] is not None:
+            print_line(row["unread"])
 
 
 def _head_of(target: Target, row: RunSummary) -> HeadComparison:
@@ -256,6 +276,7 @@ def _print_list(runs: RunSummaries, rows: list[RunSummary], *, is_remote: bool) 
     for row in rows:
         if _is_below(row):
             print_line(_verdict(runs, row), bold=True)
+    _print_unread(rows)
     print_prose(CLAIMED)
     if is_remote:
         print_prose(NOT_SERVED)

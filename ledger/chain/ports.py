@@ -287,6 +287,16 @@ class ChainWriter(ChainReader, Protocol):
     def sender(self) -> str:
         """The address of the account that signs."""
 
+    def require_suitable(self, *, needs_block_hash: bool) -> None:
+        """Reject a chain that cannot run the contract, before anything is paid.
+
+        Args:
+            needs_block_hash: whether the contract uses `blockhash` (`protocol.beacon = block`).
+
+        Raises:
+            ChainError: names the requirements that the chain does not meet.
+        """
+
     def send(self, to: str | None, data: bytes, gas: int) -> Receipt:
         """Send a transaction and return its receipt once it is confirmed.
 

@@ -83,14 +83,20 @@ MAX_ROUNDS_BETWEEN_CALLS = 4
 """Rounds that may end between two requests to a node."""
 
 
+def last_ended(state: LedgerSnapshot) -> int:
+    """Return the number of the newest ended round, 0 before the first end."""
+    if state.stage is LedgerStage.FINISHED:
+        return state.round
+    return max(0, state.round - 1)
+
+
 def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | RoundAbandoned]:
     """Return the outcomes of all ended rounds after one (0 for all), oldest first.
 
     Raises:
         IncompleteLogsError: a round has ended by the contract's state, but not by the logs.
     """
-    state = ledger.state()
-    last = state.round if state.stage is LedgerStage.FINISHED else state.round - 1
+    last = last_ended(ledger.state())
     ends: dict[int, RoundDecided | RoundAbandoned] = {}
     if last > round_number:
         for recorded in ledger.outcomes(last - round_number + MAX_ROUNDS_BETWEEN_CALLS):

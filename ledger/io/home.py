@@ -210,8 +210,8 @@ class RunPaths:
         return self.path / "environments.jsonl"
 
     def left_by_play(self) -> Path | None:
-        """Return a file that only a run with a contract writes; None if there is none."""
-        written = (self.metrics, self.journal, self.model)
+        """Return a file that only a process which plays the run writes; None if there is none."""
+        written = (self.metrics, self.journal, self.model, self.environments)
         return next((path for path in written if path.exists()), None)
 
     def has_rows(self) -> bool:
@@ -279,8 +279,9 @@ class Home:
         return RunPaths(self.runs / name)
 
     def journals(self) -> list[Path]:
-        """Return the vote journals of all runs, sorted by name."""
-        return sorted(self.runs.glob(f"*/{JOURNAL}"))
+        """Return the vote journals of a home's runs and workers, or of a worker's folder."""
+        patterns = (JOURNAL, f"runs/*/{JOURNAL}", f"workers/*/{JOURNAL}")
+        return [path for pattern in patterns for path in sorted(self.path.glob(pattern))]
 
     def deployed(self) -> list[RunPaths]:
         """Return the runs that have a manifest, sorted by name."""

@@ -118,6 +118,9 @@ class RevmHistory(RevmChain):
         self._mined[own] = (sent, receipt)
         return receipt
 
+    def require_suitable(self, *, needs_block_hash: bool) -> None:
+        """The machine is of Prague."""
+
     def next_nonce(self) -> int:
         return len(self._sent)
 

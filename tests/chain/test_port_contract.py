@@ -56,7 +56,8 @@ def served(folder: Path) -> Iterator[ChainWriter]:
 
 def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iterator[ChainWriter]:
     """Start an anvil on a port that it chooses: one that is found first may be taken until then."""
-    command = [anvil_program(), "--port", "0", "--hardfork", "prague", *options]
+    fork = () if "--hardfork" in options else ("--hardfork", "prague")
+    command = [anvil_program(), "--port", "0", *fork, *options]
     with (
         tempfile.TemporaryFile("w+b") as said,
         subprocess.Popen(command, cwd=folder, stdout=said) as process,

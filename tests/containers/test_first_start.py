@@ -16,6 +16,7 @@ from tests.support.keys import write_keystore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.containers.composed import Composed
     from tests.processes import Forks
@@ -81,6 +82,27 @@ def test_the_home_passes_an_audit(federation: Composed) -> None:
     audited = succeeds("audit", "--home", federation.volume("home"), "--jobs", 1, "--json").json
     assert audited["outcome"] == "passed"
     assert audited["rounds"] >= DECIDED
+
+
+def test_doctor_and_runs_read_the_rounds_from_the_chain(federation: Composed) -> None:
+    home = federation.volume("home")
+    with asking(federation, 8000) as client:
+        before = len(decided(client))
+    (run,) = (
+        row["found"]
+        for row in succeeds("doctor", "--home", home, "--json").json
+        if row["check"] == "run federation"
+    )
+    assert "its workers play it" in run
+    (row,) = succeeds("runs", "list", "--home", home, "--json").json
+    assert row["rounds"] >= before
+    journals = succeeds("doctor", "--home", worker(federation), "--json").json
+    assert any("worker: " in row["found"] for row in journals if row["check"] == "vote journals")
+
+
+def worker(federation: Composed) -> Path:
+    """Return the folder of a worker."""
+    return federation.volume(MAKES_KEYS) / "worker"
 
 
 def test_keys_were_made_in_their_owners_volumes_alone(federation: Composed) -> None:

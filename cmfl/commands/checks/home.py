@@ -97,13 +97,14 @@ def _check_of(where: Target, run: RunPaths) -> Callable[[], str]:
 
 def _run(where: Target, run: RunPaths) -> str:
     from ledger.actors.journal import require_journal
-    from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import (
         read_run_manifest,
         require_unplayed,
         was_in_memory,
     )
-    from ledger.protocol.ledger_state import LedgerStage
+    from ledger.chain.round_ledger import ends_after
+    from ledger.protocol.ledger_state import LedgerStage, RoundDecided
+    from ledger.protocol.types import NO_DIGEST
 
     if not RUN_NAME.fullmatch(run.path.name):
         raise CmflError("the folder's name is not that of a run: rename it, or take it away")
@@ -116,21 +117,32 @@ def _run(where: Target, run: RunPaths) -> str:
     if where.rpc_url is None and not where.chain_file.exists():
         _require_none_noted(where)
         return f"is on chain {manifest.chain_id}: give --rpc-url to look there"
-    with where.reader() as chain:
-        if chain.chain_id != manifest.chain_id:
+    blobs = where.blobs()
+    with where.ledger_of(manifest) as ledger:
+        if ledger is None:
             return f"is on chain {manifest.chain_id}, which was not looked at"
-        ledger = connect(chain, manifest)
         state, deployment = ledger.state(), ledger.deployment()
-    require_journal(run, state, manifest.domain())
-    # The first model and the configuration are made again by a resume.
-    if state.model != deployment.model and not where.blobs().has(state.model):
+        # The first model is made again by a resume.
+        is_model_missing = state.model != deployment.model and not blobs.has(state.model)
+        is_played_here = run.left_by_play() is not None or run.has_rows()
+        ends = ends_after(ledger, 0) if is_model_missing else []
+    if is_played_here:
+        require_journal(run, state, manifest.domain())
+    # Workers elsewhere may publish in another store: then none of the later models is here.
+    later = {end.model for end in ends if isinstance(end, RoundDecided)}
+    if is_model_missing and (is_played_here or any(map(blobs.has, later))):
         raise BlobMissingError(
             f"blob {state.model.hex()} is missing, the model with which round {state.round} began "
             f"or ended: put it back from a copy; without it an audit stays incomplete, and a run "
             f"that has not ended cannot go on"
         )
     stage = "finished after" if state.stage is LedgerStage.FINISHED else "in"
-    return f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
+    found = f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
+    if not is_played_here and (state.round > 1 or state.commitments != NO_DIGEST):
+        found += "; its workers play it, each with a vote journal in its own folder"
+    if is_model_missing:
+        found += ", and no later model among its blobs: the workers use another store"
+    return found
 
 
 def _journals(where: Target) -> str:
@@ -138,7 +150,7 @@ def _journals(where: Target) -> str:
     from ledger.actors.journal import count_statements
 
     counts = [
-        f"{path.parent.name}: {count_statements(path)} statements"
+        f"{path.absolute().parent.name}: {count_statements(path)} statements"
         for path in Home(where.home).journals()
     ]
     return ", ".join(counts) or f"none yet in {where.home}"

@@ -31,9 +31,14 @@ def checks(where: Target, keystore: Path | None) -> list[Check]:
 
 
 def _node(where: Target) -> str:
+    from ledger.chain.rpc.requirements import Requirement
+
     with where.node_reader() as node:
         head = node.head()
-        return f"chain {node.chain_id}, block {head.number}, 0x{head.hash.hex()}"
+        node.require_suitable(needs_block_hash=False)
+        note = node.unmet_requirements().get(Requirement.BLOCK_HASH)
+    found = f"chain {node.chain_id}, block {head.number}, 0x{head.hash.hex()}"
+    return found if note is None else f"{found}; {note}"
 
 
 def _account(where: Target, keystore: Path | None) -> str:

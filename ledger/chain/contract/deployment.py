@@ -105,6 +105,8 @@ def deploy(
             write_manifest(paths.manifest, manifest, disk)
         disk.sync([paths.manifest])  # its writer may have been killed before the file was durable
     else:
+        # Before anything is paid, and before the intent, which would bind the run to this chain.
+        chain.require_suitable(needs_block_hash=deployment.beacon is Beacon.BLOCK)
         creation = creation_data(deployment)
         receipt = create_once(chain, creation, DEPLOYMENT_GAS, paths, disk)
         manifest = _manifest_of(chain, receipt, deployment, paths)

@@ -272,6 +272,9 @@ class EmbeddedChain(EmbeddedReader):
             except evm.REFUSALS as error:
                 raise TransactionRefusedError(f"the block is refused: {error}") from error
 
+    def require_suitable(self, *, needs_block_hash: bool) -> None:
+        """Return at once: this program's own EVM runs the contract."""
+
     def next_nonce(self) -> int:
         """Return the nonce of the account's next transaction."""
         return self.account(self.sender)[0]

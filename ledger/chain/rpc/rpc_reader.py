@@ -29,6 +29,7 @@ from ledger.chain.rpc.http_transport import (
     MomentaryFailureError,
 )
 from ledger.chain.rpc.log_ranges import log_parts, log_request, read_logs
+from ledger.chain.rpc.requirements import Requirement, UnsuitableChainError, unmet_requirements
 from ledger.io.retry import Backoff, RetryPolicy
 from ledger.protocol.errors import ChainError
 
@@ -251,6 +252,27 @@ class RpcReader:
             if reverted is None:
                 raise
             raise TransactionRevertedError(reverted) from fault
+
+    def require_suitable(self, *, needs_block_hash: bool) -> None:
+        """Reject a chain that cannot run the contract; see `ChainWriter.require_suitable`.
+
+        Raises:
+            UnsuitableChainError: names the requirements that it does not meet.
+        """
+        unmet = self.unmet_requirements()
+        if not needs_block_hash:
+            unmet.pop(Requirement.BLOCK_HASH, None)
+        if unmet:
+            raise UnsuitableChainError(self.node, unmet)
+
+    def unmet_requirements(self) -> dict[Requirement, str]:
+        """Return the contract's requirements that the chain does not meet."""
+        newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)
+
+        def call(code: bytes, number: int) -> bytes:
+            return self._ask(wire.data, "eth_call", {"data": wire.to_hex(code)}, hex(number))
+
+        return unmet_requirements(newest, call)
 
     def code(self, address: str) -> bytes:
         """Return a contract's runtime code; empty where there is none."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections import Counter
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import httpx
 
@@ -36,11 +37,18 @@ class FaultyProxy:
     Attributes:
         url: where it listens.
         troubles: how often each trouble was made.
+        changed: returns the answer to a request in place of the node's.
     """
 
-    def __init__(self, node_url: str, trouble: Callable[[str], Trouble]) -> None:
+    def __init__(
+        self,
+        node_url: str,
+        trouble: Callable[[str], Trouble] = lambda _: Trouble.NONE,
+        changed: Callable[[Any, Any], Any] = lambda _, answer: answer,
+    ) -> None:
         self.node_url = node_url
         self.trouble = trouble
+        self.changed = changed
         self.troubles: Counter[Trouble] = Counter()
         self.client = httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS)
         handler = type("Handler", (_Handler,), {"proxy": self})
@@ -97,7 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _ask(self, body: bytes) -> bytes:
         headers = {"Content-Type": "application/json"}
-        return self.proxy.client.post(self.proxy.node_url, content=body, headers=headers).content
+        answer = self.proxy.client.post(self.proxy.node_url, content=body, headers=headers)
+        return json.dumps(self.proxy.changed(parse_json(body), answer.json())).encode()
 
     def _answer(self, status: int, body: bytes, length: int) -> None:
         self.send_response(status)

@@ -1,4 +1,4 @@
-"""`cmfl runs`: what runs came to, from their own files, and side by side."""
+"""`cmfl runs`: what runs came to, by the chain and their own files, and side by side."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_run_is_listed_with_what_its_rows_come_to(home: Path) -> None:
     rows = rows_of(home)
     assert list(row) == [
         *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
-        *("head", "configuration"),
+        *("head", "configuration", "unread"),
     ]
     assert (row["run"], row["ledger"], row["rounds"], row["of"]) == ("run", "chain", ROUNDS, ROUNDS)
     assert (row["accuracy"], row["floor"]) == (rows[-1]["accuracy"], rows[-1]["floor"])
@@ -72,7 +72,8 @@ def test_a_run_is_shown_with_its_settings(home: Path) -> None:
     (row,) = succeeds("runs", "list", "--home", home, "--json").json
     settings, chain = found.pop("settings"), found.pop("chain")
     assert found == row
-    assert chain == {"outcome": "matches", "round": ROUNDS, "head": row["head"]}
+    head = row["head"]
+    assert chain == {"outcome": "matches", "round": ROUNDS, "head": head, "claimed": head}
     assert (settings["protocol.clients"], settings["malice.members.silent"]) == ("14", "2")
     assert settings["data.name"] == '"digits"'
     people = succeeds("runs", "show", "run", "--home", home).out
@@ -90,8 +91,9 @@ def test_a_head_unknown_to_the_chain_is_reported_loudly(copy: Path) -> None:
     assert f"WARNING: run claims head {forged} after round {ROUNDS}" in result.err
     assert f"and the chain has {true}" in result.err
     result = cmfl(*show, "--json")
-    assert (result.code, result.json["head"]) == (1, forged)
-    assert result.json["chain"] == {"outcome": "differs", "round": ROUNDS, "head": true}
+    assert (result.code, result.json["head"]) == (1, true), "the chain's, not the files'"
+    differs = {"outcome": "differs", "round": ROUNDS, "head": true, "claimed": forged}
+    assert result.json["chain"] == differs
 
     write_rows(copy, [*rows, rows[-1] | {"round": ROUNDS + 1, "head": forged}])
     result = cmfl(*show, "--json")
@@ -110,12 +112,14 @@ def test_a_claimed_head_is_looked_up_on_a_node(copy: Path) -> None:
         show = ("runs", "show", "run", "--home", copy, "--json", "--rpc-url", server.url)
         node = ("--chain-id", chain.chain_id)
         rows = rows_of(copy)
-        true = {"outcome": "matches", "round": ROUNDS, "head": rows[-1]["head"]}
+        head = rows[-1]["head"]
+        true = {"outcome": "matches", "round": ROUNDS, "head": head, "claimed": head}
         assert succeeds(*show, *node).json["chain"] == true
-        write_rows(copy, [*rows[:-1], rows[-1] | {"head": f"0x{'5c' * 32}"}])
+        write_rows(copy, [*rows[:-1], rows[-1] | {"head": (forged := f"0x{'5c' * 32}")}])
         result = cmfl(*show, *node)
-        assert (result.code, result.json["chain"]) == (1, true | {"outcome": "differs"})
-        assert f"and the chain has {rows[-1]['head']}" in result.err
+        differs = true | {"outcome": "differs", "claimed": forged}
+        assert (result.code, result.json["chain"]) == (1, differs)
+        assert f"and the chain has {head}" in result.err
         assert "--rpc-url needs --chain-id" in refusal(*show)
 
 
@@ -124,7 +128,9 @@ def test_a_chain_that_is_not_here_is_not_asked(two: Path) -> None:
     assert "attacked: it ran on the memory ledger, so no chain has its head" in shown.out
     (two / "chain.sqlite").unlink()
     found = succeeds("runs", "show", "run", "--home", two, "--json").json
-    assert found["chain"] == {"outcome": "not_asked", "round": ROUNDS, "head": None}
+    claimed = rows_of(two)[-1]["head"]
+    unasked = {"outcome": "not_asked", "round": ROUNDS, "head": None, "claimed": claimed}
+    assert found["chain"] == unasked
 
 
 def test_runs_side_by_side_show_what_differs(two: Path) -> None:
@@ -145,9 +151,9 @@ def test_runs_side_by_side_show_what_differs(two: Path) -> None:
     assert "machine.ledger" in people
 
 
-def test_runs_with_the_same_settings_are_said_to_have_them(copy: Path) -> None:
-    shutil.copytree(copy / "runs" / "run", copy / "runs" / "again")
-    said = succeeds("runs", "compare", "run", "again", "--home", copy).out
+def test_runs_with_the_same_settings_are_said_to_have_them(two: Path) -> None:
+    shutil.copytree(two / "runs" / "attacked", two / "runs" / "again")
+    said = succeeds("runs", "compare", "attacked", "again", "--home", two).out
     assert said.endswith("All settings are the same.\n")
 
 

@@ -1,0 +1,187 @@
+"""Chains that cannot run the contract are rejected before anything is paid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.genesis import TEST_KEYS
+from ledger.chain.rpc import wire
+from ledger.chain.rpc.requirements import Requirement, UnsuitableChainError
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.rpc_reader import RpcReader
+from ledger.chain.rpc.server.http_server import RpcServer
+from tests.chain.rpc.faulty_proxy import FaultyProxy
+from tests.chain.rpc.scripted_node import BLOCK, Fault, ScriptedNode
+from tests.chain.test_port_contract import ANVIL_KEY, anvil
+from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.chain.ports import ChainWriter
+
+NUMBER = "0x435f5260205ff3"
+PARENT_HASH = "0x60014303405f5260205ff3"
+CANCUN = "0x5f5c5f5f5f5e00"
+DEPLOY = ("deploy", "--preset", "smoke")
+
+
+def unmet(chain: ChainWriter) -> set[Requirement]:
+    assert isinstance(chain, RpcChain)
+    return set(chain.unmet_requirements())
+
+
+def shifted(request: Any, answer: Any) -> Any:
+    """Return the answer of a chain whose block.number is another chain's, as on Arbitrum."""
+    if request["method"] == "eth_call" and request["params"][0].get("data") == NUMBER:
+        answer["result"] = f"0x{int(answer['result'], 16) + 20_000_000:064x}"
+    return answer
+
+
+def other_hashes(request: Any, answer: Any) -> Any:
+    """Return the answer of a chain whose blockhash() is not the hash of a block."""
+    if request["method"] == "eth_call" and request["params"][0].get("data") == PARENT_HASH:
+        answer["result"] = f"0x{'5c' * 32}"
+    return answer
+
+
+def served(folder: Path) -> Iterator[ChainWriter]:
+    with (
+        EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain,
+        RpcServer(chain) as server,
+        RpcChain(server.url, TEST_KEYS[1], chain_id=chain.chain_id) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        served,
+        *(
+            pytest.param(lambda folder, fork=fork: anvil(folder, "--hardfork", fork), id=fork)
+            for fork in ("cancun", "prague")
+        ),
+    ],
+)
+def test_a_suitable_chain_meets_every_requirement(
+    node: Callable[[Path], Iterator[ChainWriter]], tmp_path: Path
+) -> None:
+    for chain in node(tmp_path):
+        assert unmet(chain) == set(), "before its first block"
+        chain.mine(3)
+        assert unmet(chain) == set()
+        chain.require_suitable(needs_block_hash=True)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (("--hardfork", "shanghai"), {Requirement.CANCUN}),
+        (("--hardfork", "london"), {Requirement.CANCUN}),
+        (("--gas-limit", "11000000"), {Requirement.BLOCK_GAS}),
+    ],
+)
+def test_a_chain_that_cannot_run_the_contract_is_named(
+    tmp_path: Path, options: tuple[str, ...], missing: set[Requirement]
+) -> None:
+    for chain in anvil(tmp_path, *options):
+        assert unmet(chain) == missing
+        with pytest.raises(UnsuitableChainError) as rejected:
+            chain.require_suitable(needs_block_hash=False)
+        assert set(rejected.value.unmet) == missing
+
+
+@pytest.mark.network
+def test_another_block_number_or_hash_in_the_machine_is_named(tmp_path: Path) -> None:
+    for chain in anvil(tmp_path):
+        chain.mine(2)
+        for changed, missing in (
+            (shifted, Requirement.BLOCK_NUMBER),
+            (other_hashes, Requirement.BLOCK_HASH),
+        ):
+            with (
+                FaultyProxy(str(chain.node), changed=changed) as proxy,
+                RpcReader(proxy.url, chain_id=None) as reader,
+            ):
+                assert set(reader.unmet_requirements()) == {missing}
+                with pytest.raises(UnsuitableChainError):
+                    reader.require_suitable(needs_block_hash=True)
+                if missing is Requirement.BLOCK_HASH:
+                    reader.require_suitable(needs_block_hash=False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(lambda *_: Fault(-32601, "no calls here"), id="no calls"),
+        pytest.param(
+            lambda call, _, failed=[]: (
+                "0x"
+                if call["data"] == "0x00"
+                else Fault(-32000, "header not found")
+                if call["data"] == CANCUN and not failed and not failed.append(1)
+                else "0x" + ("00" * 32 if call["data"] != CANCUN else "")
+            ),
+            id="one failure",
+        ),
+    ],
+)
+def test_a_node_that_fails_otherwise_is_not_called_unsuitable(answer: Any) -> None:
+    block = {**BLOCK, "gasLimit": "0x1c9c380"}
+    with (
+        ScriptedNode(eth_call=answer, eth_getBlockByNumber=block) as node,
+        RpcReader(node.url, chain_id=7) as reader,
+    ):
+        assert reader.unmet_requirements() == {}
+
+
+def test_a_limited_request_is_no_missing_fork() -> None:
+    answers = {"0x00": "0x"}
+    limited = Fault(wire.LIMIT_EXCEEDED, "too many requests")
+    with (
+        ScriptedNode(eth_call=lambda call, _: answers.get(call["data"], limited)) as node,
+        RpcReader(node.url, chain_id=7) as reader,
+        pytest.raises(wire.RpcFault),
+    ):
+        reader.unmet_requirements()
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("fault", [Requirement.CANCUN, Requirement.BLOCK_NUMBER])
+def test_dry_run_deploy_and_doctor_name_an_unsuitable_chain(
+    fault: Requirement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", ANVIL_KEY.hex())
+    options = ("--hardfork", "shanghai") if fault is Requirement.CANCUN else ()
+    home = tmp_path / "home"
+    for chain in anvil(tmp_path, *options):
+        assert isinstance(chain, RpcChain)
+        with FaultyProxy(
+            str(chain.node),
+            changed=shifted if fault is Requirement.BLOCK_NUMBER else lambda _, answer: answer,
+        ) as proxy:
+            node = ("--rpc-url", proxy.url, "--chain-id", chain.chain_id)
+            for command in (
+                (*DEPLOY, "--dry-run"),
+                DEPLOY,
+                ("run", "--preset", "smoke", "--name", "played"),
+            ):
+                assert f"cannot run the contract: {fault}: " in refusal(
+                    *command, "--home", home, *node
+                )
+            result = cmfl("doctor", "--home", home, *node, "--json")
+            (row,) = (row for row in result.json if row["check"] == "node")
+            assert (result.code, row["ok"]) == (1, False)
+            assert f"cannot run the contract: {fault}: " in row["found"]
+        assert chain.nonce(chain.sender, pending=True) == 0, "nothing was paid"
+    # The same run is deployed on another chain: nothing binds it to the first.
+    for chain in anvil(tmp_path):
+        node = ("--rpc-url", str(chain.node), "--chain-id", chain.chain_id)
+        succeeds(*DEPLOY, "--home", home, *node)
+        succeeds("doctor", "--home", home, *node)
