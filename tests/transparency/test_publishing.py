@@ -17,7 +17,7 @@ from ledger.transparency.publishing import publish
 from ledger.transparency.remote import checkpoint_at, file_at
 from ledger.transparency.tiles import read_entries
 from ledger.transparency.witness import origin_hash
-from tests.processes import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS
 from tests.transparency.serving import Answers, lying, witness_at
 from tests.transparency.support import (
     LOG,
