@@ -454,8 +454,8 @@ def _data_of_home(target: Target, document: RunDocument) -> Path | None:
 
     The code that its configuration names is not run: a home may be somebody else's.
     """
-    from clients.configuration.loading import load
-    from ledger.protocol.errors import CmflError
+    from ledger.io.home import read_text
+    from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 
     recorded = document.experiment.get("data")
     if target.rpc_url is not None or target.remote is not None or not isinstance(recorded, dict):
@@ -463,8 +463,10 @@ def _data_of_home(target: Target, document: RunDocument) -> Path | None:
     if "sha256" not in recorded:
         return None
     try:
-        configured = load(path=target.run_paths().configuration).data.path
+        values = parse_toml(read_text(target.run_paths().configuration, MAX_TOML_BYTES))
     except (CmflError, OSError):
         return None
-    path = None if configured is None else Path(configured)
+    data = values.get("data")
+    configured = data.get("path") if isinstance(data, dict) else None
+    path = Path(configured) if isinstance(configured, str) and "\0" not in configured else None
     return path if path is not None and path.exists() else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from cmfl.extras import naming_extras
 from cmfl.homes import opened_home
 from cmfl.inputs.arguments import FLAG, PATH, TABLE, TEXT, require, require_or_none
 from cmfl.inputs.keywords import apply_keywords
-from cmfl.inputs.objects import PRESET_RULE, USUAL_RATE, Parts, put_parts
+from cmfl.inputs.objects import PRESET_RULE, USUAL_RATE, Parts, put_parts, reference
 from cmfl.playing import play_in_memory, play_on_chain
 from cmfl.recorded import Run
 from ledger.io.home import Home
@@ -70,7 +71,9 @@ def run(
             `(update, references) -> distances` of shapes (d,), (C, d) and (C,).
         scoring: how the distances to C members become one number: a built-in name,
             `file.py:function`, or a function `(distances) -> float` of shape (C,).
-        resume: take up the run of this name that was cut off, with its own settings.
+        resume: take up the run of this name that was cut off, with its own settings. Name the code
+            that it has besides this program's again (`model=Net`): no code runs because a home
+            names it.
         progress: True for a bar or lines, False for nothing, None for a bar where somebody looks.
         settings: further settings by full name, as in `{"data.name": "digits"}`.
         **keywords: settings by the last part of their names where these are of one setting alone
@@ -157,13 +160,28 @@ def _recorded(
     """Return the configuration of a run that is resumed.
 
     Raises:
-        ConfigurationError: there is no such run, or another setting is given.
+        ConfigurationError: there is no such run, another setting is given, or the run's code is
+            not named, or is not the code given here.
     """
     from clients.runs.run_folder import recorded_configuration
 
-    if preset is not None or parts != Parts() or given:
-        raise ConfigurationError("resume=True takes the run's own settings, and no others")
-    return recorded_configuration(target.home, name)
+    others = [key for key in given if not key.startswith("machine.")]
+    if preset is not None or others:
+        raise ConfigurationError(
+            "resume=True takes the run's own settings, and no others but machine.* and its code"
+        )
+    named = {
+        "model.name": parts.model,
+        "data.name": parts.data,
+        "malice.attack": parts.attack,
+        "protocol.distance": parts.distance,
+        "protocol.scoring": parts.scoring,
+    }
+    values = {
+        key: reference(key, part, target.home) for key, part in named.items() if part is not None
+    }
+    settings = tuple(f"{key}={dumps(value)}" for key, value in {**given, **values}.items())
+    return recorded_configuration(target.home, name, settings)
 
 
 def _require_new(folder: Path, name: str) -> None:

@@ -8,16 +8,43 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.own_attack import own_attack
 from clients.attacks.registry import ATTACKS, attack_code
+from clients.attacks.registry import GROUP as ATTACK_GROUP
 from clients.attacks.updates.update_attack import UpdateAttack, attack_parameters
-from clients.configuration.parsing import parse, plain_values
+from clients.configuration.parsing import parse, plain_values, with_settings
+from clients.configuration.run_configuration import key_and_value, require_same_code
 from clients.configuration.schema import MaliceSection
+from clients.datasets.registry import DATASETS
+from clients.datasets.registry import GROUP as DATA_GROUP
+from clients.models.registry import MODELS
+from ledger.io.own_rules import GROUPS
+from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.registry import DISTANCES, SCORINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from clients.attacks.data.data_attack import DataAttack
     from clients.configuration.schema import Configuration
+    from ledger.protocol.documents.run import RunDocument
+
+_BUILT_IN: dict[str, Collection[str]] = {
+    "model.name": MODELS,
+    "data.name": DATASETS,
+    "malice.attack": {**ATTACKS, **DATA_ATTACKS},
+    "protocol.distance": DISTANCES,
+    "protocol.scoring": SCORINGS,
+    "machine.ray_address": (),  # results of a Ray cluster are unpickled, which can run any code
+}
+"""The values that run no code but this project's, for each setting that can name other code."""
+_GROUPS = {
+    "model.name": "",  # packages offer no model under a plain name
+    "data.name": DATA_GROUP,
+    "malice.attack": ATTACK_GROUP,
+    **{f"protocol.{kind}": group for kind, group in GROUPS.items()},
+}
+"""Entry points of packages, for each setting that can name code."""
 
 
 def load(
@@ -35,6 +62,79 @@ def load(
             of the wrong type or out of range.
     """
     return checked(plain_values(preset, path, settings))
+
+
+def load_recorded(
+    path: Path,
+    settings: tuple[str, ...] = (),
+    document: RunDocument | None = None,
+    *,
+    only_inputs: bool = False,
+) -> Configuration:
+    """Return the checked configuration that a home has of a run; the home may be somebody else's.
+
+    Args:
+        path: of the run's TOML file.
+        settings: the caller's, over the file. They must name each piece of code that the file
+            names: no code runs because a home names it.
+        document: of the run, whose digests the named code must have before it runs; None if there
+            is none.
+        only_inputs: leave out the attack and own rules, of which the caller has no use.
+
+    Raises:
+        ConfigurationError: code that the settings do not name, or other code than the document's,
+            or what `load` raises.
+    """
+    values = plain_values(path=path)
+    if only_inputs:
+        values.pop("malice", None)
+        for key in ("distance", "scoring"):
+            if f"protocol.{key}" in code_named_in(values):
+                del values["protocol"][key]
+    given = {key_and_value(setting)[0] for setting in settings}
+    for key, name in code_named_in(values).items():
+        if key not in given:
+            raise ConfigurationError(
+                f"{path}: {key} = {name!r:.120} names code outside this program, which runs only "
+                f"if you name it yourself: if you trust it, add --set {key}=YOUR_COPY"
+            )
+    with_settings(values, settings)
+    if document is not None:
+        for key, name in code_named_in(values).items():
+            code = named_code(key, _GROUPS[key], name) if key in _GROUPS else None
+            if code is not None:
+                require_same_code(document, key, code)
+    return checked(values)
+
+
+def as_recorded(configuration: Configuration, path: Path) -> Configuration:
+    """Return a configuration with the places of its code as a run's file has them already.
+
+    The manifest binds the text of the file, and a copy of the code may lie elsewhere.
+    """
+    for key, reference in code_named_in(plain_values(path=path)).items():
+        section, _, name = key.partition(".")
+        if section != "machine":
+            table = getattr(configuration, section).model_copy(update={name: reference})
+            configuration = configuration.model_copy(update={section: table})
+    return configuration
+
+
+def is_code(setting: str) -> bool:
+    """Return whether a `section.key=value` is one that can name code."""
+    return key_and_value(setting)[0] in _BUILT_IN
+
+
+def code_named_in(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the code outside this project that plain values name, by setting."""
+    named = {}
+    for key, built_in in _BUILT_IN.items():
+        section, _, name = key.partition(".")
+        table = values.get(section)
+        value = table.get(name) if isinstance(table, dict) else None
+        if isinstance(value, str) and value not in built_in:
+            named[key] = value
+    return named
 
 
 def checked(values: dict[str, Any]) -> Configuration:

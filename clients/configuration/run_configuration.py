@@ -13,15 +13,17 @@ from clients.datasets.registry import DATASETS, PATH_OPTIONS
 from clients.models.folder_digest import RECORDED_FILE
 from clients.models.registry import MODELS, file_options
 from ledger.io.own_rules import GROUPS, KINDS, own_rules_of, use_rule
-from ledger.io.user_code import is_reference, named_code
+from ledger.io.user_code import is_reference, named_code, user_code
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.rules.own import OwnRuleName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from clients.configuration.schema import Configuration
+    from ledger.io.user_code import UserCode
     from ledger.protocol.documents.run import RunDocument
 
 _LOCAL = ("data.path", "model.name", "machine", "evaluation")
@@ -62,16 +64,47 @@ def configuration_from_document(
     if data_path is not None and data.get("name") != "own":
         values["data"]["path"] = str(data_path)
     for setting in _without_rules(document.parameters, settings):
-        if _key_and_value(setting)[0] != "data.name" or data.get("name") in DATASETS:
+        if key_and_value(setting)[0] != "data.name" or data.get("name") in DATASETS:
             _require_local(setting)
         with_settings(values, (setting,))
     _require_known_model(values["model"]["name"], settings)
     _require_known_data(values["data"]["name"], settings)
     _require_files_of_options(values["model"]["options"])
+    for key in ("model.name", "data.name"):
+        reference = values[key.partition(".")[0]]["name"]
+        if isinstance(reference, str) and is_reference(reference):
+            require_same_code(document, key, user_code(key, reference))
     configuration = parse(values)
     if configuration.parameters(document.parameters.dimension) != document.parameters:
         raise ConfigurationError("no configuration has the parameters of the run document")
     return configuration
+
+
+def require_same_code(document: RunDocument, key: str, code: UserCode) -> None:
+    """Reject code that is not the run document's, without running it.
+
+    Args:
+        document: of the run.
+        key: the setting that names the code.
+        code: on this machine.
+
+    Raises:
+        ConfigurationError: names both digests.
+    """
+    section, _, name = key.partition(".")
+    here, bound = code.recorded(), _table(document.experiment, section)
+    if section == "protocol":
+        rule = OwnRuleName.of(getattr(document.parameters, name))
+        here, bound = {"sha256": code.digest().hex()}, {"sha256": rule.digest if rule else "none"}
+    elif section == "malice":
+        bound = _table(_table(document.experiment, "sources"), "attack")
+    for kind, digest in here.items():
+        if bound.get(kind) != digest:
+            raise ConfigurationError(
+                f"{key} = {code.label!r}: the run's code has {kind} "
+                f"{str(bound.get(kind, 'none'))[:100]}, and this has {digest}: name a copy of the "
+                f"run's code"
+            )
 
 
 def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
@@ -132,7 +165,7 @@ def _without_rules(parameters: Parameters, settings: tuple[str, ...]) -> tuple[s
     Raises:
         ConfigurationError: the code of a rule is not named, or is not the document's.
     """
-    given = dict(_key_and_value(setting) for setting in settings)
+    given = dict(key_and_value(setting) for setting in settings)
     own = own_rules_of(parameters)
     for kind, name in own.items():
         key = f"protocol.{kind}"
@@ -144,10 +177,11 @@ def _without_rules(parameters: Parameters, settings: tuple[str, ...]) -> tuple[s
             )
         use_rule(kind, name, given[key])
     rules = {f"protocol.{kind}" for kind in own}
-    return tuple(setting for setting in settings if _key_and_value(setting)[0] not in rules)
+    return tuple(setting for setting in settings if key_and_value(setting)[0] not in rules)
 
 
-def _key_and_value(setting: str) -> tuple[str, str]:
+def key_and_value(setting: str) -> tuple[str, str]:
+    """Return the key and the text of a `section.key=value`."""
     key, _, value = setting.partition("=")
     return key.strip(), value.strip()
 
@@ -168,7 +202,7 @@ def _require_known_data(name: object, settings: tuple[str, ...]) -> None:
     Raises:
         ConfigurationError: the data set is neither of this project nor given here.
     """
-    is_given = any(_key_and_value(setting)[0] == "data.name" for setting in settings)
+    is_given = any(key_and_value(setting)[0] == "data.name" for setting in settings)
     if not is_given and name not in DATASETS:
         raise ConfigurationError(
             f"the run's data set is {str(name)[:80]!r}, which is code of its owner's: if you trust "

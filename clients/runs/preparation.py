@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from clients.configuration.loading import as_recorded
 from clients.runs.evaluation_sets import TEST, measured_sets
 from clients.runs.flower.opening import flower_engine
 from clients.runs.input_binding import require_bound_inputs, require_bound_sources
@@ -153,7 +154,8 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
         manifest = deploy(chain, document, folder.paths, disk)
         if deployed:
             # Not before `deploy` has found it to be the deployed one, or another takes its place.
-            folder.write_configuration(configuration.to_toml())
+            recorded = as_recorded(configuration, folder.paths.configuration)
+            folder.write_configuration(recorded.to_toml())
         yield configuration, population, manifest
 
 

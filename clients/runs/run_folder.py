@@ -10,15 +10,20 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from clients.configuration.loading import load
+from clients.configuration.loading import code_named_in, load_recorded
+from clients.configuration.parsing import plain_values
+from clients.configuration.run_configuration import key_and_value
 from clients.models.model_file import StoredModel, encode_model, read_model_file
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.io.home import DISK, Disk, Home, RunPaths, read_file
 from ledger.io.json import parse_json
 from ledger.protocol import canonical
-from ledger.protocol.errors import CmflError, ConfigurationError, EncodingError
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.errors import BlobError, CmflError, ConfigurationError, EncodingError
 from ledger.protocol.training_replay import decode_environment
-from ledger.protocol.types import PROTOCOL_VERSION
+from ledger.protocol.types import PROTOCOL_VERSION, Digest
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from clients.configuration.schema import Configuration
     from clients.runs.metrics import RoundMetrics
     from ledger.chain.contract.manifest import Manifest
+    from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.rules.distance import Layout
     from ledger.protocol.training_replay import TrainingEnvironment
 
@@ -159,11 +165,12 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
     Args:
         home: of the runs.
         name: of the run.
-        settings: `machine.key=value` or `track.key=value` of each; all others are fixed.
+        settings: `machine.key=value` or `track.key=value` of each, and the place of each piece of
+            code that the run has besides this program's; all others are fixed.
 
     Raises:
-        ConfigurationError: there is no such run, its configuration is missing, or a setting would
-            change its result.
+        ConfigurationError: there is no such run, its configuration is missing, a setting would
+            change its result, or the settings do not name the run's code.
     """
     folder = run_folder(home, name)
     path = folder.paths.configuration
@@ -173,16 +180,34 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
         raise ConfigurationError(f"there is no run {name!r} in {home} to resume")
     if not path.is_file():
         raise ConfigurationError(f"{path} is no file, but a folder, a pipe or a device")
+    own = code_named_in(plain_values(path=path))
     for setting in settings:
-        if not setting.startswith(("machine.", "track.")):
+        if not setting.startswith(("machine.", "track.")) and key_and_value(setting)[0] not in own:
             raise ConfigurationError(f"--set {setting}: a resumed run keeps its configuration")
-    configuration = load(path=path, settings=settings)
+    configuration = load_recorded(path, settings, document_of(home, name))
     if configuration.machine.ledger == "memory":
         raise ConfigurationError(
             f"run {name!r} was on the memory ledger (machine.ledger in {path}), which ended with "
             f"its process: start a new run under another name"
         )
     return configuration
+
+
+def document_of(home: Path, name: str) -> RunDocument | None:
+    """Return the run document in a home; None for a run without a contract, or without that blob.
+
+    Raises:
+        ChainError: the manifest is damaged, or is of another run or of other settings.
+        EncodingError: the run document is damaged.
+    """
+    folder = Home(home)
+    if not folder.run(name).manifest.exists():
+        return None
+    try:
+        digest = Digest(bytes.fromhex(manifest_of(home, name).config.removeprefix("0x")))
+        return decode_run(FolderBlobs(folder.blobs).get(digest, MAX_DOCUMENT_BYTES))
+    except (BlobError, ValueError):
+        return None
 
 
 def require_new(home: Path, name: str) -> None:

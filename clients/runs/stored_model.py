@@ -111,12 +111,6 @@ def _require_made_of(model: Model, stored: StoredModel) -> None:
             require_same(subject, stored.facts.get(name, "nothing"), here.get(name, "nothing"))
 
 
-def require_inputs_of(document: RunDocument, configuration: Configuration) -> None:
-    """Refuse other inputs than those of the run, and name the first difference."""
-    data, model = _inputs_of(configuration)
-    require_bound_inputs(document, configuration, model, data)
-
-
 def write_adapter(
     vector: ParameterVector, configuration: Configuration, document: RunDocument, folder: Path
 ) -> None:

@@ -103,7 +103,13 @@ def _show_dry_run(
 
 def resume_command(where: Target, name: str, sender: Sender) -> str:
     """Return the command that resumes a run, complete and without secrets."""
+    from clients.configuration.loading import code_named_in
+    from clients.configuration.parsing import plain_values
+
     words: list[object] = ["run", "--home", where.home, "--run", name, "--resume"]
+    path = Home(where.home).run(name).configuration
+    for key, value in code_named_in(plain_values(path=path)).items():
+        words += ["--set", f"{key}={value}"]
     shown_url = ""
     if where.rpc_url is not None:
         words += ["--chain-id", where.chain_id]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.access.target import Target
-from cmfl.commands.console import AsJson, complain, print_json, print_line, whole
+from cmfl.commands.console import AsJson, print_json, print_line, whole
 from cmfl.commands.home_files import refuse_home_file
 from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
 from ledger.protocol.errors import ConfigurationError
@@ -18,6 +18,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from clients.configuration.schema import Configuration
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
@@ -95,16 +96,13 @@ def export(
     document = decode_run(published.get(configuration, MAX_DOCUMENT_BYTES))
     dimension = document.parameters.dimension
     vector = vector_from_bytes(published.get(model, 4 * dimension), dimension)
-    if where.address is None:
-        _require_inputs_here(where.run_paths(), document)
     facts = run_facts(document, number, head)
 
     def write(path: Path) -> None:
         if form == PEFT:
-            from clients.configuration.loading import load
             from clients.runs.stored_model import write_adapter
 
-            write_adapter(vector, load(path=where.run_paths().configuration), document, path)
+            write_adapter(vector, _inputs_of(where.run_paths(), document), document, path)
             return
         file = path / "model.safetensors" if sign is not None else path
         DISK.write_whole(file, encode_run_model(vector, document, number, head))
@@ -151,19 +149,23 @@ def evaluate(
     """Load a file into its model and print accuracy and loss on the whole test set.
 
     Data and model are those of a run's configuration, a preset or a file; the model file's own
-    metadata are only shown.
+    metadata are only shown. Code that a run's configuration names is not run: name your own copy,
+    as in --set model.name=FILE.py:CLASS.
     """
-    from clients.configuration.loading import load
+    from clients.configuration.loading import is_code, load, load_recorded
     from clients.models.model_file import read_model_file
-    from clients.runs.run_folder import run_folder
+    from clients.runs.run_folder import document_of, run_folder
     from clients.runs.stored_model import quality_of
 
-    paths = run_folder(home, run).paths
-    source = paths.configuration if not (preset or config) else config
-    configuration = load(preset, source, tuple(setting or ()))
+    settings, document = tuple(setting or ()), None
+    if preset or config:
+        configuration = load(preset, config, settings)
+    else:
+        path = run_folder(home, run).paths.configuration
+        # With other settings than the places of its code they are no longer the run's own.
+        document = document_of(home, run) if all(map(is_code, settings)) else None
+        configuration = load_recorded(path, settings, document, only_inputs=True)
     stored = read_model_file(file)
-    # With other settings they are no longer the run's own.
-    document = None if preset or config or setting else _document_of(home, paths)
     quality = quality_of(stored, configuration, document, training_loss=training_loss)
     measured = asdict(quality)
     if quality.perplexity is None:
@@ -203,7 +205,6 @@ def _write_signed(
     Raises:
         ConfigurationError: the base is not here, or another one than the run's.
     """
-    from clients.configuration.loading import load
     from cmfl.commands.new_folder import whole_folder
     from cmfl.provenance.signed_model import bound_base, copy_base
     from cmfl.provenance.signing import sign_folder
@@ -217,7 +218,7 @@ def _write_signed(
     with whole_folder(out) as folder:
         write(folder)
         if bound is not None:
-            options = load(path=where.run_paths().configuration).model.options
+            options = _inputs_of(where.run_paths(), document).model.options
             copy_base(Path(str(options["path"])), folder, bound)
         sign_folder(folder, key)
 
@@ -240,41 +241,11 @@ def _require_folder(out: Path, *, is_made: bool) -> None:
         raise ConfigurationError(f"--out {out}: there is no folder {folder}; nothing was written")
 
 
-def _document_of(home: Path, paths: RunPaths) -> RunDocument | None:
-    """Return a run's document; None for the memory ledger, which has none."""
-    from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.io.home import Home
-    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-    from ledger.protocol.documents.run import decode_run
-    from ledger.protocol.types import Digest
-    from ledger.storage.blobs import FolderBlobs
+def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
+    """Return data and model of a home's run, which may be somebody else's: none of its code."""
+    from clients.configuration.loading import load_recorded
 
-    if not paths.manifest.exists():
-        return None
-    config = Digest(bytes.fromhex(read_run_manifest(paths).config.removeprefix("0x")))
-    return decode_run(FolderBlobs(Home(home).blobs).get(config, MAX_DOCUMENT_BYTES))
-
-
-def _require_inputs_here(paths: RunPaths, document: RunDocument) -> None:
-    """Reject a run whose code, files or samples have changed since its deployment.
-
-    A copy of a home without its data can still be exported: a note names what was not compared.
-
-    Raises:
-        ConfigurationError: names the difference, with both digests.
-    """
-    from clients.configuration.loading import load
-    from clients.runs.stored_model import require_inputs_of
-
-    configuration = load(path=paths.configuration)
-    place = configuration.model.name.rpartition(":")[0]
-    files = [Path(place)] if place.endswith(".py") else []
-    files += [Path(configuration.data.path)] if configuration.data.path else []
-    missing = next((path for path in files if not path.exists()), None)
-    if missing is not None:
-        complain(f"{missing} is not here: the run's code and data were not compared")
-        return
-    require_inputs_of(document, configuration)
+    return load_recorded(paths.configuration, (), document, only_inputs=True)
 
 
 def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:

@@ -57,7 +57,9 @@ def run(
 ) -> None:
     """Run simulated rounds until the last one, or take a run up again.
 
-    Every setting with its default and what it may be, every attack and every fault: cmfl settings.
+    With --resume, code of the run besides this program's runs only if you name it again, as in
+    --set model.name=FILE.py:CLASS. Every setting with its default and what it may be, every attack
+    and every fault: cmfl settings.
     """
     from ledger.protocol.errors import ConfigurationError
 

@@ -9,7 +9,15 @@ import typer
 from cmfl.access.target import Target, opened_ledger
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
 from cmfl.commands.exit_codes import WRONG
-from cmfl.commands.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl, RunName, Settings
+from cmfl.commands.options import (
+    DEFAULT_HOME,
+    ChainId,
+    HomeFolder,
+    RpcUrl,
+    Rules,
+    RunName,
+    Settings,
+)
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
@@ -25,6 +33,7 @@ def track(
     setting: Settings = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    rules: Rules = None,
     json: AsJson = False,
 ) -> None:
     """Log a recorded run to MLflow, TensorBoard or Weights & Biases, and the verdict of an audit.
@@ -46,7 +55,7 @@ def track(
     model = paths.model if section.model and paths.model.exists() else None
     # A run on the memory ledger has no manifest, and no chain to audit.
     audited = section.audit and paths.manifest.exists()
-    tags = {"audit": _verdict(where) if audited else NOT_AUDITED}
+    tags = {"audit": _verdict(where, tuple(rules or ())) if audited else NOT_AUDITED}
     if rows:
         tags["head"] = rows[-1].head
     session.close(prefixed(tags), model)
@@ -113,16 +122,13 @@ def _rows_of_chain(where: Target) -> list[TrackedRow]:
     ]
 
 
-def _verdict(where: Target) -> str:
+def _verdict(where: Target, rules: tuple[str, ...]) -> str:
     """Audit the run, and return the outcome in words."""
-    from clients.configuration.loading import load
-    from clients.configuration.run_configuration import rule_sources
     from cmfl.auditing import audit_target
     from cmfl.tracking.live import in_words
     from ledger.protocol.errors import CmflError
 
     try:
-        rules = rule_sources(load(path=where.run_paths().configuration))
         with progress() as bar:
             task = bar.add_task("audit", total=None)
             report = audit_target(

@@ -19,7 +19,7 @@ from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs
-from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
+from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,10 +189,13 @@ def test_history_explains_a_round_without_the_file(own: OwnRun) -> None:
 def test_a_resumed_run_keeps_its_rule(own: OwnRun) -> None:
     own.rule.write_text(RULE.replace("abs", "square"), "utf-8")
     try:
-        refused = refusal("run", "--home", own.home, "--resume")
+        named = settings_of(
+            f"protocol.distance={own.rule}:far", f"protocol.scoring={own.rule}:most"
+        )
+        refused = refusal("run", "--home", own.home, "--resume", *named)
     finally:
         own.rule.write_text(RULE, "utf-8")
-    assert "protocol.distance: the run's rule is rule.py:far with sha256" in refused
+    assert "protocol.distance = 'rule.py:far': the run's code has sha256" in refused
 
 
 @pytest.mark.parametrize(

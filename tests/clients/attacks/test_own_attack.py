@@ -107,8 +107,8 @@ def test_a_run_with_an_own_attack_is_bound_and_audited(tmp_path: Path) -> None:
     assert cmfl("run", "--home", home, *RUN, *attack, "--json").code == 0  # warned of: C = 4
     assert succeeds("audit", "--home", home, "--json").json["outcome"] == "passed"
     written(tmp_path, "def evil(own, colluders, rng):\n    return 2 * own\n")
-    refused = refusal("run", "--home", home, "--resume")
-    assert "malice.attack: its code was evil.py:evil" in refused
+    refused = refusal("run", "--home", home, "--resume", *attack[:2])
+    assert "malice.attack = 'evil.py:evil': the run's code has sha256" in refused
 
 
 def test_a_wrong_own_attack_ends_before_anything_is_written(tmp_path: Path) -> None:

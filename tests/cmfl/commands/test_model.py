@@ -179,7 +179,9 @@ def test_a_class_in_a_file_is_trained_and_evaluated(tmp_path: Path) -> None:
     shapes = {name: part.shape for name, part in load(file.read_bytes()).items()}
     assert shapes["hidden.weight"] == (3, 64)
     assert shapes["scores.bias"] == (10,)
-    found = succeeds("model", "evaluate", file, "--home", home, "--json").json
+    evaluated = ("model", "evaluate", file, "--home", home, "--json")
+    assert "model.name" in refusal(*evaluated)
+    found = succeeds(*evaluated, *model[:2]).json
     assert found["accuracy"] == last_row(home)["accuracy"]
     assert found["says"]["name"] == "net.py:Net"
     assert found["says"]["sha256"] == hashlib.sha256(NET.encode()).hexdigest()
