@@ -36,7 +36,10 @@ def demo(
     ] = 8000,
 ) -> None:
     """Run, audit and compare on real digits, then serve the history."""
+    from ledger.io.extras import require_extra
+
     begun = time.monotonic()
+    require_extra("api", "the demo's service needs")
     _require_own(home)
     _introduce(home, seeds, rounds)
     print_line()
