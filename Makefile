@@ -155,7 +155,7 @@ $(VENV)/.clients: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.clients
-	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,transformers,api,postgresql,remote,mlflow,tensorboard,wandb,provenance,dev]"
+	$(PIP) --editable ".[all,dev]"
 	touch $@
 
 clean:

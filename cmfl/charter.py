@@ -20,7 +20,7 @@ WRONG = 2
 """Exit code of the command, which must not be 1: that is a verdict."""
 
 _MOST_BYTES = 1 << 16
-_REINSTALL = "pip install --force-reinstall --no-deps cmfl-ledger"
+_REINSTALL = "pip install --force-reinstall --no-deps CHECKOUT_OR_WHEEL"
 
 
 def require_own_modules() -> None:

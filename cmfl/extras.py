@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ledger.io.extras import install_command, missing_extra
+from ledger.io.extras import missing_extra
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ def naming_extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        extra = missing_extra(error)
-        if extra is None:
+        sentence = missing_extra(error)
+        if sentence is None:
             raise
-        raise ConfigurationError(
-            f"this needs the extra [{extra}]: {install_command(extra)}"
-        ) from error
+        raise ConfigurationError(sentence) from error

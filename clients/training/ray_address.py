@@ -5,17 +5,14 @@ Ray itself tries an unreachable address for several minutes, with little explana
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import socket
 
-from ledger.io.extras import install_command
+from ledger.io.extras import require_extra
 from ledger.protocol.errors import ConfigurationError
 
 LOCAL = "local"
 """Address of a cluster that starts and ends with its user."""
-
-RAY_MISSING = f"machine.engine = ray needs the extra [ray]: {install_command('ray')}"
 
 _RESOLVED_BY_RAY = frozenset({LOCAL, "auto"})
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
@@ -33,8 +30,7 @@ def require_reachable(address: str) -> None:
         ConfigurationError: Ray is not installed, the address is malformed, or nothing listens
             there.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise ConfigurationError(RAY_MISSING)
+    require_extra("ray", "machine.engine = ray needs")
     if address in _RESOLVED_BY_RAY:
         return
     match = _ADDRESS.fullmatch(address)

@@ -18,8 +18,8 @@ import numpy as np
 
 from clients.training.evaluation import Evaluator, blocks_of, totals_by_set
 from clients.training.port import Engine, TrainedUpdate, TrainingError
-from clients.training.ray_address import RAY_MISSING
 from clients.training.workload import JobQueue, as_training_error
+from ledger.io.extras import require_extra
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import FLOAT32
@@ -307,10 +307,9 @@ def _fail(error: Any) -> NoReturn:
 
 def _ray() -> ModuleType:
     """Import Ray (ConfigurationError: it is not installed)."""
-    try:
-        import ray  # noqa: PLC0415 - heavy, and an extra
-    except ImportError as error:
-        raise ConfigurationError(RAY_MISSING) from error
+    require_extra("ray", "machine.engine = ray needs")
+    import ray  # noqa: PLC0415 - heavy, and an extra
+
     return ray
 
 

@@ -62,7 +62,7 @@ from cmfl.commands.log import shown_as_lines
 from cmfl.commands.streams import unprinted
 from cmfl.commands.verbosity import Verbosity
 from ledger.chain.ports import IncompleteLogsError
-from ledger.io.extras import install_command, missing_extra
+from ledger.io.extras import missing_extra
 from ledger.protocol.errors import CmflError
 
 try:
@@ -244,8 +244,8 @@ def _explained(error: Exception) -> tuple[int, str]:
             message = _usage_message(error)
         case typer.Abort():
             message = "aborted"
-        case ModuleNotFoundError() if (extra := missing_extra(error)) is not None:
-            message = f"this needs the extra [{extra}]: {install_command(extra)}"
+        case ModuleNotFoundError() if (sentence := missing_extra(error)) is not None:
+            message = sentence
         # An ImportError for lack of memory, most likely of torch.
         case MemoryError() | ImportError() if _is_for_memory(error):
             message = too_little_memory(error)

@@ -170,7 +170,9 @@ def plot(
     averaged but seeds.
     """
     from clients.experiments.plots import draw
+    from ledger.io.extras import require_extra
 
+    require_extra("plots", "figures need")
     paths = draw(_rows(name, out, is_quick=quick), to)
     print_line(f"{len(paths)} files in {to}")
 

@@ -98,10 +98,9 @@ def _missing_extra(error: Exception) -> str | None:
     """Return how to install what the command line itself needs; None if that is not missing."""
     if not isinstance(error, ModuleNotFoundError):
         return None
-    from ledger.io.extras import install_command, missing_extra
+    from ledger.io.extras import missing_extra
 
-    extra = missing_extra(error)
-    return extra and f"this needs the extra [{extra}]: {install_command(extra)}"
+    return missing_extra(error)
 
 
 def _explained(error: Exception) -> str:

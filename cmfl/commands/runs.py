@@ -222,7 +222,9 @@ def plot(
     The figure has the name of its only run, or else runs. Each run is a line of its own.
     """
     from clients.experiments.drawing.runs import draw_runs
+    from ledger.io.extras import require_extra
 
+    require_extra("plots", "figures need")
     runs = HomeRuns(Target(home))
     drawn = list(dict.fromkeys(names or runs.names()))
     rounds = {name: runs.rounds(name) for name in drawn}

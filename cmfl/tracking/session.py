@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger.io.extras import install_command, missing_extra
+from ledger.io.extras import missing_extra
 from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
@@ -103,8 +103,8 @@ class TrackingSession:
 
 
 def _in_words(error: Exception) -> str:
-    extra = missing_extra(error)
-    if extra is not None:
-        return f"this needs the extra [{extra}]: {install_command(extra)}"
+    sentence = missing_extra(error)
+    if sentence is not None:
+        return sentence
     first = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {first}"[:_LONGEST]

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from importlib.metadata import Distribution
+
+NAME = "cmfl-ledger"
 EXTRAS = {
     "typer": "cli",
     "rich": "cli",
@@ -42,12 +57,72 @@ EXTRAS = {
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of the published package."""
-    return f"pip install 'cmfl-ledger[{extra}]'"
+    """Return the command that adds an extra to the present installation.
+
+    A checkout or a wheel is installed once more, with the extra. Of any other installation, the
+    packages of the extra are named: no index has `cmfl-ledger`.
+    """
+    from importlib.metadata import distributions  # noqa: PLC0415 - slow to load, rarely needed
+
+    found = [*distributions(name=NAME)]
+    source = next(filter(None, map(_source, found)), None)
+    if source is not None:
+        option, path = source
+        return shlex.join(["pip", "install", *option, f"{path}[{extra}]"])
+    packages = next(filter(None, (_packages(one.requires or (), extra) for one in found)), None)
+    if packages is None:  # the code runs without an installation
+        packages = [f"{Path(__file__).parents[2]}[{extra}]"]
+    return shlex.join(["pip", "install", *([p for p in packages if _is_missing(p)] or packages)])
+
+
+def _source(distribution: Distribution) -> tuple[list[str], Path] | None:
+    """Return the checkout or wheel of an installation, with pip's option; None if it is gone."""
+    direct = json.loads(distribution.read_text("direct_url.json") or "{}")
+    url = urlsplit(direct.get("url", ""))
+    path = Path(unquote(url.path))
+    if url.scheme != "file" or not path.exists():
+        return None
+    return ["-e"] if direct.get("dir_info", {}).get("editable") else [], path
+
+
+def _packages(requirements: Iterable[str], extra: str) -> list[str]:
+    """Return the requirements of an extra, those of the extras in it included."""
+    found: list[str] = []
+    for line in requirements:
+        requirement, _, marker = (part.strip() for part in line.partition(";"))
+        if not re.search(rf"""extra == ['"]{extra}['"]""", marker):
+            continue
+        inner = re.fullmatch(rf"{NAME}\[(.*)\]", requirement)
+        names = inner[1].split(",") if inner else []
+        found += [one for name in names for one in _packages(requirements, name)]
+        found += [] if inner else [requirement]
+    return [*dict.fromkeys(found)]
+
+
+def _is_missing(requirement: str) -> bool:
+    from importlib.metadata import distributions  # noqa: PLC0415 - as above
+
+    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+    return next(iter(distributions(name=name)), None) is None
+
+
+def require_extra(extra: str, purpose: str) -> None:
+    """Reject a purpose whose extra is missing, before any work is done for it.
+
+    Args:
+        extra: that the purpose needs.
+        purpose: subject and verb of the message: "figures need".
+
+    Raises:
+        ConfigurationError: a module of the extra is not installed.
+    """
+    if any(name == extra and find_spec(module) is None for module, name in EXTRAS.items()):
+        raise ConfigurationError(f"{purpose} the extra [{extra}]: {install_command(extra)}")
 
 
 def missing_extra(error: BaseException) -> str | None:
-    """Return the extra whose absence caused an import to fail; None if something else did."""
+    """Return a sentence with the extra that a failed import needs; None for another error."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
-    return EXTRAS.get(error.name.partition(".")[0])
+    extra = EXTRAS.get(error.name.partition(".")[0])
+    return extra and f"this needs the extra [{extra}]: {install_command(extra)}"

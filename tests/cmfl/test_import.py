@@ -53,7 +53,7 @@ def test_every_public_name_is_there_and_is_listed() -> None:
 def test_a_missing_package_is_named_with_its_extra() -> None:
     code = "import sys, cmfl; sys.modules['tomli_w'] = None; cmfl.run('smoke')"
     last = python("-c", code).stderr.splitlines()[-1]
-    assert last.endswith("this needs the extra [clients]: pip install 'cmfl-ledger[clients]'")
+    assert "this needs the extra [clients]: pip install " in last
 
 
 def test_the_package_is_typed() -> None:

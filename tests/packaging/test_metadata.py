@@ -12,9 +12,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ledger.io.extras import EXTRAS, install_command, missing_extra
+from ledger.io.extras import EXTRAS, missing_extra
 from tests.packaging.metadata import (
-    NAME,
     PACKAGES,
     ROOT,
     core,
@@ -109,13 +108,21 @@ def test_every_import_is_of_a_declared_package(package: str) -> None:
         assert module in BY_OTHERS or is_declared(module), f"{path}: {module}"
 
 
+def test_all_is_every_extra_of_a_user() -> None:
+    users = set(project()["optional-dependencies"]) - {"all", "dev"}
+    for name in users:
+        assert set(map(str, extra(name))) <= set(map(str, extra("all"))), name
+    assert names(extra("all")) == {one for name in users for one in names(extra(name))}
+
+
 def test_the_hints_name_extras_that_install_the_module() -> None:
     for module, name in EXTRAS.items():
         assert distribution_of(module) & names(extra(name)), module
 
 
-def test_a_hint_names_the_published_package() -> None:
-    assert install_command("api") == f"pip install '{NAME}[api]'"
-    assert missing_extra(ModuleNotFoundError(name="torch.nn")) == "clients"
+def test_a_hint_names_the_extra_of_the_module() -> None:
+    hint = missing_extra(ModuleNotFoundError(name="torch.nn"))
+    assert hint is not None
+    assert hint.startswith("this needs the extra [clients]: pip install ")
     assert missing_extra(ModuleNotFoundError(name="nothing")) is None
     assert missing_extra(ImportError(name="torch")) is None

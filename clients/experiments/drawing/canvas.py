@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from ledger.io.extras import install_command
-from ledger.protocol.errors import ConfigurationError
+from ledger.io.extras import require_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
     from clients.experiments.drawing.series import AxisScale, PlotLine
     from clients.experiments.statistics import Estimate
-
-NEEDS = f"figures need the extra [plots]: {install_command('plots')}"
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1, 1.5), (5, 1.5, 1, 1.5), (8, 2))
@@ -106,11 +103,10 @@ def panels(
     Raises:
         ConfigurationError: matplotlib is not installed.
     """
-    try:
-        from matplotlib import rc_context  # noqa: PLC0415 - the extra `plots`, and slow to load
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        raise ConfigurationError(NEEDS) from error
+    require_extra("plots", "figures need")
+    from matplotlib import rc_context  # noqa: PLC0415 - the extra `plots`, and slow to load
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     columns = min(columns, count)
     lines = ceil(count / columns)
     with rc_context(_SETTINGS):

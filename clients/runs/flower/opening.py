@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from clients.runs.flower.engine import FlowerEngine
 from clients.runs.flower.nodes import Partitions
 from clients.runs.flower.training_node import run_digest
+from ledger.io.extras import install_command
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 FLWR = "flwr[simulation]==1.41.0"
 """The version that the tests run with."""
 
-FLOWER_MISSING = (
-    f"this needs Flower, whose pins differ from this project's: install both in an environment of "
-    f"their own: pip install 'cmfl-ledger[clients]' '{FLWR}'"
-)
-
 
 def require_flower(*modules: str) -> None:
     """Reject what needs Flower where it is not installed.
@@ -38,7 +34,10 @@ def require_flower(*modules: str) -> None:
         ConfigurationError: one of them is missing.
     """
     if any(importlib.util.find_spec(module) is None for module in modules):
-        raise ConfigurationError(FLOWER_MISSING)
+        raise ConfigurationError(
+            "this needs Flower, whose pins differ from this project's: install both in an "
+            f"environment of their own: {install_command('clients')} '{FLWR}'"
+        )
 
 
 @contextmanager

@@ -40,7 +40,10 @@ def demo(
     ] = 8000,
 ) -> None:
     """Run, audit and compare on real digits, then serve the history."""
+    from ledger.io.extras import require_extra
+
     begun = time.monotonic()
+    require_extra("api", "the demo's service needs")
     with _made_anew(home):
         _play(home, seeds, rounds, port, begun)
 

@@ -77,15 +77,21 @@ def test_an_interrupted_run_prints_the_command_that_continues_it(
 
 @pytest.mark.parametrize(
     ("package", "command", "extra"),
-    [("torch", ("run", "--preset", "smoke"), "clients"), ("uvicorn", ("serve",), "api")],
+    [
+        ("torch", ("run", "--preset", "smoke"), "clients"),
+        ("uvicorn", ("serve",), "api"),
+        ("uvicorn", ("demo",), "api"),
+        ("matplotlib", ("runs", "plot"), "plots"),
+    ],
 )
-def test_a_command_without_its_extra_names_the_extra(
+def test_a_command_without_its_extra_names_it_and_does_nothing(
     package: str, command: tuple[str, ...], extra: str, tmp_path: Path
 ) -> None:
     blocked = (
         f"import sys; sys.modules[{package!r}] = None; from cmfl.commands import main; main.run()"
     )
-    found = ended("-c", blocked, *command, "--home", str(tmp_path))
+    found = ended("-c", blocked, *command, "--home", str(tmp_path / "home"))
     assert found.returncode == 2
-    assert f"needs the extra [{extra}]" in found.stderr
+    assert f"the extra [{extra}]: pip install" in found.stderr
     assert len(found.stderr.splitlines()) == 1
+    assert not (tmp_path / "home").exists()

@@ -437,7 +437,7 @@ def test_without_safetensors_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
     sentence = refusal("verify", "attestation", documents["ML-BOM"], "--home", home)
-    assert "cmfl-ledger[provenance]" in sentence
+    assert "need the extra [provenance]: pip install " in sentence
 
 
 def test_nothing_is_written_about_a_run_that_fails(

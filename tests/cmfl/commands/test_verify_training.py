@@ -184,7 +184,7 @@ def test_an_audit_without_torch_says_that_nothing_was_repeated(
     monkeypatch.setattr(sys, "meta_path", [NoTorch(), *sys.meta_path])
     shown = succeeds("audit", "--home", home, "--json", "--training", 3).json
     assert shown["training"]["counts"] is None
-    assert "cmfl-ledger[clients]" in shown["training"]["reason"]
+    assert "extra [clients]: pip install " in shown["training"]["reason"]
 
 
 @pytest.mark.parametrize(

@@ -369,7 +369,7 @@ def test_a_failing_tracker_fails_no_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert [line.partition(": ")[2].split(":")[1].strip() for line in lines] == [
         "track.wandb", "track.mlflow", "track.tensorboard",
     ]  # fmt: skip
-    assert "this needs the extra [wandb]: pip install 'cmfl-ledger[wandb]'" in lines[0]
+    assert "this needs the extra [wandb]: pip install " in lines[0]
     assert "tracked" not in played.json
     assert [row["round"] for row in metrics_file(home)] == [1, 2]
 
