@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 from typing import IO, TYPE_CHECKING
 
 import pytest
@@ -26,7 +25,7 @@ from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
 from tests.chain.web3_provider import transport_to, web3_over
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +36,6 @@ GAS = 200_000
 ANVIL_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """The first account of every anvil: public, printed by the program itself."""
 SETTINGS = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=PATIENCE_SECONDS)
-START_SECONDS = 60.0
 
 
 def embedded(folder: Path) -> Iterator[ChainWriter]:
@@ -71,16 +69,15 @@ def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iter
 
 def listening_address(process: subprocess.Popen[bytes], said: IO[bytes]) -> str:
     """Return the address that an anvil names once it listens there."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
+
+    def named() -> re.Match[bytes] | None:
         assert process.poll() is None, "anvil has ended"
-        named = re.search(
-            rb"^Listening on (\S+)\n", os.pread(said.fileno(), 100_000, 0), re.MULTILINE
-        )
-        if named:
-            return named[1].decode()
-        assert time.monotonic() < deadline, "anvil does not say where it listens"
-        time.sleep(0.02)
+        printed = os.pread(said.fileno(), 100_000, 0)
+        return re.search(rb"^Listening on (\S+)\n", printed, re.MULTILINE)
+
+    found = wait_until(named, lambda: "anvil does not print where it listens")
+    assert found is not None
+    return found[1].decode()
 
 
 @pytest.fixture(
