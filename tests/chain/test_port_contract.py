@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from typing import IO, TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,7 @@ from tests.chain.web3_provider import transport_to, web3_over
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -52,7 +53,12 @@ def served(folder: Path) -> Iterator[ChainWriter]:
         yield client
 
 
-def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iterator[ChainWriter]:
+def anvil(
+    folder: Path,
+    *options: str,
+    settings: RpcSettings = SETTINGS,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[ChainWriter]:
     """Start an anvil on a port that it chooses: one that is found first may be taken until then."""
     command = [anvil_program(), "--port", "0", "--hardfork", "prague", *options]
     with (
@@ -61,7 +67,7 @@ def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iter
     ):
         try:
             url = f"http://{listening_address(process, said)}"
-            with RpcChain(url, ANVIL_KEY, chain_id=31337, settings=settings) as client:
+            with RpcChain(url, ANVIL_KEY, chain_id=31337, settings=settings, clock=clock) as client:
                 yield client
         finally:
             process.terminate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,13 +122,15 @@ def test_a_receipt_lost_in_a_reorganisation_is_awaited_again(tmp_path: Path) -> 
 def test_without_blocks_a_transaction_is_abandoned_with_its_nonce_reused(
     tmp_path: Path,
 ) -> None:
-    settings = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=0.5, replace_seconds=0.1)
-    for chain in anvil(tmp_path, settings=settings):
+    ahead = [0.0]
+    for chain in anvil(tmp_path, settings=SETTINGS, clock=lambda: time.monotonic() + ahead[0]):
         assert isinstance(chain, RpcChain)
         probe = deploy(chain)
         told(chain, "evm_setAutomine", False)
+        given_up = chain.submit(probe, words(7, 7), 200_000)
+        ahead[0] += PATIENCE_SECONDS
         with pytest.raises(TransactionTimeoutError):
-            chain.send(probe, words(7, 7), 200_000)
+            given_up.poll()
         told(chain, "anvil_dropAllTransactions")
         told(chain, "evm_setAutomine", True)
         assert chain.send(probe, words(8, 8), 200_000).status == 1
@@ -137,8 +140,13 @@ def test_without_blocks_a_transaction_is_abandoned_with_its_nonce_reused(
 def test_a_transaction_abandoned_below_the_base_fee_blocks_no_other(
     tmp_path: Path,
 ) -> None:
-    settings = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=0.5, replace_seconds=60.0)
-    for chain in anvil(tmp_path, settings=settings):
+    ahead = [0.0]
+    settings = RpcSettings(
+        poll_seconds=0.05,
+        receipt_timeout_seconds=PATIENCE_SECONDS,
+        replace_seconds=2 * PATIENCE_SECONDS,
+    )
+    for chain in anvil(tmp_path, settings=settings, clock=lambda: time.monotonic() + ahead[0]):
         assert isinstance(chain, RpcChain)
         chain.mine(1)
         told(chain, "evm_setAutomine", False)
@@ -148,8 +156,9 @@ def test_a_transaction_abandoned_below_the_base_fee_blocks_no_other(
         )
         told(chain, "anvil_setNextBlockBaseFeePerGas", hex(2 * fee))
         told(chain, "evm_mine")
+        ahead[0] += PATIENCE_SECONDS
         with pytest.raises(TransactionTimeoutError):
-            received(given_up)
+            given_up.poll()
         later = chain.submit(SOMEBODY, b"", GAS)
         told(chain, "anvil_setNextBlockBaseFeePerGas", hex(2 * fee))
         told(chain, "evm_mine")
