@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Up to 1.5 GB each. One more than there are cores: while a test waits for another process, none is idle.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ $$n -lt 8 ] && echo $$((n + 1)) || echo 8)
 
-.PHONY: demo docs screenshots network test quick faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
+.PHONY: demo docs screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -40,6 +40,14 @@ test: lint
 quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -q --processes 2 \
 	  tests/protocol tests/actors tests/history tests/contracts -m "not slow and not network"
+
+# The tests with real processes on a slow machine: each line of .ci/slow_tests has a share of one core, in per cent,
+# and six run side by side. Needs root and a writable cgroup of the processor.
+SHARE ?= 15
+slow: $(VENV)/.dev
+	xargs -P 6 -L 1 sh -c 'log=$$(mktemp); \
+	  .ci/slow.sh $(SHARE) $(BIN)/python -m pytest -q --no-header --tb=short -p no:cacheprovider "$$@" >"$$log" 2>&1; \
+	  code=$$?; printf "%s\n" "$$*" | cat - "$$log"; rm "$$log"; exit $$code' slow <.ci/slow_tests
 
 # The tests that draw faults or values by chance, each of them many more times than `make test` does; then a
 # federation of processes in which every fault befalls every role. That part goes on where it was ended.

@@ -18,8 +18,17 @@ else
   exit 69
 fi
 
-# A process that the command has left may need a moment to end.
-trap 'for _ in $(seq 100); do rmdir "$group" 2>/dev/null && break; sleep 0.1; done' EXIT
+# A process that the command has left behind goes on outside, and at full speed.
+clean_up() {
+  for _ in $(seq 100); do
+    for process in $(<"$group/cgroup.procs"); do
+      echo "$process" >"${group%/*}/cgroup.procs" || true
+    done 2>/dev/null
+    rmdir "$group" 2>/dev/null && break
+    sleep 0.1
+  done
+}
+trap clean_up EXIT
 status=0
 (echo "$BASHPID" >"$group/cgroup.procs" && exec "$@") || status=$?
 exit "$status"

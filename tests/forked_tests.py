@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest import runner
 
+from tests.patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from ctypes import c_bool, c_int
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
 
 _FORK = multiprocessing.get_context("fork")
-_PATIENCE_SECONDS = 10.0
 _INTERRUPTED = 130
 
 
@@ -121,7 +122,7 @@ class _Fork:
 
     def end(self) -> int | None:
         """Wait for its end, kill it if that takes long, and return its exit code."""
-        self.process.join(_PATIENCE_SECONDS)
+        self.process.join(PATIENCE_SECONDS)
         self.process.kill()
         self.process.join()
         return self.process.exitcode

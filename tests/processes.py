@@ -26,6 +26,7 @@ from unittest.mock import patch
 from clients.testnet.local_network import ENTRY
 from clients.testnet.local_network import MODULES as OF_A_FEDERATION
 from ledger.io.forked_commands import CommandRunner
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,6 @@ MODULES = (
     *("ledger.history.serialise.serialise_rounds", "api.serve", "api.store.serve_store"),
     *("clients.training.workers.pool_engine", "ledger.audit.worker_pool"),
 )
-PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.01
 
 

@@ -6,22 +6,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[1]
 COMMON = """\
+    import gc
     import os
     import pathlib
     import time
 
     import pytest
+    from tests.patience import wait_until
 
     FOLDER = pathlib.Path(__file__).parent
 
@@ -30,10 +31,7 @@ COMMON = """\
             file.write(f"{os.getpid()} {word}\\n")
 
     def wait_for(name):
-        ends = time.monotonic() + 60
-        while not (FOLDER / name).exists():
-            assert time.monotonic() < ends
-            time.sleep(0.01)
+        wait_until((FOLDER / name).exists)
 """
 FIXTURE = """\
     @pytest.fixture(scope="session", autouse=True)
@@ -86,8 +84,7 @@ def test_each_test_runs_once_and_a_group_in_one_process(tmp_path: Path) -> None:
 
             def test_notes():
                 write("notes", "a")
-                wait_for("done")
-                time.sleep(0.3)  # the other process would take what is left
+                wait_for("ended")  # the other process has taken what is left
         """,
         b="""\
             def test_meets():
@@ -97,8 +94,6 @@ def test_each_test_runs_once_and_a_group_in_one_process(tmp_path: Path) -> None:
             @pytest.mark.parametrize("number", range(100))
             def test_notes(number):
                 write("notes", f"b{number}")
-                if number == 99:
-                    write("done", "")
         """,
         c="""\
             pytestmark = pytest.mark.group("both")
@@ -231,7 +226,8 @@ def test_no_test_begins_after_as_many_failures_as_allowed(tmp_path: Path) -> Non
                 assert False
 
             def test_waits():
-                time.sleep(1)
+                (work,) = [one for one in gc.get_objects() if type(one).__name__ == "_Work"]
+                wait_until(lambda: work._stopped.value)
 
             def test_notes():
                 write("notes", "")
@@ -259,10 +255,8 @@ def test_an_interrupt_ends_all_processes_and_their_fixtures(tmp_path: Path) -> N
             time.sleep(100)
     """
     with begun(tmp_path, a=waits, b=waits) as process:
-        ends = time.monotonic() + 60
-        while not (tmp_path / "waiting").is_file() or len(lines(tmp_path / "waiting")) < 2:
-            assert time.monotonic() < ends
-            time.sleep(0.01)
+        waiting = tmp_path / "waiting"
+        wait_until(lambda: waiting.is_file() and len(lines(waiting)) == 2)
         os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, output

@@ -198,11 +198,11 @@ def task(folder: Path, **changes: Any) -> AuditTask:
 @pytest.mark.parametrize(
     ("target", "changes", "seconds", "why"),
     [
-        (verifying.take_memory, {}, 60, WhyNoVerdict.MEMORY),
-        (verifying.half_a_report, {}, 60, WhyNoVerdict.WORKER_ENDED),
+        (verifying.take_memory, {}, PATIENCE_SECONDS, WhyNoVerdict.MEMORY),
+        (verifying.half_a_report, {}, PATIENCE_SECONDS, WhyNoVerdict.WORKER_ENDED),
         (verifying.sleep, {}, 0.01, WhyNoVerdict.SECONDS),
-        (verifying.take_time, {"cpu_seconds": 1}, 60, WhyNoVerdict.CPU_SECONDS),
-        (verifying.fail, {}, 60, WhyNoVerdict.FAULT),
+        (verifying.take_time, {"cpu_seconds": 1}, PATIENCE_SECONDS, WhyNoVerdict.CPU_SECONDS),
+        (verifying.fail, {}, PATIENCE_SECONDS, WhyNoVerdict.FAULT),
     ][: times(3, 5)],
 )
 def test_who_meets_a_bound_or_fails_comes_to_no_verdict(

@@ -26,10 +26,10 @@ from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
 from tests.chain.web3_provider import transport_to, web3_over
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -37,7 +37,6 @@ GAS = 200_000
 ANVIL_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """The first account of every anvil: public, printed by the program itself."""
 SETTINGS = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=PATIENCE_SECONDS)
-START_SECONDS = 60.0
 
 
 def embedded(folder: Path) -> Iterator[ChainWriter]:
@@ -54,7 +53,12 @@ def served(folder: Path) -> Iterator[ChainWriter]:
         yield client
 
 
-def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iterator[ChainWriter]:
+def anvil(
+    folder: Path,
+    *options: str,
+    settings: RpcSettings = SETTINGS,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[ChainWriter]:
     """Start an anvil on a port that it chooses: one that is found first may be taken until then."""
     fork = () if "--hardfork" in options else ("--hardfork", "prague")
     command = [anvil_program(), "--port", "0", *fork, *options]
@@ -64,7 +68,7 @@ def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iter
     ):
         try:
             url = f"http://{listening_address(process, said)}"
-            with RpcChain(url, ANVIL_KEY, chain_id=31337, settings=settings) as client:
+            with RpcChain(url, ANVIL_KEY, chain_id=31337, settings=settings, clock=clock) as client:
                 yield client
         finally:
             process.terminate()
@@ -72,16 +76,15 @@ def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iter
 
 def listening_address(process: subprocess.Popen[bytes], said: IO[bytes]) -> str:
     """Return the address that an anvil names once it listens there."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
+
+    def named() -> re.Match[bytes] | None:
         assert process.poll() is None, "anvil has ended"
-        named = re.search(
-            rb"^Listening on (\S+)\n", os.pread(said.fileno(), 100_000, 0), re.MULTILINE
-        )
-        if named:
-            return named[1].decode()
-        assert time.monotonic() < deadline, "anvil does not say where it listens"
-        time.sleep(0.02)
+        printed = os.pread(said.fileno(), 100_000, 0)
+        return re.search(rb"^Listening on (\S+)\n", printed, re.MULTILINE)
+
+    found = wait_until(named, lambda: "anvil does not print where it listens")
+    assert found is not None
+    return found[1].decode()
 
 
 @pytest.fixture(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from ledger.storage.blobs import FolderBlobs
 from tests.federation import disks
 from tests.federation.cells import LIES, Fault, Role, liars, roles_of, seats_of_members, tolerated
 from tests.federation.worker_files import back_up, clear_fault, restore, set_fault
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -325,11 +327,10 @@ def _thawed(seats: tuple[WorkerSlot, ...]) -> None:
 
 def _wait_for_block(federation: LocalNetwork, number: int) -> None:
     with federation.reader() as reader:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                if reader.head().number >= number:
-                    return
-            except ChainError:
-                pass
-            time.sleep(0.05)
+
+        def is_there() -> bool:
+            with suppress(ChainError):
+                return reader.head().number >= number
+            return False
+
+        wait_until(is_there)

@@ -10,6 +10,7 @@ import pytest
 
 from ledger.io.processes import ChildEndedError, start_child, task_pool
 from tests.io.tasks import answering, dying, endless, process_of, refusing, tripled
+from tests.patience import PATIENCE_SECONDS
 
 PROCESSES = pytest.mark.parametrize("processes", [1, 2])
 
@@ -64,8 +65,9 @@ def test_a_child_talks_over_its_connection_until_it_is_closed() -> None:
     assert child.connection.recv() == "abc"
     assert child.exit_code(0) is None
     os.kill(child.pid, signal.SIGINT)
-    assert child.exit_code(0.2) is None, "interrupts are the parent's"
-    child.close(5)
+    child.connection.send("the end")
+    assert child.exit_code(PATIENCE_SECONDS) == 0, "interrupts are the parent's"
+    child.close()
 
 
 def test_the_end_of_a_child_has_its_exit_code() -> None:
@@ -73,5 +75,5 @@ def test_the_end_of_a_child_has_its_exit_code() -> None:
     os.kill(child.pid, signal.SIGKILL)
     with pytest.raises((EOFError, OSError)):
         child.connection.recv()
-    assert child.exit_code(10) == -signal.SIGKILL
+    assert child.exit_code(PATIENCE_SECONDS) == -signal.SIGKILL
     child.close()

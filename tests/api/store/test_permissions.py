@@ -94,7 +94,7 @@ def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
             permissions.now()
         ledger.is_away = False
         may_answer.set()
-        assert asked.result(10) == first
+        assert asked.result(PATIENCE_SECONDS) == first
     now += FRESH_SECONDS
     assert permissions.now() == first
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 # Debian's chromium-headless-shell is the same engine without windows: where it is installed, these
 # tests take a third less.
 BROWSERS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
-WAIT_MS = 60_000
+WAIT_MS = 1_000 * PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="package")

@@ -35,7 +35,7 @@ def test_every_acknowledged_block_survives_a_kill(tmp_path: Path, seed: int) -> 
     path = tmp_path / "chain.sqlite"
     with EmbeddedChain.create(path) as chain:
         probe = deploy(chain)
-    acknowledged = run_and_kill(path, probe, 0.05 + random.Random(seed).random() / 4)
+    acknowledged = run_and_kill(path, probe, random.Random(seed))
     noted = read_note(path)
     assert noted is not None
     assert noted.number >= acknowledged[-1][0]
@@ -56,8 +56,7 @@ def test_a_block_of_many_survives_a_kill_whole(tmp_path: Path, seed: int) -> Non
     path = tmp_path / "chain.sqlite"
     with EmbeddedChain.create(path) as chain:
         probe = deploy(chain)
-    seconds = 0.05 + random.Random(seed).random() / 4
-    acknowledged = run_and_kill(path, probe, seconds, program=write_blocks_of_many)
+    acknowledged = run_and_kill(path, probe, random.Random(seed), program=write_blocks_of_many)
     with EmbeddedChain.open(path) as chain:
         head, last = chain.head().number, acknowledged[-1][0]
         assert head in {last, last + 1}
@@ -80,10 +79,10 @@ def write_blocks_of_many(path: Path, probe: str, acknowledge: Callable[[int, int
 def run_and_kill(
     path: Path,
     probe: str,
-    seconds: float,
+    rng: random.Random,
     program: Callable[[Path, str, Callable[[int, int], object]], None] = write,
 ) -> list[tuple[int, int]]:
-    """Return what a writer in a process of its own has acknowledged, killed after its first."""
+    """Return what a writer in a process of its own has acknowledged, killed after some blocks."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -93,8 +92,8 @@ def run_and_kill(
             os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as lines:
-        said = [lines.readline()]
-        time.sleep(seconds)
+        said = [lines.readline() for _ in range(rng.randint(1, 20))]
+        time.sleep(rng.uniform(0, 0.02))  # somewhere in the next block
         os.kill(child, signal.SIGKILL)
         said += lines.readlines()
     os.waitpid(child, 0)

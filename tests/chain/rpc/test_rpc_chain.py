@@ -567,7 +567,7 @@ class TestSending:
     def test_gives_up_waiting_for_confirmations(self, chain: EmbeddedChain) -> None:
         with (
             RpcServer(chain) as server,
-            client(server, confirmations=1) as sender,
+            client(server, confirmations=1, receipt_timeout_seconds=0.2) as sender,
             pytest.raises(TransactionTimeoutError, match=r"not confirmed within 0\.2 s"),
         ):
             sender.send(SOMEBODY, b"", 50_000)
@@ -708,13 +708,13 @@ class TestSending:
 
 
 def send_five(server: RpcServer) -> None:
-    with client(server, receipt_timeout_seconds=PATIENCE_SECONDS) as sender:
+    with client(server) as sender:
         for _ in range(5):
             sender.send(SOMEBODY, b"", 50_000)
 
 
 def client(server: RpcServer, **changes: Any) -> RpcChain:
-    settings = RpcSettings(**{**SHORT, "request_timeout_seconds": PATIENCE_SECONDS, **changes})
+    settings = RpcSettings(**{**SHORT, "receipt_timeout_seconds": PATIENCE_SECONDS, **changes})
     return RpcChain(server.url, TEST_KEYS[2], chain_id=1_129_137_740, settings=settings)
 
 

@@ -321,9 +321,12 @@ class TestANodeWithAPool:
     def test_the_nonce_of_an_abandoned_dropped_transaction_is_reused(
         self, chain: EmbeddedChain
     ) -> None:
-        with PoolNode(chain) as node, sender(node.url, receipt_timeout_seconds=0.1) as mine:
+        now = [0.0]
+        with PoolNode(chain) as node, sender(node.url, clock=lambda: now[0]) as mine:
+            abandoned = mine.submit(SOMEBODY, b"", GAS)
+            now[0] += PATIENCE_SECONDS + 1
             with pytest.raises(TransactionTimeoutError, match="not confirmed within"):
-                mine.send(SOMEBODY, b"", GAS)
+                abandoned.poll()
             node.drop(mine.sender)
             pending = mine.submit(SOMEBODY, b"\x01", GAS)
             assert pending.nonce == 0

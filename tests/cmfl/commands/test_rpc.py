@@ -23,7 +23,7 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.retry import Backoff, RetryPolicy
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
 from tests.cmfl.commands.conftest import SETTINGS, refusal, settings_of, succeeds
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, slowness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,7 +177,8 @@ def test_rounds_are_decided_while_somebody_sends_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
-    is_over, seconds, begun = threading.Event(), 0.25, time.monotonic()
+    is_over, seconds = threading.Event(), 0.25 * slowness()
+    begun = time.monotonic()
 
     def send(url: str) -> None:
         with RpcChain(url, TEST_KEYS[1], chain_id=DEFAULT_CHAIN_ID) as client:
