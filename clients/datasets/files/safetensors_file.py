@@ -126,8 +126,8 @@ def _header(path: Path, content: bytes) -> dict[str, Any]:
             f"{path}: not a readable .safetensors file (its header is not a map)"
         )
     metadata = header.pop(_METADATA, None)
-    texts = metadata.values() if isinstance(metadata, dict) else [metadata or ""]
-    if not all(isinstance(text, str) for text in texts) or isinstance(metadata, str):
+    is_map = isinstance(metadata, dict) and all(isinstance(each, str) for each in metadata.values())
+    if metadata is not None and not is_map:
         raise ConfigurationError(f"{path}: {_METADATA} must be a map of texts")
     _require_no_gap(path, header, len(content) - _LENGTH_BYTES - length)
     return header

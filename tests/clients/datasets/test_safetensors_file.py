@@ -36,7 +36,7 @@ def entry(dtype: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
 X = entry("U8", [4, 2], 0, 8)
 Y = entry("U8", [4], 8, 12)
 DATA = bytes(range(12))
-HOSTILE = {
+HOSTILE: dict[str, tuple[dict[str, Any], bytes]] = {
     "trailing bytes": ({"x": X, "y": Y}, DATA + b"\0"),
     "a truncated end": ({"x": X, "y": Y}, DATA[:-1]),
     "overlapping tensors": ({"x": X, "y": entry("U8", [4], 4, 8)}, DATA[:8]),
@@ -49,6 +49,7 @@ HOSTILE = {
     "a size that overflows": ({"x": entry("U8", [2**32, 2**32, 0], 0, 0)}, b""),
     "offsets beyond 64 bits": ({"x": entry("U8", [4], 2**64, 2**64 + 4)}, b""),
     "metadata of numbers": ({"__metadata__": {"a": 1}, "x": X}, DATA[:8]),
+    "metadata in an empty list": ({"__metadata__": [], "x": X}, DATA[:8]),
     "metadata in a list": ({"__metadata__": ["a"], "x": X}, DATA[:8]),
 }
 
