@@ -14,7 +14,7 @@ LINKS = "links"
 
 def root_path_of(request: Request) -> str:
     """Return the path without a slash at its end; empty without a proxy, and for a store."""
-    app = request.scope.get("app")
+    app: Any = request.scope.get("app")
     return str(app.state.settings.root_path) if hasattr(app, "openapi") else ""
 
 

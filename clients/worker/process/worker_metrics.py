@@ -216,7 +216,9 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
             f"--metrics-port {port}: cannot listen on {LOOPBACK}: {error.strerror}; 0 takes a free "
             f"port"
         ) from error
-    server.set_app(_for_this_host(server.get_app()))
+    app = server.get_app()
+    assert app is not None, "the server has one from its start"
+    server.set_app(_for_this_host(app))
     _log.info("answers Prometheus on port %d of %s", server.server_port, LOOPBACK)
     try:
         yield int(server.server_port)

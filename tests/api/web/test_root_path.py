@@ -31,10 +31,12 @@ def test_every_view_works_below_a_path(browser: Browser, home: Path) -> None:
         run = f"#/runs/{chain}/{address}"
         with browser.new_context() as context:
             context.set_default_timeout(WAIT_MS)
-            page, asked, faults = context.new_page(), [], []
+            page = context.new_page()
+            asked: list[str] = []
+            faults: list[str] = []
             page.on("request", lambda request: asked.append(request.url))
             page.on("pageerror", lambda error: faults.append(str(error)))
-            page.on("response", lambda one: one.status < 400 or faults.append(one.url))
+            page.on("response", lambda one: faults.extend([one.url] * (one.status >= 400)))
             page.goto(f"{url}/")
             settled(page)
             assert page.url == f"{url}/dashboard/"
