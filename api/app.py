@@ -131,7 +131,7 @@ def create_app(
         # include_router would build the schemas of all routes once more: half a second.
         app.router.routes += routes.router.routes
     app.router.routes.insert(0, round_routes.PlainRoundRoute())
-    _add_document(app)
+    _add_document(app, settings.root_path)
     _add_errors(app, settings)
     _add_middleware(app, settings)
     return app
@@ -189,10 +189,10 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(SafeHeaders)
 
 
-def _add_document(app: FastAPI) -> None:
+def _add_document(app: FastAPI, root_path: str) -> None:
     def made() -> dict[str, Any]:
         if not app.openapi_schema:
-            app.openapi_schema = openapi.document(app)
+            app.openapi_schema = openapi.document(app, root_path)
         return app.openapi_schema
 
     app.openapi = made  # type: ignore[method-assign]

@@ -12,6 +12,7 @@ from ledger.io.home import Home, index_place
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 MEBIBYTE = 2**20
+ROOT_PATH = r"^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$"
 
 
 class VerificationBounds(BaseModel):
@@ -53,6 +54,8 @@ class Settings(BaseModel):
         largest_blob_bytes: larger blobs are not served.
         tokens: every request but those for /health must show one; empty for open access.
         allowed_origins: origins whose pages may read the answers; this service's own always may.
+        root_path: path below which a reverse proxy serves the service, which it removes from
+            requests: begins with a slash; empty for none.
         allowed_hosts: names that a `Host` header may have, besides addresses and localhost; not
             checked where reading needs a token.
         requests_per_minute: of one address; None for no limit.
@@ -83,6 +86,7 @@ class Settings(BaseModel):
     largest_blob_bytes: Annotated[int, Field(ge=1)] = MAX_BLOB_BYTES
     tokens: tuple[Annotated[str, Field(min_length=16, max_length=500)], ...] = ()
     allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = ()
+    root_path: Annotated[str, Field(max_length=200, pattern=ROOT_PATH)] = ""
     allowed_hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,253}$")], ...] = ()
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     logs_requests: bool = False

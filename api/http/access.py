@@ -101,7 +101,7 @@ class Access:
 
 def _is_of_page(path: str) -> bool:
     """Return whether a path is a file of the dashboard; these reveal nothing of a run."""
-    return path in {"/", "/dashboard"} or path.startswith("/dashboard/")
+    return path in {"/", "/dashboard", "/docs"} or path.startswith("/dashboard/")
 
 
 def address_of(scope: Scope) -> str:

@@ -23,6 +23,7 @@ from starlette.requests import Request
 
 from api.http.encoded_answer import EncodedAnswer
 from api.http.problems import ProblemError
+from api.http.root_path import to_rooted_json
 from api.request_view import RequestView
 from ledger.protocol.errors import ChainError
 
@@ -122,7 +123,7 @@ def respond(
         ended: the end of the round, if the answer follows from it and from blocks before it.
     """
     reading.verify_unmoved()
-    body = to_json(response)
+    body = to_rooted_json(request, response)
     if ended is None:
         return response_of(request, _encoded(reading.as_of, body))
     known = EndedRound(ended.block_number, ended.block_hash, body)

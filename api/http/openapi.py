@@ -164,7 +164,7 @@ def _example(kind: ProblemKind) -> dict[str, Any]:
     return problem.model_dump(mode="json", exclude_none=True)
 
 
-def document(app: FastAPI) -> dict[str, Any]:
+def document(app: FastAPI, root_path: str = "") -> dict[str, Any]:
     """Return the OpenAPI document of an app with all its routes."""
     made = get_openapi(
         title=app.title,
@@ -172,6 +172,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         description=app.description,
         routes=app.routes,
         tags=app.openapi_tags,
+        servers=[{"url": root_path}] if root_path else None,
     )
     for name, published in _PUBLISHED.items():
         made = _renamed(made, name, published)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fastapi.responses import Response
 
+from api.http.root_path import root_path_of
 from api.schemas.problems import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
 from ledger.protocol.errors import CmflError
 
@@ -128,4 +129,4 @@ def _answer(
 def instance_of(request: Request) -> str:
     """Return the requested path, percent-encoded and cut to a maximum length."""
     raw: bytes = request.scope.get("raw_path") or b"/"
-    return raw.decode("latin-1")[:MAX_SHOWN]
+    return (root_path_of(request) + raw.decode("latin-1"))[:MAX_SHOWN]

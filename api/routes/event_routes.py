@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Request
-from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.openapi import OF_DEPLOYMENT, declared
@@ -18,6 +17,7 @@ from api.http.parameters import (
     refuse_unknown,
 )
 from api.http.problems import STREAMS_EXHAUSTED, STREAMS_OF_ADDRESS
+from api.http.root_path import to_rooted_json
 from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
 from api.request_view import RequestView, histories_of
 from ledger.history.following import RoundFollower, RoundNews
@@ -70,7 +70,7 @@ async def events(
             while not streams.are_ending:
                 for event in await anyio.to_thread.run_sync(_poll, histories, address, follower):
                     yield ServerSentEvent(
-                        data=to_json(event.response).decode(),
+                        data=to_rooted_json(request, event.response).decode(),
                         event=event.kind.value,
                         id=str(event.position),
                     )

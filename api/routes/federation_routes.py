@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.caching import response_of
@@ -23,6 +22,7 @@ from api.http.problems import (
     STREAMS_OF_ADDRESS,
     ProblemError,
 )
+from api.http.root_path import to_rooted_json
 from api.http.streams import POLL_SECONDS, Streams, streamed
 from api.request_view import RequestView, histories_of
 from api.schemas.federation import FederationAnswer
@@ -57,7 +57,9 @@ def federation(request: Request, reading: OneChain, address: Address) -> Respons
     mailbox.
     """
     snapshot = federations_of(request).snapshot(reading, address)
-    return response_of(request, EncodedAnswer(to_json(snapshot.answer), immutable=False))
+    return response_of(
+        request, EncodedAnswer(to_rooted_json(request, snapshot.answer), immutable=False)
+    )
 
 
 @router.get(
@@ -88,7 +90,8 @@ async def events(request: Request, reading: OneChain, address: Address) -> Event
             while not streams.are_ending:
                 if snapshot.differs_from(last):
                     last = snapshot
-                    yield ServerSentEvent(data=to_json(snapshot.answer).decode(), event="standing")
+                    data = to_rooted_json(request, snapshot.answer).decode()
+                    yield ServerSentEvent(data=data, event="standing")
                 await anyio.sleep(POLL_SECONDS)
                 # What cannot be read now is shown as it was; the next look may succeed.
                 with suppress(ProblemError):

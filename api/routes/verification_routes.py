@@ -28,6 +28,7 @@ from api.http.problems import (
     ProblemError,
     problem,
 )
+from api.http.root_path import root_path_of, to_rooted_json
 from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
 from api.schemas.verifications import (
     VERIFICATION_NAME,
@@ -108,7 +109,7 @@ def verifications(request: Request, reading: OneChain, address: Address) -> Resp
             kept=bounds.kept,
         ),
     )
-    return Response(answer.model_dump_json(), 200, _PRIVATE, "application/json")
+    return Response(to_rooted_json(request, answer), 200, _PRIVATE, "application/json")
 
 
 @router.post(
@@ -146,14 +147,16 @@ def begin(
         entry = _verifications(request).begin(_asked(request, reading, served, asked))
     except AlreadyVerifyingError as error:
         answer = problem(request, VERIFICATION_RUNNING, str(error))
-        answer.headers["Link"] = f'<{path}/verifications/{error.name}>; rel="related"'
+        answer.headers["Link"] = (
+            f'<{root_path_of(request)}{path}/verifications/{error.name}>; rel="related"'
+        )
         return answer
     except QueueFullError as error:
         raise ProblemError(QUEUE_FULL, str(error)) from error
     except ReportsError as error:
         raise ProblemError(REPORTS_UNAVAILABLE, str(error)) from error
-    headers = _PRIVATE | {"Location": entry.links["self"]}
-    return Response(entry.model_dump_json(), 202, headers, "application/json")
+    headers = _PRIVATE | {"Location": root_path_of(request) + entry.links["self"]}
+    return Response(to_rooted_json(request, entry), 202, headers, "application/json")
 
 
 @router.get(
@@ -168,7 +171,7 @@ def verification(
 ) -> Response:
     """Report the state of a verification; only a finished one has a verdict."""
     entry = _found(request, _path(reading, reading.deployment(address)), name)
-    return Response(entry.model_dump_json(), 200, _PRIVATE, "application/json")
+    return Response(to_rooted_json(request, entry), 200, _PRIVATE, "application/json")
 
 
 @router.delete(
@@ -193,7 +196,7 @@ def cancel(
         entry = _verifications(request).cancel(name)
     except NotRunningError as error:
         raise ProblemError(VERIFICATION_OVER, str(error)) from error
-    return Response(entry.model_dump_json(), 202, _PRIVATE, "application/json")
+    return Response(to_rooted_json(request, entry), 202, _PRIVATE, "application/json")
 
 
 @router.get(
@@ -272,7 +275,9 @@ async def events(
                 if entry.sequence > last:
                     last = entry.sequence
                     yield ServerSentEvent(
-                        data=entry.model_dump_json(), event="standing", id=str(last)
+                        data=to_rooted_json(request, entry).decode(),
+                        event="standing",
+                        id=str(last),
                     )
                 if entry.state.is_over or streams.are_ending:
                     return

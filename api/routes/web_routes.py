@@ -20,6 +20,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from api.http.encoded_answer import CHANGING, IMMUTABLE, is_known
+from api.http.root_path import root_path_of
 
 WEB = Path(__file__).parent.parent / "web"
 POLICY = (
@@ -40,7 +41,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-PAGE = "index.html"
+PAGE, REFERENCE = "index.html", "docs.html"
 _BEFORE_A_NAME = re.compile(rb'(?:src|href)="(?=(?:js|style|vendor)/|icon\.svg)')
 router = APIRouter(include_in_schema=False)
 
@@ -66,7 +67,7 @@ class WebFile:
 def web_files() -> dict[str, WebFile]:
     """Return all files of the dashboard by their paths below `/dashboard/`, read once.
 
-    All but the page are there twice, below the digest too, by which the page names them.
+    All but the two pages are there twice, below the digest too, by which the pages name them.
     """
     paths = {
         path.relative_to(WEB).as_posix(): path
@@ -76,9 +77,13 @@ def web_files() -> dict[str, WebFile]:
     files = {name: _web_file(path.read_bytes(), path.suffix) for name, path in paths.items()}
     all_tags = "".join(f"{name} {file.tag}\n" for name, file in files.items())
     folder = f"{hashlib.sha256(all_tags.encode()).hexdigest()[:32]}/"
-    page = _web_file(_BEFORE_A_NAME.sub(rb"\g<0>" + folder.encode(), files.pop(PAGE).body), ".html")
+    below = rb"\g<0>" + folder.encode()
+    pages = {
+        name: _web_file(_BEFORE_A_NAME.sub(below, files.pop(name).body), ".html")
+        for name in (PAGE, REFERENCE)
+    }
     unchanging = {f"{folder}{name}": replace(file, cache=IMMUTABLE) for name, file in files.items()}
-    return {PAGE: page, **files, **unchanging}
+    return {**pages, **files, **unchanging}
 
 
 def _web_file(body: bytes, suffix: str) -> WebFile:
@@ -88,9 +93,17 @@ def _web_file(body: bytes, suffix: str) -> WebFile:
 
 @router.get("/")
 @router.get("/dashboard")
-def to_dashboard() -> Response:
+def to_dashboard(request: Request) -> Response:
     """Redirect to the dashboard."""
-    return RedirectResponse("/dashboard/", status_code=307, headers={"Cache-Control": CHANGING})
+    path = f"{root_path_of(request)}/dashboard/"
+    return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
+
+
+@router.get("/docs")
+def to_reference(request: Request) -> Response:
+    """Redirect to the REST reference."""
+    path = f"{root_path_of(request)}/dashboard/{REFERENCE}"
+    return RedirectResponse(path, status_code=307, headers={"Cache-Control": CHANGING})
 
 
 @router.get("/dashboard/{name:path}")

@@ -181,7 +181,7 @@ def _header(data: bytes) -> dict[str, Any]:
     if length > MAX_HEADER_BYTES or len(data) < _LENGTH_BYTES + length:
         raise EncodingError("not a safetensors file, or its header is over 1 MiB")
     try:
-        header = parse_json(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        header = parse_json(data[_LENGTH_BYTES : _LENGTH_BYTES + length], unique_keys=True)
     except ValueError as error:
         raise EncodingError(f"not a safetensors file: {error!s:.200}") from error
     if not isinstance(header, dict) or len(header) == 0:

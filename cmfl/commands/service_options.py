@@ -69,6 +69,16 @@ class ServiceOptions:
             envvar="CMFL_API_ORIGINS",
         ),
     ] = None
+    root_path: Annotated[
+        str,
+        typer.Option(
+            "--root-path",
+            metavar="PATH",
+            help="Path below which a reverse proxy serves this service, such as /ledger; the proxy "
+            "removes it from requests.",
+            envvar="CMFL_API_ROOT_PATH",
+        ),
+    ] = ""
     allowed_hosts: AllowedHosts = None
     requests_per_minute: Annotated[
         int | None,
@@ -193,6 +203,7 @@ class ServiceOptions:
                 tokens=_read_tokens(self.tokens_file),
                 reading_is_open=self.open_reading,
                 allowed_origins=tuple(self.origins or ()),
+                root_path=self.root_path.rstrip("/"),
                 allowed_hosts=tuple(self.allowed_hosts or ()),
                 requests_per_minute=self.requests_per_minute,
                 trusted_proxies=tuple(self.trusted_proxies or ()),
@@ -216,6 +227,7 @@ class ServiceOptions:
 _OPTIONS = {
     "tokens": "--tokens-file",
     "allowed_origins": "--origin",
+    "root_path": "--root-path",
     "allowed_hosts": "--allowed-host",
     "requests_per_minute": "--requests-per-minute",
     "trusted_proxies": "--trusted-proxy",

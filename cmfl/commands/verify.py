@@ -216,6 +216,8 @@ def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
         for finding in result.findings:
             print_line(f"  {finding_line(finding)}")
         _show_caveats(result.caveats)
+        for one in result.unchecked:
+            print_line(f"  not checked: {one.field} ({one.reason})")
     _end(result, json=json)
 
 

@@ -33,13 +33,13 @@ def test_every_file_of_others_is_unchanged() -> None:
 def test_every_origin_has_version_licence_and_a_licence_file() -> None:
     parts = NOTICE.split("\n\n")
     origins = [part for part in parts if "Origin: " in part]
-    assert len(origins) == 3
+    assert len(origins) == 4
     for origin in origins:
         assert re.match(r"\S+ \d+\.\d+\.\d+, Copyright ", origin)
         assert re.search(
             r"^Origin: package \S+ of .*; source at https://\S+$", origin, re.MULTILINE
         )
-        assert re.search(r"^Licence: (MIT|MPL-2\.0)$", origin, re.MULTILINE)
+        assert re.search(r"^Licence: (MIT|MPL-2\.0|Apache-2\.0)$", origin, re.MULTILINE)
         assert re.search(r"/LICENSE$", origin, re.MULTILINE)
 
 

@@ -2,6 +2,7 @@
 
 import { fill, h } from "./dom.js";
 import { digest, say } from "./parts.js";
+import { ROOT } from "./places.js";
 import { credentials, hasToken } from "./token.js";
 
 const LARGEST = 512 * 2 ** 20;
@@ -39,7 +40,7 @@ export function blob(hex, name) {
 async function checked(hex, name) {
   let data;
   try {
-    data = await fetched(`/v1/blobs/${hex}`);
+    data = await fetched(`${ROOT}/v1/blobs/${hex}`);
   } catch (error) {
     return h("span", { class: "badge" }, error.message);
   }

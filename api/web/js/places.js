@@ -18,6 +18,9 @@ const PLACES = [
   ["verification", `${RUN}/verification`],
 ].map(([name, pattern]) => [name, new RegExp(`^${pattern}/?$`)]);
 
+/** The path below which a reverse proxy serves the service; empty without one. */
+export const ROOT = location.pathname.replace(/\/dashboard\/.*$/, "");
+
 /** Return which view an address names, with its parts and its query; null if it names none. */
 export function placeOf(hash) {
   const [path, query = ""] = hash.replace(/^#/, "").replace(/^\/$/, "").split("?", 2);
@@ -30,12 +33,12 @@ export function placeOf(hash) {
 
 /** Return the REST path of a place's deployment. */
 export function deploymentPath(place) {
-  return `/v1/chains/${place.chain}/deployments/${place.address}`;
+  return `${ROOT}/v1/chains/${place.chain}/deployments/${place.address}`;
 }
 
 /** Return the address of a view of a deployment. */
 export function runLink(path, below = "", query = {}) {
-  const [, chain, address] = /^\/v1\/chains\/([^/]+)\/deployments\/([^/]+)$/.exec(path) ?? [];
+  const [, chain, address] = /\/v1\/chains\/([^/]+)\/deployments\/([^/]+)$/.exec(path) ?? [];
   return withQuery(`#/runs/${chain}/${address}${below}`, query);
 }
 

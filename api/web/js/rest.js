@@ -1,5 +1,6 @@
 // Asking the service; its problems (RFC 9457) as errors.
 
+import { ROOT } from "./places.js";
 import { credentials } from "./token.js";
 
 const LONGEST_WAIT_MS = 30_000;
@@ -72,7 +73,7 @@ export async function readList(path, name, query, most, signal) {
 
 /** Return which paths the service has beyond those that every page needs. */
 export function features() {
-  known ??= read("/openapi.json").then(
+  known ??= read(`${ROOT}/openapi.json`).then(
     (document) => new Set(Object.keys(document.paths)),
     () => {
       known = null; // it may answer once it is shown a token

@@ -3,7 +3,7 @@
 import { h, told } from "./dom.js";
 import { fromOne, moment, ppm, whole } from "./format.js";
 import { badge } from "./parts.js";
-import { runLink } from "./places.js";
+import { ROOT, runLink } from "./places.js";
 import { has } from "./rest.js";
 import { ELECTIONS, wordFor } from "./words.js";
 
@@ -14,7 +14,7 @@ import { ELECTIONS, wordFor } from "./words.js";
 export function remoteCommand(words, deployment) {
   const isPlain = /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(deployment.run);
   const which = isPlain ? `--run ${deployment.run}` : `--address ${deployment.address}`;
-  return `cmfl ${words} --api ${location.origin} ${which} --head ${deployment.state.head}`;
+  return `cmfl ${words} --api ${location.origin}${ROOT} ${which} --head ${deployment.state.head}`;
 }
 
 /** Return the way to a page of a run. */

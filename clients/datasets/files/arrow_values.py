@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clients.datasets.files.data_archive import MAX_OWN_BYTES
 from clients.datasets.files.extra import imported
 from ledger.protocol.errors import ConfigurationError
 
@@ -85,10 +86,20 @@ def _lists(where: str, column: Any) -> NDArray[Any]:
 def _images(where: str, column: Any) -> NDArray[np.uint8]:
     if column.null_count:
         raise ConfigurationError(f"{where}: {column.null_count} images are not in the file itself")
-    images = [_decoded(where, content.as_py()) for content in column]
-    if len({image.shape for image in images}) > 1:
-        raise ConfigurationError(f"{where}: images of different sizes or modes")
-    return np.stack(images) if images else np.zeros((0, 1, 1, 1), np.uint8)
+    if not len(column):
+        return np.zeros((0, 1, 1, 1), np.uint8)
+    first = _decoded(where, column[0].as_py())
+    if len(column) * first.nbytes > MAX_OWN_BYTES:
+        raise ConfigurationError(
+            f"{where}: {len(column)} images of {first.nbytes} bytes, more than {MAX_OWN_BYTES}"
+        )
+    images = np.empty((len(column), *first.shape), np.uint8)
+    for index, content in enumerate(column):
+        image = _decoded(where, content.as_py())
+        if image.shape != first.shape:
+            raise ConfigurationError(f"{where}: images of different sizes or modes")
+        images[index] = image
+    return images
 
 
 def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:

@@ -31,6 +31,9 @@ MAX_FILE_BYTES = 256 * 2**20
 MAX_ARRAYS_BYTES = 1024 * 2**20
 MAX_OWN_BYTES = 2 * 2**30
 """Limit of a user's own data in a simulation, packed and unpacked."""
+MAX_RATIO = 100
+FREE_BYTES = 64 * 2**20
+"""An archive that unpacks to more than this may unpack to at most `MAX_RATIO` times its size."""
 LONGEST_TEXT = 200
 
 _PREAMBLE_BYTES = 10  # magic, version, length of the header
@@ -160,9 +163,28 @@ def _opened(path: Path, max_bytes: int | None) -> Iterator[zipfile.ZipFile]:
         if size > limit:
             raise ConfigurationError(f"{path}: {size} bytes, more than {limit}")
         with zipfile.ZipFile(path) as archive:
+            _require_packing(path, archive, size)
             yield archive
     except _DAMAGE as error:
         raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
+
+
+def _require_packing(path: Path, archive: zipfile.ZipFile, size: int) -> None:
+    """Reject an archive that unpacks to far more than its size, before a member is opened.
+
+    Other methods than deflate are rejected: the header of an LZMA stream orders any memory.
+
+    Raises:
+        ConfigurationError: names the method or the sizes.
+    """
+    if any(entry.compress_type not in _COMPRESSIONS for entry in archive.infolist()):
+        raise ConfigurationError(f"{path}: compressed by a method other than deflate")
+    total = sum(entry.file_size for entry in archive.infolist())
+    if total > max(FREE_BYTES, MAX_RATIO * size):
+        raise ConfigurationError(
+            f"{path}: {size} bytes that unpack to {total}, more than {MAX_RATIO} times as many; "
+            f"save the arrays without compression (numpy.savez)"
+        )
 
 
 def _entries(
@@ -175,8 +197,6 @@ def _entries(
         raise ConfigurationError(
             f"{path}: holds {', '.join(names[:9])}; must hold exactly {', '.join(expected)}"
         )
-    if any(entry.compress_type not in _COMPRESSIONS for entry in found):
-        raise ConfigurationError(f"{path}: compressed by a method other than deflate")
     total = sum(entry.file_size for entry in found)
     if total > max_unpacked:
         raise ConfigurationError(f"{path}: unpacks to {total} bytes, more than {max_unpacked}")

@@ -97,9 +97,60 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[Any]:
             if table.schema_arrow.names.count(name) != 1:
                 raise ConfigurationError(f"{path}: must have one column {name!r}")
         _require_bounds(path, table.metadata)
+        schema = table.schema_arrow
+        texts = _text_paths(table.schema, names)
+    with _opened(path, texts) as table:
         for batch in _batches(table, list(names)):
             batch.validate(full=True)
-            yield batch
+            yield _without_dictionaries(path, batch, schema)
+
+
+def _text_paths(schema: Any, names: Sequence[str]) -> list[str]:
+    """Return the paths of text and bytes in some columns, also within lists and structs."""
+    columns = [schema.column(index) for index in range(len(schema))]
+    return [
+        column.path
+        for column in columns
+        if column.path.partition(".")[0] in names or column.path in names
+        if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL"
+    ]
+
+
+def _without_dictionaries(path: Path, batch: Any, schema: Any) -> Any:
+    """Return a batch with repeated entries written out, once their size is known.
+
+    Raises:
+        ConfigurationError: they are too large.
+    """
+    arrow = imported("pyarrow", "data", ".parquet files")
+    for name in batch.schema.names:
+        size = _text_bytes(batch.column(name))
+        if size > MAX_GROUP_BYTES:
+            raise ConfigurationError(
+                f"{path}: {name}: {batch.num_rows} rows hold {size} bytes; there may be 0 .. "
+                f"{MAX_GROUP_BYTES}"
+            )
+    plain = [schema.field(name) for name in batch.schema.names]
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, plain, strict=True)
+    ]
+    return arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(plain))
+
+
+def _text_bytes(column: Any) -> int:
+    """Return how many bytes the entries of dictionaries take when they are written out."""
+    types = imported("pyarrow.types", "data", ".parquet files")
+    compute = imported("pyarrow.compute", "data", ".parquet files")
+    type_ = column.type
+    if types.is_dictionary(type_):
+        lengths = compute.cast(compute.binary_length(column.dictionary), "int64")
+        return int(compute.sum(compute.take(lengths, column.indices)).as_py() or 0)
+    if types.is_struct(type_):
+        return sum(_text_bytes(column.field(index)) for index in range(type_.num_fields))
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        return _text_bytes(column.flatten())
+    return 0
 
 
 def _batches(table: Any, paths: list[str]) -> Iterator[Any]:

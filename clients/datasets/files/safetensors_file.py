@@ -1,7 +1,8 @@
 """A reader of arrays in a `.safetensors` file, which may be damaged or hostile.
 
 The format is a length, a JSON header and the bytes of all tensors. The header is bounded and
-checked against the rules and the size of the file before a tensor is read.
+checked against the rules and the size of the file before a tensor is read. As in the safetensors
+library, the tensors' bytes follow each other without a gap or an overlap, up to the file's end.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MAX_HEADER_BYTES = 65_536
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
+_MAX_ELEMENTS = 2**60
 _TYPES = {"F32": "<f4", "U8": "|u1", "I64": "<i8"}
 """The format's names of the supported types, and NumPy's."""
 
@@ -123,7 +125,43 @@ def _header(path: Path, content: bytes) -> dict[str, Any]:
         raise ConfigurationError(
             f"{path}: not a readable .safetensors file (its header is not a map)"
         )
-    return {name: entry for name, entry in header.items() if name != _METADATA}
+    metadata = header.pop(_METADATA, None)
+    is_map = isinstance(metadata, dict) and all(isinstance(each, str) for each in metadata.values())
+    if metadata is not None and not is_map:
+        raise ConfigurationError(f"{path}: {_METADATA} must be a map of texts")
+    _require_no_gap(path, header, len(content) - _LENGTH_BYTES - length)
+    return header
+
+
+def _require_no_gap(path: Path, header: Mapping[str, Any], size: int) -> None:
+    """Reject bytes that belong to no tensor, or to several.
+
+    Args:
+        path: the file.
+        header: entries of all tensors.
+        size: bytes after the header.
+
+    Raises:
+        ConfigurationError: names the tensor and the position.
+    """
+    spans = []
+    for name, entry in header.items():
+        ends = _wholes(entry.get("data_offsets")) if isinstance(entry, dict) else ()
+        if len(ends) != 2:
+            raise ConfigurationError(f"{path}: {name[:80]}: must have data_offsets of two numbers")
+        spans.append((*ends, name))
+    position = 0
+    for start, end, name in sorted(spans):
+        if start != position or end < start:
+            raise ConfigurationError(
+                f"{path}: {name[:80]}: bytes {start} .. {end}, but the tensor before ends at "
+                f"{position}; tensors must follow each other"
+            )
+        position = end
+    if position != size:
+        raise ConfigurationError(
+            f"{path}: the tensors end at byte {position}, but {size} bytes follow the header"
+        )
 
 
 def _array(where: str, entry: object, data: memoryview, rule: ArrayRule) -> NDArray[Any]:
@@ -145,7 +183,8 @@ def _array(where: str, entry: object, data: memoryview, rule: ArrayRule) -> NDAr
     ):
         raise ConfigurationError(f"{where}: shape {shape} does not fit {rule.shape}")
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    if len(ends) != 2 or ends[1] - ends[0] != size or ends[1] > len(data):
+    is_countable = math.prod(length or 1 for length in shape) < _MAX_ELEMENTS
+    if not is_countable or ends[1] - ends[0] != size:
         raise ConfigurationError(f"{where}: bytes {ends} do not make up shape {shape}")
     array = np.frombuffer(data[ends[0] : ends[1]], dtype=dtype).reshape(shape)
     if array.size:

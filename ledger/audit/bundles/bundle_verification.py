@@ -65,6 +65,19 @@ _SENTENCES: dict[AuditOutcome, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class UncheckedField:
+    """A field of `bundle.json` that may be changed without a contradiction.
+
+    Attributes:
+        field: names from the outermost to the innermost, with dots; of lists, each entry's.
+        reason: why it is not checked, or which part of it.
+    """
+
+    field: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundVerification:
     """The result of checking one round.
 
@@ -75,6 +88,7 @@ class RoundVerification:
         findings: who was caught at what, or failed to deliver.
         counts: what was read and recomputed.
         caveats: what is not proven, however all this ends.
+        unchecked: fields of the bundle that were not checked, or not whole.
     """
 
     round: int
@@ -83,6 +97,7 @@ class RoundVerification:
     findings: tuple[Finding, ...]
     counts: dict[str, int]
     caveats: tuple[Caveat, ...]
+    unchecked: tuple[UncheckedField, ...]
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -112,6 +127,7 @@ class RoundVerification:
             "caveats": [
                 {"caveat": str(caveat), "sentence": caveat.sentence} for caveat in self.caveats
             ],
+            "unchecked": [{"field": one.field, "reason": one.reason} for one in self.unchecked],
         }
 
 
@@ -169,6 +185,7 @@ def verify_bundle(
         findings=tuple(audit.log.findings),
         counts={str(count): n for count, n in sorted(audit.log.counts.items()) if n},
         caveats=tuple(_caveats(trusted)),
+        unchecked=tuple(_unchecked(bundle, trusted, steps)),
     )
 
 
@@ -307,6 +324,64 @@ def _caveats(trusted: Trusted | None) -> Iterator[Caveat]:
         case TrustedContract():
             if not trusted.is_final:
                 yield Caveat.NOT_FINAL
+
+
+_FIELDS = {
+    StepName.HEAD: "path.links",
+    StepName.CONFIGURATION: "configuration",
+    StepName.SEED: "seed",
+    StepName.COMMITTEE: "committee",
+    StepName.BANS: "bans",
+    StepName.OPENED_BLOCK: "opened_block",
+    StepName.EVENT_PLACES: "logs",
+}
+"""The field behind each step that may have nothing to compare with."""
+
+_PLACES = (
+    "genesis_hash",
+    "opened_block",
+    "blocks.number",
+    "blocks.hash",
+    "transactions.hash",
+    "transactions.block_number",
+    "logs.block_number",
+    "logs.block_hash",
+    "logs.transaction_hash",
+    "logs.log_index",
+)
+
+
+def _unchecked(
+    bundle: RoundBundle, trusted: Trusted | None, steps: list[VerificationStep]
+) -> Iterator[UncheckedField]:
+    """Yield the fields that could be different in a bundle with the same outcome."""
+    for step in steps:
+        if step.is_ok is None and step.name in _FIELDS:
+            yield UncheckedField(_FIELDS[step.name], "nothing that is trusted contains its value")
+    links, reached = len(bundle.basis.path.links), _reached(bundle, trusted)
+    if reached < links:
+        after = f"the last {links - reached} of {links} come after what is trusted"
+        yield UncheckedField("path.links", after)
+    if not isinstance(trusted, TrustedContract):
+        for field in _PLACES:
+            yield UncheckedField(field, "only against other fields: a head has no places")
+    yield UncheckedField("blocks.parent_hash", "only where the bundle holds the block before")
+    yield UncheckedField("transactions.input", "only the bytes that the contract reads")
+
+
+def _reached(bundle: RoundBundle, trusted: Trusted | None) -> int:
+    """Return how many links of the path lead to what is trusted; 0 if none is known to."""
+    path = bundle.basis.path
+    end = path.end_of(bundle.basis.round)
+    assert end is not None, "a bundle is of a round that has ended"
+    match trusted:
+        case TrustedContract(ended=ended):
+            return end + 1 if path.heads[end + 1] == ended else 0
+        case TrustedHead(head):
+            later = path.heads[end + 1 :]
+            return end + 1 + later.index(head) if head in later else 0
+        case None:
+            return 0
 
 
 class RecordingBlobs:

@@ -315,9 +315,73 @@ def test_no_changed_bundle_passes_and_says_anything_but_the_truth(
             continue
         assert json.dumps(found.as_dict(), allow_nan=False)
         if found.outcome is AuditOutcome.PASSED and other != document:
-            # Places are not proven by a head, and change nothing of what was checked.
-            assert trusted is newest or path[0] in {"blocks", "transactions", "path"}, path
+            assert is_named(path, found), path
             assert said(found) == truth, path
+
+
+def is_named(path: Sequence[Any], found: RoundVerification) -> bool:
+    """Return whether a verification names a place of the document as not checked."""
+    place = ".".join(part for part in path if isinstance(part, str)) + "."
+    fields = [f"{one.field}." for one in found.unchecked]
+    return any(place.startswith(field) or field.startswith(place) for field in fields)
+
+
+def test_every_field_that_can_change_unnoticed_is_named(
+    honest: Run,
+    documents: list[tuple[dict[str, Any], dict[str, Any]]],
+    newest: TrustedHead,
+    facts: dict[int, TrustedContract],
+) -> None:
+    """Each value is replaced wherever it stands, so that the document agrees with itself."""
+    document, _ = documents[0]
+    unnoticed: dict[str, set[str]] = {"head": set(), "contract": set()}
+    values = [get_at(document, path) for path in paths(document)]
+    texts = {value for value in values if isinstance(value, str) and len(value) == 66}
+    for text in sorted(texts):
+        other = text[:-1] + ("0" if text[-1] != "0" else "1")
+        changed_document = json.loads(json.dumps(document).replace(text, other))
+        for name, trusted in (("head", newest), ("contract", facts[document["round"]])):
+            try:
+                bundle = bundle_of(changed_document, honest.blobs)
+                found = verify_bundle(bundle, honest.blobs, trusted)
+            except EncodingError:
+                continue
+            if found.outcome is not AuditOutcome.PASSED:
+                continue
+            for path in paths(document):
+                was = get_at(document, path)
+                if isinstance(was, str) and was != get_at(changed_document, path):
+                    assert is_named(path, found), (name, path)
+                    unnoticed[name].add(".".join(part for part in path if isinstance(part, str)))
+    assert {"genesis_hash", "blocks.hash", "logs.block_hash", "transactions.hash"} <= unnoticed[
+        "head"
+    ]
+    assert unnoticed["contract"] <= {"blocks.parent_hash", *(f"path.links.{n}" for n in LINKS)}
+
+
+LINKS = ("seed", "committee", "result", "accepted", "votes", "commitments")
+
+
+def get_at(document: Any, path: Sequence[Any]) -> Any:
+    for part in path:
+        document = document[part]
+    return document
+
+
+def test_what_is_trusted_decides_which_fields_are_unchecked(
+    exported: dict[int, Path], newest: TrustedHead, facts: dict[int, TrustedContract]
+) -> None:
+    by_contract = {one.field for one in checked(exported[3], facts[3]).unchecked}
+    assert by_contract == {"blocks.parent_hash", "transactions.input", "path.links"}
+    last = {one.field for one in checked(exported[5], facts[5]).unchecked}
+    assert last == {"blocks.parent_hash", "transactions.input"}
+    by_head = {one.field for one in checked(exported[5], newest).unchecked}
+    assert by_head > last | {"genesis_hash", "logs.log_index", "opened_block"}
+    nothing = checked(exported[3], None)
+    assert {"path.links", "configuration", "genesis_hash"} <= {
+        one.field for one in nothing.unchecked
+    }
+    assert nothing.as_dict()["unchecked"][0].keys() == {"field", "reason"}
 
 
 def said(found: RoundVerification) -> dict[str, Any]:

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clients.datasets.files.data_archive import ArrayRule, read_arrays
+from clients.datasets.files.data_archive import ArrayRule, read_arrays, stated_forms
+from clients.datasets.own import OwnOptions, read_own
+from clients.datasets.own_columns import FileOptions
+from clients.datasets.own_layouts import read_samples
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -39,16 +43,59 @@ def test_a_member_never_unpacks_beyond_its_header(tmp_path: Path) -> None:
 def test_an_invalid_shape_is_refused_before_unpacking(
     tmp_path: Path,
 ) -> None:
-    large = npy(np.zeros(64 * 2**20, dtype=np.uint8))
+    large = npy(np.zeros(48 * 2**20, dtype=np.uint8))
     path = crafted(tmp_path / "a.npz", [("a.npy", large)], compression=8)
     tracemalloc.start()
     try:
-        with pytest.raises(ConfigurationError, match=r"shape \(67108864,\) does not fit \(5,\)"):
+        with pytest.raises(ConfigurationError, match=r"shape \(50331648,\) does not fit \(5,\)"):
             read_arrays(path, {"a": ArrayRule("|u1", (5,), 0, 9)})
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert most < 8 * 2**20
+
+
+def test_an_archive_that_unpacks_to_far_more_than_its_size_is_refused_unopened(
+    tmp_path: Path,
+) -> None:
+    """By every reader of such files, and although each array keeps its rule."""
+    rows = 80 * 2**20 // 16
+    x, y = np.zeros((rows, 4), np.float32), np.zeros(rows, np.int64)
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=x, y=y)
+    assert path.stat().st_size < 300_000
+    options = OwnOptions(shape=[4], classes=2)
+    rules = options.rules(("x", "y"), "samples")
+    readers: list[Callable[[], object]] = [
+        lambda: read_arrays(path, rules),
+        lambda: stated_forms(path),
+        lambda: read_own(path, options),
+        lambda: read_samples(path, FileOptions()),
+    ]
+    del x, y
+    for read in readers:
+        tracemalloc.start()
+        try:
+            with pytest.raises(ConfigurationError, match="more than 100 times"):
+                read()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < 2**20
+    sparse = np.zeros((rows, 4), np.float32)
+    sparse[:, 0] = np.random.default_rng(1).random(rows)
+    np.savez_compressed(path, x=sparse, y=np.zeros(rows, np.int64))
+    assert read_arrays(path, rules)["x"].shape == (rows, 4)
+    np.savez(path, x=np.zeros((rows, 4), np.float32), y=np.zeros(rows, np.int64))
+    assert read_arrays(path, rules)["x"].shape == (rows, 4)
+
+
+def test_an_unusual_compression_is_refused_before_a_member_is_opened(tmp_path: Path) -> None:
+    """The header of an LZMA stream orders up to 4 GiB."""
+    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
+        path = crafted(tmp_path / "a.npz", [("a.npy", GOOD)], compression=method)
+        with pytest.raises(ConfigurationError, match="method other than deflate"):
+            stated_forms(path)
 
 
 def crafted(path: Path, members: list[tuple[str, bytes]], **options: Any) -> Path:

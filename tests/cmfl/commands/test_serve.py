@@ -33,6 +33,8 @@ def test_options_and_variables_are_one(
     options = {
         "--tokens-file": tmp_path / "tokens",
         "--origin": "https://audit.example",
+        "--allowed-host": "ledger.example",
+        "--root-path": "/ledger",
         "--requests-per-minute": 90,
         "--trusted-proxy": "192.0.2.0/24",
         "--mailbox": tmp_path / "mailbox",
@@ -47,7 +49,11 @@ def test_options_and_variables_are_one(
     flags = ("--open-reading", "--log-requests", "--no-verifications")
     given = [part for option in options.items() for part in option]
     succeeds("serve", "--home", tmp_path, *given, *flags)
-    names = {"--origin": "CMFL_API_ORIGINS", "--trusted-proxy": "CMFL_API_TRUSTED_PROXIES"}
+    names = {
+        "--origin": "CMFL_API_ORIGINS",
+        "--trusted-proxy": "CMFL_API_TRUSTED_PROXIES",
+        "--allowed-host": "CMFL_API_ALLOWED_HOSTS",
+    }
     for option, value in options.items():
         name = names.get(option, f"CMFL_API_{option[2:].replace('-', '_').upper()}")
         monkeypatch.setenv(name, str(value))
@@ -61,6 +67,7 @@ def test_options_and_variables_are_one(
     assert first.trusted_proxies == (ip_network("192.0.2.0/24"),)
     assert first.mailbox == str(tmp_path / "mailbox")
     assert first.rules == (str(tmp_path / "rule.py"),)
+    assert (first.allowed_hosts, first.root_path) == (("ledger.example",), "/ledger")
     assert first.reading_is_open
     assert first.logs_requests
     assert not first.verifications
@@ -100,6 +107,10 @@ def test_a_token_that_is_none_is_refused_and_not_shown(tmp_path: Path) -> None:
         ("--origin", "https://audit.example/path"),
         ("--trusted-proxy", "*"),
         ("--trusted-proxy", "192.0.2.1/8"),
+        ("--allowed-host", "*"),
+        ("--allowed-host", "https://ledger.example"),
+        ("--root-path", "ledger"),
+        ("--root-path", "/../ledger"),
         ("--requests-per-minute", "0"),
         ("--verification-memory", "1"),
         ("--verifications-kept", "4"),

@@ -4,7 +4,7 @@ import { curves } from "../charts/curves.js";
 import { h, told } from "../dom.js";
 import { percent, whole } from "../format.js";
 import { digest, more, section, table } from "../parts.js";
-import { runLink, withQuery } from "../places.js";
+import { ROOT, runLink, withQuery } from "../places.js";
 import { has, read, readIfThere, readList } from "../rest.js";
 import { settings } from "../run.js";
 
@@ -13,8 +13,8 @@ const PATH = /^\/v1\/chains\/(?:0|[1-9][0-9]{0,77})-[0-9a-f]{8}\/deployments\/0x
 
 /** Return the page. */
 export async function compare(place, signal) {
-  const status = await read("/v1/status", signal);
-  const asked = ["left", "right"].map((side) => place.query.get(side)).map((path) => (PATH.test(path ?? "") ? path : null));
+  const status = await read(`${ROOT}/v1/status`, signal);
+  const asked = ["left", "right"].map((side) => place.query.get(side)).map((path) => (path?.startsWith(ROOT) && PATH.test(path.slice(ROOT.length)) ? path : null));
   const sides = await Promise.all(asked.map((path) => (path ? side(path, signal) : null)));
   return {
     title: "Compare two runs",

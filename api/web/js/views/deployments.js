@@ -3,7 +3,7 @@
 import { h, told } from "../dom.js";
 import { moment, percent, whole } from "../format.js";
 import { badge, digest, facts, section, table, term } from "../parts.js";
-import { runLink, withQuery } from "../places.js";
+import { ROOT, runLink, withQuery } from "../places.js";
 import { has, read, readIfThere } from "../rest.js";
 import { STAGES, wordFor } from "../words.js";
 
@@ -11,7 +11,7 @@ const MOST_CLAIMS = 50;
 
 /** Return the page. */
 export async function deployments(_, signal) {
-  const [status, { chains }] = await Promise.all([read("/v1/status", signal), read("/v1/chains", signal)]);
+  const [status, { chains }] = await Promise.all([read(`${ROOT}/v1/status`, signal), read(`${ROOT}/v1/chains`, signal)]);
   const lists = await Promise.all(chains.map((chain) => read(chain.links.deployments, signal)));
   const standing = new Map(status.deployments.map((one) => [one.links.self, one]));
   const found = lists.flatMap((list) => list.deployments);

@@ -3,7 +3,7 @@
 import { h, told } from "../dom.js";
 import { counted } from "../format.js";
 import { section } from "../parts.js";
-import { runLink } from "../places.js";
+import { ROOT, runLink } from "../places.js";
 import { Refused, has, read, readIfThere, readList } from "../rest.js";
 
 const MOST_CLIENTS = 12_288;
@@ -16,7 +16,7 @@ const DIGEST = /^(?:0x)?[0-9a-f]{64}$/i;
 export async function search({ query }, signal) {
   const asked = (query.get("q") ?? "").trim().slice(0, 200);
   document.getElementById("query").value = asked;
-  const { deployments } = await read("/v1/status", signal);
+  const { deployments } = await read(`${ROOT}/v1/status`, signal);
   const { hits, looked } = await found(asked, deployments, signal);
   return {
     title: "Search",
