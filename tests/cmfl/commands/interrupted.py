@@ -55,7 +55,7 @@ def with_a_child() -> None:
         if not child:
             os.kill(os.getpid(), signal.SIGTERM)
             os._exit(0)
-        _, status = os.waitpid(child, 0)
+        status = os.waitpid(child, 0)[1]
         raise SystemExit(os.waitstatus_to_exitcode(status) + 100)
 
     vars(rounds)["open_history"] = fork
