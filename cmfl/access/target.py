@@ -180,13 +180,16 @@ class Target:
         )
 
     def _explain_no_chain(self) -> None:
-        """Reject a home whose runs are on a node, or on the memory ledger.
+        """Reject a home whose chain is gone, or whose runs are on a node or the memory ledger.
 
         Raises:
+            ChainRolledBackError: the home has acknowledged a block.
             ConfigurationError: names the runs.
         """
         from ledger.chain.contract.manifest import was_in_memory
+        from ledger.chain.embedded.file.head_note import verify_nothing_acknowledged
 
+        verify_nothing_acknowledged(self.chain_file)
         home = Home(self.home)
         if not home.runs.is_dir():
             return

@@ -43,10 +43,12 @@ def handle_with(handler: Callable[[int, FrameType | None], object]) -> dict[int,
 @contextmanager
 def handled_with(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     """Set the handler of all signals that end a command within a context."""
+    global _last  # noqa: PLW0603 - see `handle_with`
     before = handle_with(handler)
     try:
         yield
     finally:
+        _last = signal.SIGINT  # this context was the answer to the signal
         for number, earlier in before.items():
             signal.signal(number, earlier)
 

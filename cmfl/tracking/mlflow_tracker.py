@@ -9,13 +9,17 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from ledger.protocol.errors import ConfigurationError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from cmfl.tracking.tracker import TrackedRow, TrackedRun
 
@@ -34,6 +38,8 @@ _MOST_VALUES = 1000
 _MOST_NAMED = 100
 _LONGEST = 6000
 """MLflow's bounds: metrics and parameters in a call, and characters of a parameter."""
+_SQLITE = "sqlite:///"
+_BUSY_SECONDS = 5.0
 _NOT_IN_NAMES = re.compile(r"[^\w./ -]")
 
 
@@ -50,7 +56,7 @@ class MlflowTracker:
             logging.getLogger(name).setLevel(logging.WARNING)
         is_uri = "://" in place
         self._folder = None if is_uri else Path(place).absolute()
-        self._uri = place if is_uri else f"sqlite:///{self._folder}/{DATABASE}"
+        self._uri = place if is_uri else f"{_SQLITE}{self._folder}/{DATABASE}"
         self._client_class, self._project = MlflowClient, project
         self._client: Any = None
         self._run_id = ""
@@ -60,6 +66,7 @@ class MlflowTracker:
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._make_database(self._folder)
+        _require_database(self._uri)
         self._client = self._client_class(tracking_uri=self._uri)
         experiment = self._experiment()
         last = self._resumed(experiment, run, rows)
@@ -127,6 +134,8 @@ class MlflowTracker:
         if (head is not None and head not in heads) or max(steps, default=0) > len(rows):
             self._client.delete_run(self._run_id)
             return None
+        # A process may have been killed after it made the record, and before it logged all of them.
+        self._log_parameters(run.parameters, known[0].data.params)
         self._client.update_run(self._run_id, status="RUNNING")
         return max(steps, default=0)
 
@@ -140,12 +149,36 @@ class MlflowTracker:
         tags = [] if head is None else [RunTag(HEAD, head)]
         self._client.log_batch(self._run_id, metrics=metrics, tags=tags)
 
-    def _log_parameters(self, parameters: Mapping[str, str]) -> None:
+    def _log_parameters(self, parameters: Mapping[str, str], logged: Collection[str] = ()) -> None:
         from mlflow.entities import Param
 
         params = [
-            Param(_NOT_IN_NAMES.sub("_", name), value[:_LONGEST])
-            for name, value in parameters.items()
+            Param(name, value[:_LONGEST])
+            for name, value in (
+                (_NOT_IN_NAMES.sub("_", each), value) for each, value in parameters.items()
+            )
+            if name not in logged
         ]
         for start in range(0, len(params), _MOST_NAMED):
             self._client.log_batch(self._run_id, params=params[start : start + _MOST_NAMED])
+
+
+def _require_database(uri: str) -> None:
+    """Require that a database in a file can be written: MLflow would retry for minutes.
+
+    Raises:
+        ConfigurationError: names the file.
+    """
+    if not uri.startswith(_SQLITE):
+        return
+    path = Path(uri.removeprefix(_SQLITE).partition("?")[0]).absolute()
+    if not path.exists() and path.parent.is_dir():
+        return  # MLflow makes it
+    try:
+        with closing(
+            sqlite3.connect(f"{path.as_uri()}?mode=rw", timeout=_BUSY_SECONDS, uri=True)
+        ) as base:
+            base.execute("BEGIN IMMEDIATE")
+            base.rollback()
+    except sqlite3.Error as error:
+        raise ConfigurationError(f"{path} cannot be opened for writing: {error}") from error

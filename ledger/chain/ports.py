@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias, runtime_checkable
 
 from ledger.protocol.errors import ChainError
 
@@ -198,6 +198,19 @@ class Receipt:
     gas_used: int
     contract_address: str | None
     logs: tuple[Log, ...]
+
+
+@runtime_checkable
+class Acknowledged(Protocol):
+    """A chain in a file, whose home keeps the newest block that it has acknowledged."""
+
+    def verify_not_behind(self) -> None:
+        """Verify that the chain has that block.
+
+        Raises:
+            ChainRolledBackError: the chain lacks it.
+            ChainError: the note of that block cannot be read.
+        """
 
 
 class ChainReader(Protocol):

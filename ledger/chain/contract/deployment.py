@@ -23,7 +23,12 @@ from ledger.chain.contract.manifest import (
     settings_digest,
     write_manifest,
 )
-from ledger.chain.ports import ChainUnreachableError, NotServedError, TransactionRevertedError
+from ledger.chain.ports import (
+    Acknowledged,
+    ChainUnreachableError,
+    NotServedError,
+    TransactionRevertedError,
+)
 from ledger.io.home import DISK, Disk, RunPaths
 from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
@@ -236,6 +241,8 @@ def require_code(chain: ChainReader, address: str) -> None:
     """
     code = chain.code(address)
     if not code:
+        if isinstance(chain, Acknowledged):
+            chain.verify_not_behind()
         raise ChainError(f"there is no contract at {address}")
     if not is_published(code):
         raise ChainError(

@@ -22,7 +22,6 @@ from ledger.chain.embedded.file.chain_store import SCHEMA_VERSION, ChainStore
 from ledger.chain.embedded.file.head_note import (
     AcknowledgedBlock,
     HeadNote,
-    verify_not_behind,
     verify_nothing_acknowledged,
 )
 from ledger.chain.embedded.file.writer import WriteAheadLog, WriterLock
@@ -163,8 +162,8 @@ class EmbeddedChain(EmbeddedReader):
             # First read-only: when it opens for writing, SQLite discards the rest of a damaged
             # -wal, which might still be recovered.
             with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
-                if not accept_rollback and (noted := reader.acknowledged()) is not None:
-                    verify_not_behind(reader, noted, path)
+                if not accept_rollback:
+                    reader.verify_not_behind()
                 reader.verify_can_extend()
             store = ChainStore.open(path, synchronous)
             try:

@@ -18,7 +18,11 @@ from ledger.chain.embedded import continuation, evm, evm_values, integrity
 from ledger.chain.embedded.block_reader import BlockReader
 from ledger.chain.embedded.call_answers import CallAnswer, CallAnswers
 from ledger.chain.embedded.file.chain_store import ChainStore
-from ledger.chain.embedded.file.head_note import read_note
+from ledger.chain.embedded.file.head_note import (
+    read_note,
+    verify_not_behind,
+    verify_nothing_acknowledged,
+)
 from ledger.chain.ports import ChainDamagedError, TransactionRevertedError
 from ledger.protocol.errors import ChainError
 
@@ -51,9 +55,14 @@ class EmbeddedReader(BlockReader):
         """Return a chain file opened for reading; None accepts any id or block 0.
 
         Raises:
+            ChainRolledBackError: there is no chain, and one was acknowledged here.
             ChainError: there is no such file, or it is damaged or another chain.
         """
-        store = ChainStore.open_reading(path)
+        try:
+            store = ChainStore.open_reading(path)
+        except ChainError:
+            verify_nothing_acknowledged(path)
+            raise
         try:
             chain = EmbeddedReader(store)
             chain.verify_identity(chain_id, genesis_hash)
@@ -196,6 +205,17 @@ class EmbeddedReader(BlockReader):
         if isinstance(self._noted, ChainError):
             raise self._noted
         return self._noted
+
+    def verify_not_behind(self) -> None:
+        """Verify that the chain has the newest block that this home has acknowledged.
+
+        Raises:
+            ChainRolledBackError: the chain lacks it.
+            ChainError: the note cannot be read.
+        """
+        noted = self.acknowledged()
+        if noted is not None:
+            verify_not_behind(self, noted, self._store.path)
 
     @property
     def wal_bytes(self) -> int:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from clients.configuration.loading import load
+from clients.runs.open_run import open_run
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.storage.blobs import FolderBlobs
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -58,3 +63,24 @@ def test_several_processes_print_the_same_report(home: Path) -> None:
     )
     assert json.loads(one) == json.loads(several)
     assert "greater than or equal to 1" in refusal("audit", "--home", home, "--jobs", 0)
+
+
+@pytest.mark.parametrize("lost", ["*-wal", "*.sqlite"])
+def test_an_audit_names_the_rollback_of_a_chain_that_lost_its_newest_blocks(
+    tmp_path: Path, lost: str
+) -> None:
+    home, copy = tmp_path / "home", tmp_path / "copy"
+    home.mkdir()
+    configuration = load("smoke", settings=("protocol.rounds=1",))
+    with (
+        EmbeddedChain.create(home / "chain.sqlite") as chain,
+        open_run(home, "run", configuration, chain, FolderBlobs(home / "blobs")) as run,
+    ):
+        run.go_on(lambda _: None)
+        newest = chain.head().number
+        shutil.copytree(home, copy, ignore=shutil.ignore_patterns(lost, "*-shm"))
+    for command in ("audit",), ("rounds", "list"), ("clients", "list"):
+        found = cmfl(*command, "--home", copy)
+        assert f"block {newest} 0x" in found.out + found.err
+        assert "was acknowledged here, but " in found.out + found.err
+    assert refusal("audit", "--home", copy).startswith(f"{copy / 'chain.sqlite'}: block {newest} ")

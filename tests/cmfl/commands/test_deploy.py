@@ -40,7 +40,7 @@ def test_deploying_again_changes_nothing(tmp_path: Path) -> None:
     before = files(tmp_path)
     found = succeeds(*arguments, "--json").json
     assert found == json.loads(before["deployment.json"])
-    assert set(before) == {"config.toml", "deployment.json"}
+    assert set(before) == {"config.toml", "deployment.json", "run.lock"}
     assert (files(tmp_path), blocks(tmp_path)) == (before, 2)
     assert people.splitlines()[0] == f"contract {found['address']} on chain {found['chain_id']}"
     assert f"go on with: cmfl run --home {tmp_path} --run run --resume" in people

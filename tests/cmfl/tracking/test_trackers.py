@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import resource
 import shutil
+import sqlite3
 import sys
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -19,6 +22,7 @@ from clients.configuration.owners import shared_configuration
 from clients.configuration.schema import TrackSection
 from clients.runs.open_run import open_run
 from clients.runs.run_folder import recorded_configuration
+from cmfl.tracking import mlflow_tracker
 from cmfl.tracking.described_run import NOT_AUDITED
 from cmfl.tracking.live import logged
 from cmfl.tracking.mlflow_tracker import MlflowTracker
@@ -302,13 +306,77 @@ def test_a_run_that_is_resumed_is_logged_once(tmp_path: Path, database: Path) ->
     assert [(row["_step"], row["accuracy"]) for row in history] == rows
 
 
-def test_an_interrupt_leaves_no_half_database(tmp_path: Path, database: Path) -> None:
-    session = TrackingSession(
-        TrackSection(mlflow=str(with_database(tmp_path / "mlflow", database))), pytest.fail
-    )
-    session.open(RUN, rows_of("0x01"))
+@pytest.mark.parametrize(
+    ("call", "left"),
+    [
+        ("create_run", {}),
+        ("log_batch", {"a": "1"}),
+        ("log_batch 2", {"a": "1", "b": "2"}),
+        ("log_batch 3", {"a": "1", "b": "2"}),
+    ],
+)
+def test_an_interrupted_record_is_completed_by_the_next_call(
+    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch, call: str, left: dict[str, str]
+) -> None:
+    """A kill after the record is made, after each of two parameters, and after a round."""
+    place = with_database(tmp_path / "mlflow", database)
+    monkeypatch.setattr(mlflow_tracker, "_MOST_NAMED", 1)
+    monkeypatch.setattr(mlflow_tracker, "_MOST_VALUES", 2)
+    run = TrackedRun("run", RUN.key, {"a": "1", "b": "2"}, RUN.tags)
+    rows = rows_of("0x01", "0x02")
+    tracker = MlflowTracker(str(place), "project")
+    method, _, number = call.partition(" ")
+    calls = itertools.count(1)
+    kept = getattr(tracker._client_class, method)
+
+    def cut(*arguments: object, **named: object) -> object:
+        answer = kept(*arguments, **named)
+        if next(calls) == int(number or 1):
+            raise CutError
+        return answer
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(tracker._client_class, method, cut)
+            with pytest.raises(CutError):
+                tracker.open(run, rows)
+    ((_, interrupted),) = mlflow_runs(place)
+    assert interrupted.data.params == left
+    session = TrackingSession(TrackSection(mlflow=str(place), project="project"), pytest.fail)
+    session.open(run, rows)
     session.close({}, None)
-    assert mlflow_steps(tmp_path / "mlflow", "decided") == [(1, 1.0)]
+    ((_, completed),) = mlflow_runs(place)
+    assert completed.info.run_id == interrupted.info.run_id
+    assert completed.data.params == run.parameters
+    for metric, values in (("decided", (1.0, 1.0)), ("accuracy", (0.125, 0.25))):
+        assert mlflow_steps(place, metric) == list(enumerate(values, 1))
+
+
+@pytest.mark.parametrize("content", ["garbage", "folder", "locked"])
+def test_a_database_that_cannot_be_opened_is_one_warning(
+    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    monkeypatch.setattr(mlflow_tracker, "_BUSY_SECONDS", 0.01)
+    place = with_database(tmp_path / "mlflow", database)
+    path = place / mlflow_tracker.DATABASE
+    if content != "locked":
+        path.unlink()
+    if content == "folder":
+        path.mkdir()
+    if content == "garbage":
+        path.write_bytes(b"no database" * 1000)
+    said: list[str] = []
+    with closing(sqlite3.connect(":memory:" if content != "locked" else path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for named in str(place), f"sqlite:///{path}":
+            with patch("mlflow.tracking.MlflowClient.__init__", side_effect=AssertionError):
+                session = TrackingSession(TrackSection(mlflow=named), said.append)
+                session.open(RUN, rows_of("0x01"))
+                session.close({}, None)
+    assert len(said) == 2
+    for line in said:
+        assert line.startswith(f"warning: track.mlflow: ConfigurationError: {path} cannot be")
 
 
 def test_an_interrupted_audit_leaves_no_record_running(tmp_path: Path, database: Path) -> None:
