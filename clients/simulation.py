@@ -25,6 +25,7 @@ from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, PayloadRemover, StoredBlobs
 from ledger.actors.settlement import judgement_behind
+from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import Phase
@@ -200,10 +201,19 @@ class Simulation:
         on_round: Callable[[RoundMetrics], None],
         is_over: Callable[[], bool],
     ) -> None:
-        """Play the remaining rounds until the run is over, and call `on_round` with each row."""
+        """Play the remaining rounds until the run is over, and call `on_round` with each row.
+
+        Raises:
+            ChainRolledBackError: the chain has lost the round that was played.
+        """
         while self.chain is not None and not is_over():
             number = self.chain.round
             self.play_round()
+            if self.chain is not None and self.chain.round != number + 1:
+                raise ChainRolledBackError(
+                    f"round {number} was played, and round {self.chain.round} is open: the node "
+                    f"has an older state of its chain, or another chain"
+                )
             on_round(measure.row(self._context.ledger, number, self.model))
 
     def play_round(self) -> None:
