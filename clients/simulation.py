@@ -209,12 +209,16 @@ class Simulation:
         while self.chain is not None and not is_over():
             number = self.chain.round
             self.play_round()
-            if self.chain is not None and self.chain.round != number + 1:
-                raise ChainRolledBackError(
-                    f"round {number} was played, and round {self.chain.round} is open: the node "
-                    f"has an older state of its chain, or another chain"
-                )
+            self._require_next(number + 1)
             on_round(measure.row(self._context.ledger, number, self.model))
+
+    def _require_next(self, number: int) -> None:
+        """Reject a chain on which another round than the next one is open."""
+        if self.chain is not None and self.chain.round != number:
+            raise ChainRolledBackError(
+                f"round {number} should be open, and round {self.chain.round} is: the node has an "
+                f"older state of its chain, or another chain"
+            )
 
     def play_round(self) -> None:
         """Play the open round to its end: decided, or abandoned at its deadline."""
