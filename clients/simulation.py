@@ -25,6 +25,7 @@ from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, PayloadRemover, StoredBlobs
 from ledger.actors.settlement import judgement_behind
+from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import training_seed
@@ -201,11 +202,24 @@ class Simulation:
         on_round: Callable[[RoundMetrics], None],
         is_over: Callable[[], bool],
     ) -> None:
-        """Play the remaining rounds until the run is over, and call `on_round` with each row."""
+        """Play the remaining rounds until the run is over, and call `on_round` with each row.
+
+        Raises:
+            ChainRolledBackError: the chain has lost the round that was played.
+        """
         while self.chain is not None and not is_over():
             number = self.chain.round
             self.play_round()
+            self._require_next(number + 1)
             on_round(measure.row(self._context.ledger, number, self.model))
+
+    def _require_next(self, number: int) -> None:
+        """Reject a chain on which another round than the next one is open."""
+        if self.chain is not None and self.chain.round != number:
+            raise ChainRolledBackError(
+                f"round {number} should be open, and round {self.chain.round} is: the node has an "
+                f"older state of its chain, or another chain"
+            )
 
     def play_round(self) -> None:
         """Play the open round to its end: decided, or abandoned at its deadline."""

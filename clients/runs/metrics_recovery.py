@@ -91,6 +91,13 @@ def restore_metrics(
     return tuple(missing)
 
 
+def require_rows(folder: RunFolder, ledger: RoundHistory) -> None:
+    """Reject a chain without a round of the rows; see `restore_metrics`."""
+    ends = ends_after(ledger, 0)
+    if strange := _sorted_out(folder.paths.metrics, folder.metrics_lines(), ends).strange:
+        raise ChainRolledBackError(_sentence(folder, strange, ends))
+
+
 def _sorted_out(path: Path, lines: Sequence[bytes], ends: Sequence[End]) -> CheckedRows:
     heads = {f"0x{end.head.hex()}": end.round for end in ends}
     rows, doubled = CheckedRows({}, []), list[int]()

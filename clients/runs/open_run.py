@@ -6,13 +6,13 @@ metrics and model behind, but can be neither audited nor resumed.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.models.model_file import facts_of
 from clients.runs.flower.opening import require_flower
-from clients.runs.metrics_recovery import restore_metrics
+from clients.runs.metrics_recovery import require_rows, restore_metrics
 from clients.runs.population import Population, populate, run_document, with_training_path
 from clients.runs.preparation import open_measure, prepared, unwrapped_engine
 from clients.runs.run_folder import require_new, run_folder
@@ -27,6 +27,7 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.genesis import DEFAULT_CHAIN_ID
 from ledger.chain.memory import memory_ledger
+from ledger.chain.ports import NotServedError
 from ledger.claims import claimed_rounds
 from ledger.early_stop import stop_after
 from ledger.io.folder_lock import run_lock
@@ -86,6 +87,9 @@ class OpenedRun:
         """Play all remaining rounds, or those until an early stop.
 
         Each row is written before `on_round` gets it.
+
+        Raises:
+            ChainRolledBackError: the chain has lost rounds that were played here.
         """
         rows: list[RoundMetrics] = []
         watch = self.stop_watch()
@@ -98,9 +102,19 @@ class OpenedRun:
                 self.on_row(row)
             on_round(row)
 
-        self.simulation.run(self.measure, write, lambda: watch.stop is not None)
+        try:
+            self.simulation.run(self.measure, write, lambda: watch.stop is not None)
+        except Exception:
+            self._require_rows()
+            raise
         self._write_model()
         return rows
+
+    def _require_rows(self) -> None:
+        """Reject a chain that has lost rounds of this run, which explains any other failure."""
+        if self.manifest is not None:
+            with suppress(NotServedError):
+                require_rows(self.folder, self.ledger)
 
     def stop_watch(self) -> StopWatch:
         """Return the run's early-stop rule, applied to all rows so far."""

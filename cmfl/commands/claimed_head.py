@@ -97,7 +97,7 @@ def head_message(run: str, comparison: HeadComparison) -> str:
                 f"not ended: its files were altered, or the chain has lost its end"
             )
         case HeadOutcome.UNCLAIMED:
-            return f"{run}: no round has ended, so no head is claimed"
+            return f"{run}: its metrics.jsonl has no row here, so it claims no head"
         case HeadOutcome.IN_MEMORY:
             return f"{run}: it ran on the memory ledger, so no chain has its head"
         case HeadOutcome.NOT_ASKED:

@@ -37,7 +37,7 @@ from ledger.audit.result_log import (
     rests_on_all_logs,
 )
 from ledger.audit.round_checker import CheckedRound, Milestone, RoundChecker, RoundTask
-from ledger.audit.run_reader import RunReader, unreadable
+from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
 from ledger.audit.worker_pool import parallel_checks
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
@@ -181,7 +181,7 @@ class _Audit:
         if reader is not None:
             self._deployment |= reader.deployment
             if not self._is_stable:
-                self._deployment["final_head"] = ""
+                self._deployment |= NOTHING_FINAL
             log.counts["transactions"] = reader.applied
             log.counts["open commitments"] = reader.open_commitments
             position = reader.kept_head
@@ -306,7 +306,7 @@ def _unread_deployment(ledger: CommitteeLedger) -> dict[str, Any]:
         "final_block": None,
         "config": "",
         "head": "",
-        "final_head": "",
+        **NOTHING_FINAL,
     }
 
 

@@ -37,6 +37,8 @@ def readable(report: AuditReport) -> list[str]:
     lines += _finding_lines(report, "What nobody can tell true or false any more:", remarks=True)
     if facts["final_head"]:
         lines += ["", f"To keep for a later audit: --head {facts['final_head']}"]
+        if facts["final_head"] != facts["head"]:
+            lines.append(_age_of_final_head(report))
     else:
         lines += ["", "Nothing to keep: no block that was read is known to be final"]
     return [*lines, "", _verdict(report)]
@@ -81,6 +83,17 @@ def finding_line(finding: Finding) -> str:
         f"{subject_prefix(finding.round, finding.clients) or 'the run: '}{finding.kind}"
         f"{'' if finding.proven else ' (not proven)'}: {finding.sentence}"
         f"{evidence if finding.evidence else ''}"
+    )
+
+
+def _age_of_final_head(report: AuditReport) -> str:
+    """Return how much older the final head is than the state that was audited."""
+    facts, newer = report.deployment, report.rounds - report.deployment["final_round"]
+    later = "later events" if not newer else f"{newer} newer round{'s' * (newer > 1)}"
+    return (
+        f"This head is after round {facts['final_round']}, as of block {facts['final_block']}, the "
+        f"newest final block. Up to block {facts['head_block']} there are {later}, which are not "
+        f"final yet"
     )
 
 

@@ -47,11 +47,12 @@ from ledger.chain.ports import (
     IncompleteLogsError,
     NotServedError,
 )
+from ledger.chain.round_ledger import last_ended
 from ledger.protocol import rounds
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import ChainError, EncodingError, ProtocolRefusal
-from ledger.protocol.ledger_state import ClientBanned, LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
 from ledger.protocol.types import Digest
 
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import Deployment
 
+NOTHING_FINAL = {"final_head": "", "final_round": None}
 _MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
 
 
@@ -172,7 +174,7 @@ class RunReader:
         finally:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
             self.deployment |= _stands(replay)
-            self.deployment["final_head"] = self._final_head()
+            self.deployment |= self._final()
         return True
 
     def _replayed(self, replay: Replay, reader: EvidenceReader) -> Iterator[ReadItem]:
@@ -273,13 +275,14 @@ class RunReader:
                 return Unavailable(number, STATE_UNAVAILABLE, detail=str(error))
             return Disagreement(number, STATE_UNREADABLE, true=str(error))
 
-    def _final_head(self) -> str:
-        """Return the newest head that cannot be taken back; empty if that is unknown."""
-        if self._settled is None or self._anchor.final_number < self._stood_by:
-            return ""
-        if self._node is not None and not self._settled.is_confirmed:
-            return ""
-        return to_hex(self._settled.state.head)
+    def _final(self) -> dict[str, Any]:
+        """Return the newest head that cannot be taken back, and the rounds that it covers."""
+        settled = self._settled
+        if settled is None or self._anchor.final_number < self._stood_by:
+            return NOTHING_FINAL
+        if self._node is not None and not settled.is_confirmed:
+            return NOTHING_FINAL
+        return {"final_head": to_hex(settled.state.head), "final_round": last_ended(settled.state)}
 
     def _note(self, passed: KeptHeadPosition) -> None:
         if passed.head == self._prior_head and self.kept_head is None:
@@ -297,7 +300,7 @@ def _ended(stands: object, rounds_so_far: int) -> int:
     """Return how many rounds have ended, as the contract says."""
     if not isinstance(stands, LedgerSnapshot):
         return rounds_so_far
-    return stands.round if stands.stage is LedgerStage.FINISHED else stands.round - 1
+    return last_ended(stands)
 
 
 def _stands(replay: Replay) -> dict[str, Any]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ClientBanned,
         Deployment,
         EquivocationReport,
+        LedgerState,
         SubmittedCertificate,
         SubmittedDecision,
     )
@@ -83,7 +84,7 @@ MAX_ROUNDS_BETWEEN_CALLS = 4
 """Rounds that may end between two requests to a node."""
 
 
-def last_ended(state: LedgerSnapshot) -> int:
+def last_ended(state: LedgerSnapshot | LedgerState) -> int:
     """Return the number of the newest ended round, 0 before the first end."""
     if state.stage is LedgerStage.FINISHED:
         return state.round

@@ -211,3 +211,4 @@ def test_every_report_says_its_block_and_prints_line_to_keep(honest: Run) -> Non
         text = readable(report)
         assert any(line.startswith(f"as of block   {wrong.number}, 0x") for line in text)
         assert any(line.startswith("To keep for a later audit: --head 0x") for line in text)
+        assert not any("not final yet" in line for line in text), "it is the newest head"

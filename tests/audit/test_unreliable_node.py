@@ -299,8 +299,14 @@ def test_the_line_to_keep_is_the_newest_final_head(branches: Branches) -> None:
     for branch in (0, 1):
         report = branches.audited(replace(branches.node(), branch=branch))
         kept = report.deployment["final_head"]
-        assert f"To keep for a later audit: --head {kept}" in readable(report)
+        lines = readable(report)
+        age = lines[lines.index(f"To keep for a later audit: --head {kept}") + 1]
         assert kept != report.deployment["head"]
+        ended, newer = report.deployment["final_round"], report.rounds - 1
+        assert (ended, report.deployment["final_block"]) == (1, branches.final)
+        assert age.startswith(f"This head is after round 1, as of block {branches.final}, ")
+        assert f" {newer} newer round" in age
+        assert "not final yet" in age
         again = audit(branches.other.ledger, branches.other.blobs, head=head_of(kept))
         assert again.kept is not None
         assert (again.kept.found, again.kept.event) == (True, "ClientBanned")

@@ -48,7 +48,10 @@ def draw_runs(
         )
     empty = next((run for run, rounds in runs.items() if not rounds), None)
     if empty is not None:
-        raise ConfigurationError(f"run {empty!r} has no round yet: nothing to draw")
+        raise ConfigurationError(
+            f"run {empty!r} has no row in its metrics.jsonl, which only the process that plays it "
+            f"writes: name runs that were played in this home"
+        )
     with panels(2, size=(4.6, 2.9)) as drawn:
         accuracy, attackers = drawn.axes
         for place, (run, rounds) in enumerate(runs.items()):

@@ -88,12 +88,14 @@ class SendingContext:
         account: signs them.
         settings: time-outs and fees.
         clock: monotonic seconds.
+        lost: returns how many confirmed transactions of the account the chain up to a block lacks.
     """
 
     node: SendingNode
     account: SendingAccount
     settings: RpcSettings
     clock: Callable[[], float]
+    lost: Callable[[int], int]
 
     @property
     def sender(self) -> str:
@@ -170,7 +172,7 @@ class InFlightTransaction:
         Raises:
             TransactionRevertedError: it was mined, but reverted.
             TransactionRefusedError: another transaction with its nonce was mined.
-            TransactionTimeoutError: the time-out has passed.
+            TransactionTimeoutError: the time-out has passed, or the chain has lost earlier ones.
             NotServedError: the node does not answer; try again.
         """
         try:
@@ -255,9 +257,22 @@ class InFlightTransaction:
     def _replace(self) -> None:
         """Raise the fees if several blocks have passed it over and the caps leave room."""
         now, market = self._context.clock(), self._context.node.market()
-        if market.block_number < self._offered_block + _PASSED_OVER_BLOCKS:
+        # A node behind the block of the offer lags, unless that lasts: then it has an older state.
+        is_behind = market.block_number < self._offered_block
+        if is_behind and now < self._replace_at + self._settings.replace_seconds:
+            return
+        if not is_behind and market.block_number < self._offered_block + _PASSED_OVER_BLOCKS:
             return
         self._replace_at = now + self._settings.replace_seconds
+        if lost := self._context.lost(market.block_number):
+            self._on_end(self, True)
+            raise TransactionTimeoutError(
+                f"account {self._context.sender}: 0x{self.hash.hex()}: not confirmed, as block "
+                f"{market.block_number} lacks {lost} earlier transactions of the account that were "
+                f"confirmed: the node has an older state of its chain, or another chain"
+            )
+        if is_behind:
+            return
         newest = fees.new_fees(market.base_fee, market.tip, self._settings.fee_caps)
         raised = fees.replacement_fees(self._offer, newest, self._settings.fee_caps)
         if raised is None:

@@ -67,13 +67,14 @@ class TransactionManager:
     ) -> None:
         self.caps = settings.fee_caps
         self.sender = account.address
-        self._context = SendingContext(node, account, settings, clock)
+        self._context = SendingContext(node, account, settings, clock, self._lost)
         self._node = node
         self._settings = settings
         self._sleep = sleep
         self._lock = threading.Lock()
         self._in_flight: dict[int, InFlightTransaction] = {}
         self._abandoned: dict[int, Fees] = {}  # fees of pending transactions without a caller
+        self._confirmed = 0  # all nonces below were confirmed
 
     def submit(self, to: str | None, data: bytes, gas: int, value: int) -> InFlightTransaction:
         """Send a transaction with the next nonce.
@@ -207,7 +208,15 @@ class TransactionManager:
         """
         if abandoned:
             self._abandoned[pending.nonce] = pending.offer
+        else:
+            self._confirmed = max(self._confirmed, pending.nonce + 1)
         self._in_flight.pop(pending.nonce, None)
+
+    def _lost(self, block_number: int) -> int:
+        """Return how many confirmed transactions the chain up to a block lacks; forget these."""
+        mined = self._node.nonce_at(self.sender, block_number)
+        confirmed, self._confirmed = self._confirmed, min(self._confirmed, mined)
+        return confirmed - self._confirmed
 
     def _explained(self, refused: Rejection) -> str:
         """Return a node's message with the account it concerns, and a remedy."""

@@ -165,3 +165,21 @@ def test_a_transaction_abandoned_below_the_base_fee_blocks_no_other(
         assert received(later).status == 1
         assert chain.receipt(given_up.hash) is None
         assert chain.nonce(chain.sender, pending=False) == 1
+
+
+@pytest.mark.parametrize("blocks", [0, 100])
+def test_a_transaction_behind_lost_ones_is_given_up_before_its_time_out(
+    chain: RpcChain, blocks: int
+) -> None:
+    taken = told(chain, "evm_snapshot")
+    for _ in range(2):
+        assert chain.send(SOMEBODY, b"", GAS).status == 1
+    told(chain, "evm_setIntervalMining", 0)
+    told(chain, "anvil_mine", hex(blocks))
+    pending = chain.submit(SOMEBODY, b"", GAS)
+    assert told(chain, "evm_revert", taken)
+    told(chain, "evm_setIntervalMining", 1)
+    with pytest.raises(TransactionTimeoutError, match="lacks 2 earlier transactions"):
+        received(pending)
+    assert chain.send(SOMEBODY, b"", GAS).status == 1, "the next one begins at the node's nonce"
+    assert chain.nonce(chain.sender, pending=False) >= 1

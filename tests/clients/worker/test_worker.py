@@ -42,6 +42,10 @@ SOME_FAULTS = (
     TrainerFault.SELF_BAN,
 )
 ONE_ROUND = replace(ROOMY, rounds=1)
+ABSTAINS = (
+    "does not vote in round 1: its vote journal was started after the round's commitments had "
+    "closed"
+)
 
 
 def test_separate_workers_decide_every_round(tmp_path: Path) -> None:
@@ -208,7 +212,7 @@ def test_members_without_their_journal_sit_out_the_current_round(
     seats = together.worker(seat).seats
     assert seats is not None
     assert seats.abstaining == {seat}
-    said = [one for one in caplog.messages if one.startswith(f"client {seat} sits out round 1: ")]
+    said = [one for one in caplog.messages if one.startswith(f"client {seat} {ABSTAINS}")]
     assert len(said) == restarts, "each start says so, once"
     while together.ledger.state().round == 1:
         together.play(1)
@@ -219,6 +223,25 @@ def test_members_without_their_journal_sit_out_the_current_round(
     assert kinds == {EnvelopeKind.PAYLOAD, EnvelopeKind.ENVIRONMENT}, "what is no vote, it may say"
     together.play()
     assert len(together.decided) == 2
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_fresh_member_abstains_only_after_the_window(
+    tmp_path: Path, is_late: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=2))
+    seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
+    others = [number for number in range(14) if number != seat]
+    for number in (*others, *others) if is_late else (seat, *others):
+        together.step(number)
+    if is_late:
+        together.ledger.mine(ROOMY.commit_blocks + 1)
+    for number in range(14):
+        together.step(number)
+    seats = together.worker(seat).seats
+    assert seats is not None
+    assert seats.abstaining == ({seat} if is_late else set())
+    assert any(one.startswith(f"client {seat} {ABSTAINS}") for one in caplog.messages) is is_late
 
 
 def test_a_member_present_at_the_start_votes_after_any_kills(

@@ -135,6 +135,7 @@ def test_a_run_that_workers_elsewhere_play_is_healthy(coordinator: Path, head: s
     assert (row["rounds"], row["of"], row["head"]) == (PLAYED, ROUNDS, head)
     assert row["accuracy"] is None
     assert f"{PLAYED}/{ROUNDS}" in succeeds("runs", "list", "--home", coordinator).out
+    assert "no round has ended" not in succeeds("runs", "show", "run", "--home", coordinator).out
 
 
 def test_a_store_of_workers_elsewhere_that_lost_a_model_is_broken(coordinator: Path) -> None:

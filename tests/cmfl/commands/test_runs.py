@@ -262,7 +262,7 @@ def test_runs_that_cannot_be_drawn_are_refused(two: Path, tmp_path: Path) -> Non
     words = ("runs", "plot", "--home", two, "--to", figures)
     assert refusal(*words, "none") == f"there is no run 'none' in {two}; there are attacked, run"
     write_rows(two, [], "attacked")
-    assert refusal(*words) == "run 'attacked' has no round yet: nothing to draw"
+    assert refusal(*words).startswith("run 'attacked' has no row in its metrics.jsonl")
     for number in range(10):
         shutil.copytree(two / "runs" / "run", two / "runs" / f"more{number}")
     said = "12 runs: a figure tells at most 10 apart; name those to draw"
