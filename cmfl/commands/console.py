@@ -20,10 +20,12 @@ import typer
 
 from cmfl.commands import verbosity
 from cmfl.commands.verbosity import Verbosity
+from ledger.io.named_files import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
     from typing import TextIO
 
     from rich.console import Console, JustifyMethod
@@ -161,6 +163,14 @@ def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[st
         for column, cell in zip(columns, row, strict=True):
             print_line(f"{column:{longest}} {cell}".rstrip())
         print_line()
+
+
+def print_written(out: Path, text: str) -> None:
+    """Print a line on a file that was written, on standard error if the file is standard output."""
+    if is_standard_output(out):
+        sys.stderr.write(_shown(f"{out}: {text}", sys.stderr) + "\n")
+    else:
+        print_line(f"{out}: {text}")
 
 
 def complain(message: str) -> None:
