@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 _MOST_LINKS = 40
 
 
+_MOVED: dict[int, int] = {}
+"""The descriptor that a standard stream has now, by the usual one."""
+
+
+def move_standard_output(descriptor: int) -> None:
+    """Take another descriptor for standard output, as `/dev/stdout` names it."""
+    _MOVED[1] = descriptor
+
+
 def write_named(path: Path, data: bytes) -> None:
     """Write a file that a user named; see `writing_named`."""
     with writing_named(path) as file:
@@ -60,7 +69,7 @@ def is_written_into(path: Path) -> bool:
 
 def is_standard_output(path: Path) -> bool:
     """Return whether a path is the standard output of this process."""
-    return _descriptor(path) == 1
+    return _descriptor(path) == _MOVED.get(1, 1)
 
 
 @contextmanager
@@ -96,7 +105,8 @@ def _descriptor(path: Path) -> int | None:
     for _ in range(_MOST_LINKS):
         folder = Path(os.path.realpath(path.parent))
         if folder == own:
-            return int(path.name) if path.name.isdecimal() else None
+            number = int(path.name) if path.name.isdecimal() else None
+            return None if number is None else _MOVED.get(number, number)
         if not (folder / path.name).is_symlink():
             return None
         path = folder / (folder / path.name).readlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -92,8 +92,9 @@ class WorkerFolder:
                 f"{self.path}: {owner} runs a worker on this folder, and one journal is for one"
             ) from error
         try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            with suppress(OSError):  # a full disk: only messages name the process
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             # It was asked of a worker that was killed before it could: this one is another.
             self.leave.unlink(missing_ok=True)
             self._remove_unfinished()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -51,8 +52,9 @@ class WriterLock:
             os.close(descriptor)
             owner = f"process {holder}" if holder.isdigit() else "another process"
             raise ChainLockedError(f"{chain}: {owner} writes to this chain") from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        with suppress(OSError):  # a full disk: only a message names the process
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         return cls(descriptor)
 
     def release(self) -> None:
