@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+FILLING = "filling"
 NO_MOUNT = "only root that may mount a tmpfs can fill a disk"
 
 
@@ -34,7 +35,7 @@ def small_disk(folder: Path, size: int) -> Iterator[Path]:
 
 def fill(disk: Path, leave: int) -> Path:
     """Fill a disk with a file until so many bytes are free; return the file."""
-    path = disk / "filling"
+    path = disk / FILLING
     with path.open("ab") as file:
         free = os.statvfs(disk)
         file.write(bytes(max(0, free.f_bavail * free.f_frsize - leave)))

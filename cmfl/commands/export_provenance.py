@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.commands.console import AsJson, print_json, print_line, print_written
+from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
 from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.option_groups import expand_groups
@@ -57,7 +57,7 @@ def attestation(
     require_writable(out)
     if sign is not None:
         require_private_key(sign)
-    facts = audited_facts(source)
+    facts = audited_facts(source, as_json=json)
     data = json_bytes(statement(facts, Predicate(predicate)))
     if sign is not None:
         data = json_bytes(signed_envelope(data, PAYLOAD_TYPE, sign))
@@ -75,7 +75,7 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     from cmfl.provenance.mlbom import mlbom as made
 
     require_writable(out)
-    facts = audited_facts(source)
+    facts = audited_facts(source, as_json=json)
     write_result(out, json_bytes(made(facts)))
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)
 
@@ -95,14 +95,14 @@ def crate(
     from ledger.io.home import DISK
 
     require_new(out)
-    facts = audited_facts(source)
+    facts = audited_facts(source, as_json=json)
     with whole_folder(out) as folder:
         for name, data in crate_files(facts).items():
             DISK.write_whole(folder / name, data)
     _report(out, facts, "RO-Crate", as_json=json)
 
 
-def audited_facts(source: ProvenanceOptions) -> RunFacts:
+def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
     """Audit a run, and return its facts; nothing is written about one that does not pass.
 
     Raises:
@@ -117,9 +117,12 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
     where = source.target()
     report = audited_with_progress(where, AuditRequest(rules=tuple(source.rules or ())))
     if report.outcome is not AuditOutcome.PASSED:
-        for line in readable(report):
-            print_line(line)
-        print_line("nothing was written: a document is about a run whose audit passes")
+        if as_json:
+            print_json({"file": None, "audit": report.as_dict()})
+        else:
+            for line in readable(report):
+                print_line(line)
+        complain("nothing was written: a document is about a run whose audit passes")
         code = FAILED if report.outcome is AuditOutcome.FAILED else INCOMPLETE
         raise typer.Exit(code)
     number, auditors = source.round_number, source.auditor or ()
