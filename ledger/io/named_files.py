@@ -101,10 +101,10 @@ def _mode(path: Path) -> int | None:
 
 def _descriptor(path: Path) -> int | None:
     """Return the open descriptor of this process that a path names, as /dev/stdout does."""
-    own = Path(f"/proc/{os.getpid()}/fd")
+    own = {Path(f"/proc/{os.getpid()}/fd"), Path("/dev/fd")}
     for _ in range(_MOST_LINKS):
         folder = Path(os.path.realpath(path.parent))
-        if folder == own:
+        if folder in own:
             number = int(path.name) if path.name.isdecimal() else None
             return None if number is None else _MOVED.get(number, number)
         if not (folder / path.name).is_symlink():
