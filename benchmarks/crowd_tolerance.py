@@ -24,6 +24,7 @@ from rich.table import Table
 
 from ledger.distances.composed_rules import distances_by
 from ledger.distances.fast import fast_distances
+from ledger.io.named_files import write_named
 from ledger.protocol.rules.direction import DirectionMeasure
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
 from ledger.protocol.rules.reference import CROWD, PEERS, ReferenceRule
@@ -80,7 +81,7 @@ def main() -> None:
         table.add_row(*(str(value) for value in row.values()))
     Console().print(table)
     RESULTS.mkdir(exist_ok=True)
-    arguments.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    write_named(arguments.out, f"{json.dumps(rows, indent=1)}\n".encode())
 
 
 def differences(rule: ReferenceRule, vectors: Vectors, travel: Vectors) -> dict[str, object]:

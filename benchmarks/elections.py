@@ -27,6 +27,7 @@ from rich.table import Table
 
 from benchmarks.late_accuracy import late_accuracy, memory_run
 from clients.configuration.loading import load
+from ledger.io.named_files import write_named
 from ledger.io.processes import task_pool
 from ledger.protocol.encoding import keccak256, word_client
 from ledger.protocol.judgement import sets_of
@@ -129,7 +130,7 @@ def main() -> None:
     console.print(table)
     RESULTS.mkdir(exist_ok=True)
     rows = [asdict(cell) | asdict(result) for cell, result in zip(cells, results, strict=True)]
-    arguments.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    write_named(arguments.out, f"{json.dumps(rows, indent=1)}\n".encode())
 
 
 def play(cell: ElectionCell, report: Callable[[str], None]) -> ElectionResult:

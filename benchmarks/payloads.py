@@ -28,6 +28,7 @@ from benchmarks.late_accuracy import late_accuracy, memory_run
 from clients.configuration.loading import load
 from clients.experiments.baselines.committee_traffic import CommitteeTraffic
 from clients.experiments.statistics import mean_and_error, paired
+from ledger.io.named_files import write_named
 from ledger.io.processes import task_pool
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
@@ -117,7 +118,7 @@ def main() -> None:
     rows = [asdict(cell) | asdict(result) for cell, result in zip(cells, results, strict=True)]
     console.print(table_of(rows))
     RESULTS.mkdir(exist_ok=True)
-    arguments.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    write_named(arguments.out, f"{json.dumps(rows, indent=1)}\n".encode())
 
 
 def play(cell: PayloadCell, report: Callable[[str], None]) -> PayloadResult:

@@ -23,6 +23,7 @@ from rich.table import Table
 
 from benchmarks.late_accuracy import late_accuracy, memory_run
 from clients.configuration.loading import load
+from ledger.io.named_files import write_named
 from ledger.io.processes import task_pool
 from ledger.protocol.encoding import word_client
 from ledger.protocol.ledger_state import RoundDecided
@@ -103,7 +104,7 @@ def main() -> None:
     console.print(table)
     RESULTS.mkdir(exist_ok=True)
     rows = [asdict(cell) | asdict(result) for cell, result in zip(cells, results, strict=True)]
-    arguments.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    write_named(arguments.out, f"{json.dumps(rows, indent=1)}\n".encode())
 
 
 def play(cell: TravelCell, report: Callable[[str], None]) -> TravelResult:

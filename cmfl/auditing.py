@@ -112,14 +112,17 @@ class Audit:
     def save(self, path: str | Path) -> Path:
         """Write the report, which a later audit can build on, and return the path.
 
+        An existing file is replaced.
+
         Raises:
             OSError: it cannot be written.
         """
         from ledger.audit.earlier_report import report_bytes
+        from ledger.io.named_files import write_named
 
         require(PATH, path=path)
         file = Path(path)
-        file.write_bytes(report_bytes(self.report))
+        write_named(file, report_bytes(self.report))
         return file
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cmfl.access.downloads import download_proof
 from cmfl.access.target import Target, opened_ledger
 from cmfl.inputs.arguments import PATH, WHOLE, require
-from ledger.io.home import DISK
+from ledger.io.named_files import write_named
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
@@ -57,12 +57,14 @@ class Proof:
     def save(self, path: str | Path) -> Path:
         """Write the document, and return the path.
 
+        An existing file is replaced.
+
         Raises:
             OSError: it cannot be written.
         """
         require(PATH, path=path)
         file = Path(path)
-        DISK.write_whole(file.absolute(), self.data)
+        write_named(file, self.data)
         return file
 
     def __repr__(self) -> str:

@@ -23,6 +23,7 @@ from benchmarks.contention import machine
 from benchmarks.gpu import measurements, steps
 from benchmarks.gpu.plans import FULL, TINY
 from clients.devices import device_named
+from ledger.io.named_files import write_named
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name} ...", flush=True)
             _do(document, name, partial(step, plan, options.device, left))
     document["seconds"] = time.perf_counter() - began
-    options.out.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    write_named(options.out, f"{json.dumps(document, indent=1)}\n".encode())
     failed = ", ".join(document["failed"]) or "nothing"
     print(f"{options.out}: {document['seconds']:.0f} s, failed: {failed}")
     return 1 if document["failed"] else 0

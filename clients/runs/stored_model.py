@@ -18,11 +18,12 @@ from clients.models.model import load_vector
 from clients.models.model_binding import require_same
 from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
-from clients.models.registry import model_named
+from clients.models.registry import MODELS, model_named
 from clients.models.tasks import perplexity
 from clients.random_streams import named_stream
 from clients.runs.input_binding import require_bound_inputs
 from clients.training.evaluation import evaluate, majority_rate
+from ledger.io.user_code import user_code
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def quality_of(
         ConfigurationError: the tensors are not those of the configuration's model, data or model
             are unavailable or do not fit, or they are not the inputs of the run or the file.
     """
+    _require_code_of(configuration.model.name, stored)
     data, model = _inputs_of(configuration)
     _require_tensors_of(model, stored)
     if document is not None:
@@ -100,6 +102,14 @@ def quality_of(
     return StoredQuality(
         accuracy, loss, floor, test.samples, training, perplexity(data.form.task, loss)
     )
+
+
+def _require_code_of(name: str, stored: StoredModel) -> None:
+    """Refuse other code than the file names, before the code runs."""
+    if name not in MODELS and OPTIONS in stored.facts:
+        here, source = f"0x{user_code('model.name', name).digest().hex()}", BOUND_FACTS[0]
+        subject = f"{source} of model {name!r}"
+        require_same(subject, stored.facts.get(source, "nothing"), here)
 
 
 def _require_made_of(model: Model, stored: StoredModel) -> None:

@@ -10,9 +10,9 @@ import typer
 
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG
+from cmfl.commands.home_files import require_writable
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import Head, Rules
-from cmfl.commands.report_file import require_writable
 from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.witness_options import WitnessOptions
 
@@ -64,7 +64,8 @@ def audit(
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write the JSON report to this file.")
+        Path | None,
+        typer.Option("--report", help="File of the JSON report; an existing file is replaced."),
     ] = None,
     *,
     witnesses: WitnessOptions,
@@ -86,7 +87,7 @@ def audit(
     from ledger.audit.report_text import readable
 
     if report is not None:
-        require_writable(report)
+        require_writable(report, "--report")
     where = source.target()
     where.require_chain_of_its_own()
     consulted = witnesses.witnesses()
@@ -189,10 +190,11 @@ def _training_line(repeated: dict[str, Any]) -> str:
 def _written(path: Path, result: AuditReport) -> bool:
     """Write the report; a failure is only reported, because the verdict remains."""
     from ledger.audit.earlier_report import report_bytes
+    from ledger.io.named_files import write_named
 
     try:
-        path.write_bytes(report_bytes(result))
+        write_named(path, report_bytes(result))
     except OSError as error:
-        complain(f"--report {path}: {error.strerror}: the report is not there, or not whole")
+        complain(f"--report {path}: {error.strerror}; no report was written")
         return False
     return True

@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.commands import verbosity
+from cmfl.commands.streams import results
 from cmfl.commands.verbosity import Verbosity
+from ledger.io.named_files import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
     from typing import TextIO
 
     from rich.console import Console, JustifyMethod
@@ -57,7 +60,7 @@ _ASCII = str.maketrans({"…": "...", "±": "+/-", "×": "x", "−": "-", "≥":
 
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output; bytes as 0x-hex."""
-    sys.stdout.write(json.dumps(value, indent=1, default=_plain, allow_nan=False) + "\n")
+    results().write(json.dumps(value, indent=1, default=_plain, allow_nan=False) + "\n")
 
 
 def print_response(response: Mapping[str, object]) -> None:
@@ -72,7 +75,7 @@ def print_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None
     """
     import csv
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(results(), lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_field(row[column]) for column in columns] for row in rows)
 
@@ -89,7 +92,7 @@ def print_prose(text: str) -> None:
 
     Digests and links stay whole, to be copied. All lines have the text's indentation.
     """
-    if not sys.stdout.isatty():
+    if not results().isatty():
         print_line(text)
         return
     import textwrap
@@ -161,6 +164,14 @@ def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[st
         for column, cell in zip(columns, row, strict=True):
             print_line(f"{column:{longest}} {cell}".rstrip())
         print_line()
+
+
+def print_written(out: Path, text: str) -> None:
+    """Print a line on a file that was written, on standard error if the file is standard output."""
+    if is_standard_output(out):
+        sys.stderr.write(_shown(f"{out}: {text}", sys.stderr) + "\n")
+    else:
+        print_line(f"{out}: {text}")
 
 
 def complain(message: str) -> None:
@@ -236,15 +247,15 @@ def _console() -> Console:
     from rich.console import Console
 
     width, height = shutil.get_terminal_size()
-    if not sys.stdout.isatty():
+    if not results().isatty():
         width = _WIDEST
     # Both, or rich ignores them on a dumb terminal.
-    return Console(highlight=False, soft_wrap=True, width=width, height=height)
+    return Console(file=results(), highlight=False, soft_wrap=True, width=width, height=height)
 
 
 def _shown(text: str, stream: TextIO | None = None) -> str:
     """Return text as a stream can show it, by default standard output."""
-    encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
+    encoding = getattr(stream or results(), "encoding", None) or "utf-8"
     harmless = plain(text)
     return harmless if encoding.lower().startswith("utf") else harmless.translate(_ASCII)
 

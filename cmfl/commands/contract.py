@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json as json_
 import shlex
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from cmfl.commands.console import AsJson, complain, print_json, print_line
 from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import ContractOptions
+from cmfl.commands.streams import results
 
 if TYPE_CHECKING:
     from ledger.chain.contract.abi import Artifact
@@ -33,7 +33,7 @@ def abi() -> None:
     """Print the contract's ABI as JSON, as wallets, explorers and libraries read it."""
     from ledger.chain.contract.abi import artifact
 
-    sys.stdout.write(json_.dumps([*artifact().abi.values()], indent=1) + "\n")
+    results().write(json_.dumps([*artifact().abi.values()], indent=1) + "\n")
 
 
 @app.command("verify")

@@ -108,7 +108,8 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
 
     words: list[object] = ["run", "--home", where.home, "--run", name, "--resume"]
     path = Home(where.home).run(name).configuration
-    for key, code in code_named_in(plain_values(path=path)).items():
+    named = code_named_in(plain_values(path=path)) if path.exists() else {}
+    for key, code in named.items():
         words += ["--set", f"{key}={code}"]
     shown_url = ""
     if where.rpc_url is not None:

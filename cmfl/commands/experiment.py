@@ -23,6 +23,7 @@ from cmfl.commands.console import (
     progress_of_rounds,
 )
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
+from cmfl.commands.home_files import write_result
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -182,7 +183,10 @@ def report(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
     to: Annotated[
-        Path | None, typer.Option("--to", help="The Markdown file to write; else it is printed.")
+        Path | None,
+        typer.Option(
+            "--to", help="The Markdown file, which replaces an existing one; else it is printed."
+        ),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Folder of figures that it is to show.")
@@ -194,7 +198,6 @@ def report(
     The report is one Markdown file.
     """
     from clients.experiments.report import report as make_report
-    from ledger.io.home import DISK
 
     if figures is not None and not figures.is_dir():
         raise ConfigurationError(f"--figures {figures}: is no folder; make it by experiment plot")
@@ -206,7 +209,7 @@ def report(
         for line in text.splitlines():
             print_line(line)
     else:
-        DISK.write_whole(to, text.encode())
+        write_result(to, text.encode(), "--to")
 
 
 @app.command("audit")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from shutil import copyfileobj
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,14 +10,18 @@ import typer
 from cmfl.access.downloads import download_bundle, download_proof
 from cmfl.access.target import opened_ledger
 from cmfl.commands import export_provenance
-from cmfl.commands.console import AsJson, print_json, print_line
-from cmfl.commands.home_files import refuse_home_file
+from cmfl.commands.console import AsJson, print_json, print_written
+from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import OutFile as Out
 from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.verify import RoundNumber
+from ledger.io.named_files import writing_named
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cmfl.access.target import Target
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
@@ -28,8 +32,6 @@ _AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 app = typer.Typer(
     help="Write a proof, a round, or the model's provenance for others.", no_args_is_help=True
 )
-
-Out = Annotated[Path, typer.Option("--out", help="The file; it comes whole, or not at all.")]
 
 
 @app.command("bundle")
@@ -44,13 +46,17 @@ def bundle(
 
     It is checked on the way, but for one that comes from a service.
     """
-    refuse_home_file(out)
+    require_writable(out)
     target = source.target()
     try:
         verification = _written(target, round_number, out) if target.remote is None else None
         if target.remote is not None:
-            with download_bundle(target, round_number, out.parent, whole=True) as (file, _, _):
-                file.replace(out)
+            with (
+                download_bundle(target, round_number, None, whole=True) as (path, _, _),
+                path.open("rb") as sent,
+                writing_named(out) as file,
+            ):
+                copyfileobj(sent, file)
     except OSError as error:
         raise ConfigurationError(f"--out {out}: {error.strerror}") from error
     if json:
@@ -58,7 +64,7 @@ def bundle(
         print_json({"file": str(out), "round": round_number, "outcome": outcome})
         return
     text = _AS_SENT.format("bundle FILE") if verification is None else verification.sentence
-    print_line(f"{out}: {text}")
+    print_written(out, text)
 
 
 def _written(target: Target, round_number: int, out: Path) -> RoundVerification:
@@ -81,10 +87,9 @@ def proof(
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
     from ledger.audit.proofs.statement import stated
-    from ledger.io.home import DISK
     from ledger.protocol.types import ClientId
 
-    refuse_home_file(out)
+    require_writable(out)
     who = ClientId(client_index)
     target = source.target()
     if target.remote is not None:
@@ -93,11 +98,8 @@ def proof(
     else:
         data, made = _made(target, round_number, who)
         text = stated(round_number, who, made.statement)
-    try:
-        DISK.write_whole(out, data)
-    except OSError as error:
-        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
-    print_line(f"{out}: {text}")
+    write_result(out, data)
+    print_written(out, text)
 
 
 def _made(target: Target, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:

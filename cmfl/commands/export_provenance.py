@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
-from cmfl.commands.home_files import refuse_home_file
+from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.option_groups import expand_groups
+from cmfl.commands.options import OutFile as Out
 from cmfl.commands.source_options import ProvenanceOptions
 from ledger.protocol.errors import ConfigurationError
 
@@ -23,7 +24,6 @@ Mailbox = Annotated[
         "--mailbox", help="URL or folder with auditors' verdicts; else that of the blobs."
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", help="The file; it comes whole, or not at all.")]
 
 
 @expand_groups
@@ -54,14 +54,14 @@ def attestation(
     names = [str(each) for each in Predicate]
     if predicate not in names:
         raise ConfigurationError(f"--predicate {predicate}: must be {' or '.join(names)}")
-    _require_file(out)
+    require_writable(out)
     if sign is not None:
         require_private_key(sign)
-    facts = audited_facts(source)
+    facts = audited_facts(source, as_json=json)
     data = json_bytes(statement(facts, Predicate(predicate)))
     if sign is not None:
         data = json_bytes(signed_envelope(data, PAYLOAD_TYPE, sign))
-    _write(out, data)
+    write_result(out, data)
     _report(out, facts, "in-toto statement", as_json=json)
 
 
@@ -74,9 +74,9 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     from cmfl.provenance.json_form import json_bytes
     from cmfl.provenance.mlbom import mlbom as made
 
-    _require_file(out)
-    facts = audited_facts(source)
-    _write(out, json_bytes(made(facts)))
+    require_writable(out)
+    facts = audited_facts(source, as_json=json)
+    write_result(out, json_bytes(made(facts)))
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)
 
 
@@ -92,16 +92,17 @@ def crate(
     """
     from cmfl.commands.new_folder import require_new, whole_folder
     from cmfl.provenance.crate import crate_files
+    from ledger.io.home import DISK
 
     require_new(out)
-    facts = audited_facts(source)
+    facts = audited_facts(source, as_json=json)
     with whole_folder(out) as folder:
         for name, data in crate_files(facts).items():
-            _write(folder / name, data)
+            DISK.write_whole(folder / name, data)
     _report(out, facts, "RO-Crate", as_json=json)
 
 
-def audited_facts(source: ProvenanceOptions) -> RunFacts:
+def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
     """Audit a run, and return its facts; nothing is written about one that does not pass.
 
     Raises:
@@ -116,9 +117,12 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
     where = source.target()
     report = audited_with_progress(where, AuditRequest(rules=tuple(source.rules or ())))
     if report.outcome is not AuditOutcome.PASSED:
-        for line in readable(report):
-            print_line(line)
-        print_line("nothing was written: a document is about a run whose audit passes")
+        if as_json:
+            print_json({"file": None, "audit": report.as_dict()})
+        else:
+            for line in readable(report):
+                print_line(line)
+        complain("nothing was written: a document is about a run whose audit passes")
         code = FAILED if report.outcome is AuditOutcome.FAILED else INCOMPLETE
         raise typer.Exit(code)
     number, auditors = source.round_number, source.auditor or ()
@@ -131,22 +135,6 @@ def audited_facts(source: ProvenanceOptions) -> RunFacts:
     return read_facts(where, report.rounds, auditors=auditors, mailbox=source.mailbox)
 
 
-def _require_file(out: Path) -> None:
-    """Refuse what is no file, before the audit: a device or a folder would be replaced, or not."""
-    refuse_home_file(out)
-    if out.exists() and not out.is_file():
-        raise ConfigurationError(f"--out {out}: must be a new file, or one to replace")
-
-
-def _write(path: Path, data: bytes) -> None:
-    from ledger.io.home import DISK
-
-    try:
-        DISK.write_whole(path, data)
-    except OSError as error:
-        raise ConfigurationError(f"--out {path}: {error.strerror}") from error
-
-
 def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
     from ledger.protocol.encoding import to_hex
 
@@ -154,6 +142,5 @@ def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
         head = {"round": facts.round, "head": to_hex(facts.head)}
         print_json({"file": str(out), "form": form, **head})
     else:
-        print_line(
-            f"{out}: {form} of the model after round {facts.round}, head {to_hex(facts.head)}"
-        )
+        text = f"{form} of the model after round {facts.round}, head {to_hex(facts.head)}"
+        print_written(out, text)

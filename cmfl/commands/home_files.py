@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 from ledger.io.home import Home
+from ledger.io.named_files import is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def refuse_home_file(path: Path, option: str = "--out") -> None:
@@ -17,7 +16,43 @@ def refuse_home_file(path: Path, option: str = "--out") -> None:
     Raises:
         ConfigurationError: names the path and the home.
     """
-    place = path.absolute().parent.resolve() / path.name
+    named = path.absolute().parent.resolve() / path.name
+    # A link is followed when the file is written.
+    for place in dict.fromkeys((named, Path(os.path.realpath(path)))):
+        _refuse_place(place, path, option)
+
+
+def require_writable(path: Path, option: str = "--out") -> None:
+    """Refuse a result's file that cannot be written, before the work has taken its time.
+
+    Raises:
+        ConfigurationError: names the file and what is wrong with it.
+    """
+    refuse_home_file(path, option)
+    if path.is_dir():
+        raise ConfigurationError(f"{option} {path}: is a folder, must be a file")
+    if is_written_into(path):
+        return
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"{option} {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigurationError(f"{option} {path}: may not be written")
+
+
+def write_result(path: Path, data: bytes, option: str = "--out") -> None:
+    """Write a result's file, which replaces an earlier one; missing folders are made.
+
+    Raises:
+        ConfigurationError: it cannot be written, and an earlier one is as it was.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_named(path, data)
+    except OSError as error:
+        raise ConfigurationError(f"{option} {path}: {error.strerror}") from error
+
+
+def _refuse_place(place: Path, path: Path, option: str) -> None:
     for folder in place.parents:
         home = Home(folder)
         if not (home.chain.is_file() or home.lock.is_file()):

@@ -11,8 +11,9 @@ import typer
 
 from cmfl.access.target import Target
 from cmfl.commands.console import AsJson, print_json, print_line, whole
-from cmfl.commands.home_files import refuse_home_file
+from cmfl.commands.home_files import refuse_home_file, write_result
 from cmfl.commands.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from ledger.io.named_files import is_standard_output
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,7 +33,13 @@ FORMATS = (SAFETENSORS, PEFT)
 
 @app.command("export")
 def export(
-    out: Annotated[Path, typer.Option("--out", help="The file to write or overwrite.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="The file, which replaces an existing one; with --sign or peft a folder.",
+        ),
+    ],
     home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     round_number: Annotated[
@@ -104,15 +111,16 @@ def export(
 
             write_adapter(vector, _inputs_of(where.run_paths(), document), document, path)
             return
-        file = path / "model.safetensors" if sign is not None else path
-        DISK.write_whole(file, encode_run_model(vector, document, number, head))
+        data = encode_run_model(vector, document, number, head)
+        if sign is None:
+            write_result(out, data)
+        else:
+            DISK.write_whole(path / "model.safetensors", data)
 
-    if sign is None:
-        write(out)
-    else:
-        _write_signed(out, sign, where, document, write)
+    _write_signed(out, sign, where, document, write) if sign else write(out)
     size = {"parameters": dimension, "tensors": len(document.layout), "sha256": model}
-    _print({"file": str(out), "says": facts, **size}, as_json=json)
+    if not is_standard_output(out):
+        _print({"file": str(out), "says": facts, **size}, as_json=json)
 
 
 @app.command("digest")

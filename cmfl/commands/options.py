@@ -276,6 +276,13 @@ Head = Annotated[
     ),
 ]
 
+OutFile = Annotated[
+    Path,
+    typer.Option(
+        "--out", help="The file; an existing file is replaced, a device or pipe is written into."
+    ),
+]
+
 Rules = Annotated[
     list[str] | None,
     typer.Option(

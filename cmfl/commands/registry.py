@@ -9,9 +9,11 @@ import typer
 
 from cmfl.commands.configuration_options import AgreedConfigurationOptions
 from cmfl.commands.console import AsJson, command_line, print_json, print_line, print_table
+from cmfl.commands.home_files import refuse_home_file, write_result
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import DEFAULT_RUN, RunToMake
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
+from ledger.io.named_files import is_written_into
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is
 @expand_groups
 def register(
     keystore: KeyFile,
-    out: Annotated[Path, typer.Option("--out", help="The entry to write.")],
+    out: Annotated[Path, typer.Option("--out", help="The entry; no existing file is replaced.")],
     samples: Annotated[
         int | None,
         typer.Option(min=1, max=2**53 - 1, help="Number of your training samples."),
@@ -93,7 +95,7 @@ def gather(
     entries: Annotated[
         list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The registry to write.")],
+    out: Annotated[Path, typer.Option("--out", help="The registry; no existing file is replaced.")],
     agreed: AgreedConfigurationOptions,
     json: AsJson = False,
 ) -> None:
@@ -212,11 +214,10 @@ def _files(paths: list[Path]) -> list[Path]:
 
 
 def _require_new(out: Path) -> None:
-    if out.exists():
+    refuse_home_file(out)
+    if out.exists() and not is_written_into(out):
         raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
 
 
 def _write(out: Path, data: bytes) -> None:
-    from ledger.io.home import DISK
-
-    DISK.write_whole(out, data)
+    write_result(out, data)

@@ -2,6 +2,9 @@
 
 A command's result is its exit code. It is kept when the reader closes the pipe (`cmfl audit | head
 -1`), when there is no standard output, and when a terminal cannot show a character.
+
+Standard output has the results of commands alone. Whatever else is printed while a command runs, by
+a user's model or by a library, in Python or in C, goes to standard error.
 """
 
 from __future__ import annotations
@@ -9,9 +12,13 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
+from ledger.io.named_files import move_standard_output
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TextIO
 
     from _typeshed import ReadableBuffer
@@ -39,19 +46,51 @@ class _Unfailing(io.FileIO):
         return memoryview(data).nbytes
 
 
+_RESULTS: list[TextIO] = []
+"""The stream of results, once `take_over` has moved it away from descriptor 1."""
+
+
 def take_over() -> None:
-    """Replace Python's standard streams by streams that never fail."""
+    """Replace Python's standard streams by streams that never fail.
+
+    Descriptor 1 becomes standard error; results go to a descriptor of their own.
+    """
     # In this order, so that a missing stream takes its own descriptor.
     sys.stdin = sys.stdin or _null("r")
-    sys.stdout = _taken_over(sys.stdout)
-    sys.stderr = _taken_over(sys.stderr)
+    output, sys.stderr = sys.stdout or _null("w"), _taken_over(sys.stderr or _null("w"), 2)
+    sys.stdout = output
+    if isinstance(output, io.TextIOWrapper):
+        output.flush()
+        descriptor = os.dup(1)
+        sys.stdout = _taken_over(output, descriptor)
+        os.dup2(2, 1)
+        move_standard_output(descriptor)
+        _RESULTS[:] = [sys.stdout]
 
 
-def _taken_over(stream: TextIO | None) -> TextIO:
+def results() -> TextIO:
+    """Return the stream of a command's results."""
+    return _RESULTS[0] if _RESULTS else sys.stdout
+
+
+@contextmanager
+def others_on_standard_error() -> Iterator[None]:
+    """Let `print` of code that is not this program's write to standard error."""
+    if not _RESULTS:
+        yield
+        return
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = _RESULTS[0]
+
+
+def _taken_over(stream: TextIO, descriptor: int) -> TextIO:
     if not isinstance(stream, io.TextIOWrapper):
         return _null("w")
     return io.TextIOWrapper(
-        io.BufferedWriter(_Unfailing(stream.fileno())),
+        io.BufferedWriter(_Unfailing(descriptor)),
         encoding=_encoding_of(stream),
         errors="backslashreplace",
         line_buffering=stream.line_buffering,
@@ -76,6 +115,6 @@ def _null(mode: Literal["r", "w"]) -> TextIO:
 
 def unprinted() -> OSError | None:
     """Return the error that prevented output on standard output; None if there was none."""
-    sys.stdout.flush()
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    results().flush()
+    raw = getattr(getattr(results(), "buffer", None), "raw", None)
     return raw.failure if isinstance(raw, _Unfailing) else None

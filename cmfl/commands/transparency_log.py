@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmfl.access.target import opened_ledger
-from cmfl.commands.console import AsJson, complain, print_json, print_line
+from cmfl.commands.console import AsJson, complain, print_json, print_line, print_written
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE
-from cmfl.commands.home_files import refuse_home_file
+from cmfl.commands.home_files import require_writable, write_result
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.sender import KeyFile, KeyPassword, keystore_key, only_keystore
@@ -197,26 +197,24 @@ def prove(
     round_number: Annotated[
         int, typer.Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The proof to write.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="File of the proof; an existing file is replaced.")
+    ],
 ) -> None:
     """Write a proof that the head of a round is in a log, to be checked offline.
 
     It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
     """
-    from ledger.io.home import DISK
     from ledger.transparency import proofs
 
-    refuse_home_file(out)
+    require_writable(out)
     note, checkpoint, entries = _read_log(place, log)
     if round_number > len(entries):
         raise ConfigurationError(
             f"--round {round_number}: {checkpoint.origin} has {len(entries)} rounds"
         )
-    try:
-        DISK.write_whole(out, proofs.prove(entries, round_number - 1, note).encoded())
-    except OSError as error:
-        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
-    print_line(f"{out} proves the head of round {round_number} in {checkpoint.origin}")
+    write_result(out, proofs.prove(entries, round_number - 1, note).encoded())
+    print_written(out, f"proves the head of round {round_number} in {checkpoint.origin}")
 
 
 @app.command("head")

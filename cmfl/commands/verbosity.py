@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cmfl.commands.streams import others_on_standard_error
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ def _options(
 
 
 def add_to_all(command: object) -> None:
-    """Add the options of this module to every command of a click command tree."""
+    """Add the options of this module to every command of a click command tree.
+
+    While a command runs, standard output has its results alone.
+    """
     application = typer.Typer(add_completion=False)
     application.command()(_options)
     options = typer.main.get_command(application).params
@@ -89,5 +93,7 @@ def add_to_all(command: object) -> None:
         children = getattr(command_, "commands", None)
         if children is None:
             command_.params += options  # type: ignore[attr-defined]
+            call = command_.callback  # type: ignore[attr-defined]
+            command_.callback = others_on_standard_error()(call)  # type: ignore[attr-defined]
         else:
             remaining += children.values()

@@ -11,8 +11,8 @@ import typer
 from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress
 from cmfl.commands.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
+from cmfl.commands.home_files import require_writable
 from cmfl.commands.option_groups import expand_groups
-from cmfl.commands.report_file import require_writable
 from cmfl.commands.sender import keystore_key, private_keys
 from cmfl.commands.source_options import EvidenceOptions
 from cmfl.commands.verbosity import Verbosity
@@ -127,7 +127,8 @@ def verify_training(
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write the JSON report to this file.")
+        Path | None,
+        typer.Option("--report", help="File of the JSON report; an existing file is replaced."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -143,7 +144,7 @@ def verify_training(
     from cmfl.replaying import ReplayRequest, replay_target
 
     if report is not None:
-        require_writable(report)
+        require_writable(report, "--report")
     where = source.target()
     where.require_chain_of_its_own()
     request = ReplayRequest(
@@ -181,6 +182,7 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool, is_signed: 
     """Print the result, write its report, and end with the verdict's exit code."""
     from json import dumps
 
+    from ledger.io.named_files import write_named
     from ledger.protocol.training_replay import ReplayVerdict
 
     if json:
@@ -200,9 +202,10 @@ def _end(result: TrainingReplay, report: Path | None, *, json: bool, is_signed: 
     written = True
     if report is not None:
         try:
-            report.write_text(f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n")
+            data = f"{dumps(result.as_dict(), indent=1, allow_nan=False)}\n".encode()
+            write_named(report, data)
         except OSError as error:
-            complain(f"--report {report}: {error.strerror}: the report is not there, or not whole")
+            complain(f"--report {report}: {error.strerror}; no report was written")
             written = False
     if result.unpublished:
         complain(

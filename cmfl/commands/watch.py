@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from http import HTTPStatus
 from json import dumps
@@ -19,6 +18,7 @@ from cmfl.commands.options import (  # noqa: TC001 - Typer reads them
     ChainId,
     RunName,
 )
+from cmfl.commands.streams import results
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def watch(
             last_line = line
             if json:
                 # Escaped: a service may send control sequences of a terminal.
-                sys.stdout.write(dumps(answer) + "\n")
-                sys.stdout.flush()
+                results().write(dumps(answer) + "\n")
+                results().flush()
             else:
                 print_line(line)
         before = answer

@@ -16,6 +16,7 @@ import typer
 
 from cmfl.commands import verbosity
 from cmfl.commands.console import AsJson, print_json, print_line
+from cmfl.commands.exit_codes import FAILED
 from cmfl.commands.interrupts import handled_with
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.options import MaxFee, MaxTip
@@ -67,7 +68,10 @@ def worker(
     ] = False,
     log_format: Annotated[str, typer.Option(help="text, or json for an object a line.")] = "text",
     status: Annotated[
-        bool, typer.Option("--status", help="Print what the worker of the folder reports.")
+        bool,
+        typer.Option(
+            "--status", help="Print what the folder's worker reports; exit 1 if it was killed."
+        ),
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -219,17 +223,24 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
 
     Raises:
         ConfigurationError: there is none and no worker runs, or the file is damaged.
+        Exit: the worker was killed.
     """
+    from clients.worker.process.worker_status import WorkerState
+
     status, is_running = _status_of(own)
+    was_killed = not is_running and status.get("stand") != WorkerState.ENDED
     if json:
-        print_json({**status, "is_running": is_running})
-        return
-    try:
-        lines = list(_lines(status, is_running=is_running))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"{own.status}: a field of a status is wrong: {error}") from error
-    for line in lines:
-        print_line(line)
+        print_json({**status, "is_running": is_running, "was_killed": was_killed})
+    else:
+        try:
+            lines = list(_lines(status, is_running=is_running))
+        except (AttributeError, KeyError, TypeError) as error:
+            message = f"{own.status}: a field of a status is wrong: {error}"
+            raise ConfigurationError(message) from error
+        for line in lines:
+            print_line(line)
+    if was_killed:
+        raise typer.Exit(FAILED)
 
 
 def _status_of(own: WorkerFolder) -> tuple[dict[str, Any], bool]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmfl.extras import naming_extras
 from cmfl.inputs.arguments import PATH, require_or_none
+from ledger.io.named_files import write_named
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
 
@@ -43,7 +45,7 @@ def new_axes(count: int = 1, *, columns: int = 3) -> list[Axes]:
 
 
 def write(axes: Axes, to: str | Path | None) -> None:
-    """Write the figure of some axes to a file; None for no file.
+    """Write the figure of some axes to a file, which replaces an existing one; None for no file.
 
     Raises:
         ConfigurationError: the file cannot be written, or its ending names no format.
@@ -53,8 +55,10 @@ def write(axes: Axes, to: str | Path | None) -> None:
         return
     figure = axes.get_figure(root=True)
     assert figure is not None, "axes that were drawn on have a figure"
+    drawn = BytesIO()
     try:
-        figure.savefig(to)
+        figure.savefig(drawn, format=Path(to).suffix[1:] or None)
+        write_named(Path(to), drawn.getvalue())
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{to}: {error}") from error
 

@@ -22,7 +22,7 @@ from ledger.actors.journal import (
 )
 from ledger.protocol.errors import JournalError
 from ledger.protocol.types import Address, ClientId, Digest, Phase, Scores, Vote, VoteKind
-from tests.io.test_home import full_disk
+from tests.disks import FILLING, fill, small_disk
 from tests.patience import PATIENCE_SECONDS
 from tests.support.keys import DOMAIN
 
@@ -236,17 +236,20 @@ def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error_and_nothing_is_signed(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        path = disk / "journal.sqlite"
 
-    def say_too_much() -> None:
-        with opened(path) as kept, full_disk(path.stat().st_size):
-            kept.record(b"place", bytes(100_000))
-            kept.sync()
+        def say_too_much() -> None:
+            with opened(path) as kept:
+                fill(disk, 0)
+                kept.record(b"place", bytes(100_000))
+                kept.sync()
 
-    with pytest.raises(JournalError, match=f"vote journal {path}: "):
-        say_too_much()
-    with opened(path) as kept:
-        assert kept.record(b"place", b"another") == b"another"
+        with pytest.raises(JournalError, match=f"vote journal {path}: "):
+            say_too_much()
+        (disk / FILLING).unlink()
+        with opened(path) as kept:
+            assert kept.record(b"place", b"another") == b"another"
 
 
 def test_a_commit_is_safe_from_a_power_cut_too(tmp_path: Path) -> None:

@@ -5,32 +5,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import resource
 import stat
 import subprocess
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ledger.io.home import DISK, WRITING, Disk, Home, read_file
 from ledger.protocol.errors import ConfigurationError
+from tests.disks import fill, small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@contextmanager
-def full_disk(largest_file: int) -> Iterator[None]:
-    """Let no file grow beyond this size, as where a disk is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 class BrokenDisk(Disk):
@@ -72,11 +59,13 @@ def test_a_file_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> 
 
 
 def test_a_full_disk_is_reported_with_the_path(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        filling, path = fill(disk, 0), disk / "file"
+        with pytest.raises(OSError, match="No space left") as caught:
+            DISK.write_whole(path, bytes(2000))
+        assert caught.value.filename == str(path)
+        assert list(disk.iterdir()) == [filling]
     path = tmp_path / "file"
-    with full_disk(1000), pytest.raises(OSError, match="File too large") as caught:
-        DISK.write_whole(path, bytes(2000))
-    assert caught.value.filename == str(path)
-    assert list(tmp_path.iterdir()) == []
     path.symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left") as caught:
         DISK.append(path, b"x")

@@ -34,8 +34,8 @@ from ledger.storage import folder as folder_module
 from ledger.storage import objects
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import MemoryMailbox, ObjectMailbox, board_folder, remove_mail
+from tests.disks import fill, small_disk
 from tests.faults import times
-from tests.io.test_home import full_disk
 from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
@@ -229,14 +229,16 @@ def test_each_scan_is_bounded_and_the_next_goes_on(
 
 
 def test_a_full_disk_takes_no_half_envelope(tmp_path: Path) -> None:
-    mailbox = mailbox_in(tmp_path)
-    with full_disk(10), pytest.raises(OSError, match="File too large") as caught:
-        mailbox.put(envelope(1))
-    assert caught.value.errno == errno.EFBIG
-    assert listed(mailbox) == []
-    assert mailbox.put(envelope(1))
-    path = file_of(tmp_path, envelope(1))
-    assert list(path.parent.iterdir()) == [path]
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        mailbox, filling = mailbox_in(disk / "mail"), fill(disk, 0)
+        with pytest.raises(OSError, match="No space left") as caught:
+            mailbox.put(envelope(1))
+        assert caught.value.errno == errno.ENOSPC
+        assert listed(mailbox) == []
+        filling.unlink()
+        assert mailbox.put(envelope(1))
+        path = file_of(disk / "mail", envelope(1))
+        assert list(path.parent.iterdir()) == [path]
 
 
 def test_an_envelope_that_is_too_large_is_not_put(tmp_path: Path) -> None:

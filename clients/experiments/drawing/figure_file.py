@@ -12,6 +12,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.drawing.series import by_method, grouped, scenario_name, swept_axes
+from ledger.io.named_files import write_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,9 +89,11 @@ def write(drawn: Panels, folder: Path, name: str, caption: str) -> list[Path]:
     svg: Any = FigureCanvasSVG(figure)
     png: Any = FigureCanvasAgg(figure)
     svg.print_svg(drawing, metadata={"Date": None, "Creator": None})
-    paths[0].write_bytes(_squeezed(drawing.getvalue()))
+    write_named(paths[0], _squeezed(drawing.getvalue()))
     figure.set_dpi(_PNG_DPI)
-    png.print_png(paths[1], metadata={"Software": None})
+    pixels = BytesIO()
+    png.print_png(pixels, metadata={"Software": None})
+    write_named(paths[1], pixels.getvalue())
     return paths
 
 

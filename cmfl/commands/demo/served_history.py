@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from cmfl.access.target import Target
 from cmfl.commands.console import command_line, print_line
 from cmfl.commands.interrupts import until_interrupted
 from cmfl.commands.serve import is_port_taken
+from cmfl.commands.streams import results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def serve_runs(home: Path, run: str, port: int) -> None:
         print_line(f"Port {requested} is taken, and {port} is the next that is free.")
     address = f"http://127.0.0.1:{port}"
     settings, shown = Settings(home=home), f"{address}{_page_of(home, run)}"
-    if sys.stdout.isatty():
+    if results().isatty():
         print_line()
         _say_where(address, run, shown)
         print_line("Ctrl-C ends the service.")

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
+from ledger.io.named_files import writing_named
 from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
@@ -185,10 +186,10 @@ def open_bundle(path: Path) -> Iterator[BundleFile]:
 def write_container(
     path: Path, manifest: bytes, digests: Iterable[Digest], blobs: BlobReader
 ) -> None:
-    """Write a bundle under a temporary name and rename it: it is there whole, or not at all.
+    """Write a bundle's file: it is there whole, or not at all.
 
     Args:
-        path: of the file; one of that name is replaced.
+        path: of the file, as a user named it; an existing file is replaced.
         manifest: the bytes of `bundle.json`.
         digests: the blobs that belong to it.
         blobs: where they are; one at a time is held.
@@ -197,17 +198,9 @@ def write_container(
         OSError: it cannot be written.
         BlobError: a blob is not to be had.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.writing")
-    try:
-        with beside.open("xb") as file:
-            for part in container_parts(manifest, digests, blobs):
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with writing_named(path) as file:
+        for part in container_parts(manifest, digests, blobs):
+            file.write(part)
 
 
 def container_parts(

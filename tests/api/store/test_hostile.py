@@ -15,8 +15,8 @@ from ledger.storage.uploads import authorization_header
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import contract_in, path_of, stored
+from tests.disks import fill, small_disk
 from tests.faults import times
-from tests.io.test_home import full_disk
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -269,13 +269,18 @@ def test_a_quota_counts_bytes_and_a_restart_forgets_none(
         assert len(store.files()) == 2
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(store: Store) -> None:
-    assert store.put(DATA).status_code == 201
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, contract: Contract) -> None:
     large = bytes(400_000)
-    with full_disk(300_000):
+    with (
+        small_disk(tmp_path / "disk", 4 << 20) as disk,
+        stored(disk / "store", contract) as store,
+    ):
+        assert store.put(DATA).status_code == 201
+        filling = fill(disk, 300_000)
         refused(store.put(large), 507, "disk-full")
-    assert store.files() == {sha256(DATA).hex()}
-    assert store.put(large).status_code == 201
+        assert store.files() == {sha256(DATA).hex()}
+        filling.unlink()
+        assert store.put(large).status_code == 201
 
 
 def test_what_a_killed_store_has_left_behind_is_gone(tmp_path: Path, contract: Contract) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import stat
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cmfl.commands.conftest import SHARED, refusal, succeeds
+from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.processes import Forks
 
 pytestmark = SHARED
 
@@ -54,6 +60,52 @@ def test_beside_a_homes_files_there_is_room(home: Path, tmp_path: Path) -> None:
     out.parent.mkdir()
     succeeds("export", "bundle", "--home", home, "--round", 1, "--out", out)
     assert out.stat().st_size > 0
+
+
+def test_a_link_to_a_homes_file_is_no_output(home: Path, tmp_path: Path) -> None:
+    before = files(home)
+    out = tmp_path / "model"
+    out.symlink_to(home / "chain.sqlite")
+    line = refusal("model", "export", "--home", home, "--out", out)
+    assert "lies in chain.sqlite of the home" in line
+    assert files(home) == before
+
+
+RESULTS = {name: (*words, "--out") for name, words in COMMANDS.items() if name != "crate"} | {
+    "audit": ("audit", "--jobs", 1, "--report"),
+    "training": ("verify", "training", "--round", 1, "--sample", 1, "--report"),
+}
+
+
+@pytest.mark.parametrize("command", RESULTS.values(), ids=RESULTS)
+def test_a_pipe_is_written_into_and_a_link_is_followed(
+    home: Path, command: tuple[object, ...], tmp_path: Path
+) -> None:
+    words, option = command[:-1], command[-1]
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_bytes(b"earlier")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    assert cmfl(*words, "--home", home, option, link).code in {0, 1, 3}
+    assert link.is_symlink()
+    assert target.read_bytes() not in {b"", b"earlier"}
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert cmfl(*words, "--home", home, option, pipe).code in {0, 1, 3}
+    reader.join(PATIENCE_SECONDS)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    if command[0] != "verify":  # a report of repeated training has its time
+        assert read == [target.read_bytes()]
+    assert sorted(tmp_path.iterdir()) == [link, pipe, target]
+
+
+def test_the_proof_on_standard_output_is_alone_there(home: Path, forks: Forks) -> None:
+    proof = ("export", "proof", "--home", home, "--round", 1, "--client", 0)
+    with forks.start(*proof, "--out", "/proc/self/fd/1") as started:
+        out, err = started.communicate()
+    assert json.loads(out)
+    assert "/proc/self/fd/1: " in err
 
 
 def linked(home: Path, folder: Path) -> Path:

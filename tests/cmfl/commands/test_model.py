@@ -201,3 +201,17 @@ def test_class_that_fails_on_data_is_refused_without_a_home(tmp_path: Path) -> N
     path.write_text("no module at all")
     assert "net.py cannot be loaded: SyntaxError" in refusal(*run, *model)
     assert not home.exists()
+
+
+def test_other_code_than_the_model_files_is_refused_before_it_runs(tmp_path: Path) -> None:
+    path, home = tmp_path / "net.py", tmp_path / "home"
+    path.write_text(NET)
+    model = settings_of(f"model.name='{path}:Net'", "model.options.hidden=3")
+    memory = settings_of("machine.ledger=memory")
+    succeeds("run", "--preset", "smoke", "--rounds", 1, "--home", home, *model, *memory, "--json")
+    canary = tmp_path / "canary"
+    path.write_text(f"{NET}\nopen({str(canary)!r}, 'w')\n")
+    file = home / "runs" / "run" / "model.safetensors"
+    sentence = refusal("model", "evaluate", file, "--preset", "smoke", *model)
+    assert hashlib.sha256(NET.encode()).hexdigest() in sentence
+    assert not canary.exists()

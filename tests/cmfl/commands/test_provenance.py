@@ -685,7 +685,7 @@ def test_wrong_options_are_refused_before_an_audit(
     )
     for no_file in (tmp_path, "/dev/null"):
         for form in ("attestation", "mlbom"):
-            assert "must be a new file" in refusal("export", form, "--home", home, "--out", no_file)
+            assert "must be a file" in refusal("export", form, "--home", home, "--out", no_file)
     full = documents["RO-Crate"]
     assert "new or an empty folder" in refusal("export", "crate", "--home", home, "--out", full)
     assert "round 6 has not ended" in refusal(

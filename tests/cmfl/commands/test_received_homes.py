@@ -326,3 +326,16 @@ def test_in_python_a_resumed_run_takes_the_callers_code(
     code = f"{received.folder / 'scoring.py'}:most"
     assert face.run(home=home, name="scoring", resume=True, scoring=code).head == head
     assert canary.exists()
+
+
+def test_with_json_each_command_prints_json_or_nothing(received: Received, tmp_path: Path) -> None:
+    options, wrong = leaves(), []
+    for name, arguments in commands(received, "scoring", tmp_path).items():
+        if "--json" not in options[name]:
+            continue
+        result = cmfl(*name.split(), *(each for each in arguments if each != "--json"), "--json")
+        try:
+            assert not result.out or isinstance(result.json, dict | list)
+        except ValueError:
+            wrong.append((name, result.out[:100]))
+    assert wrong == []

@@ -352,10 +352,15 @@ def test_a_worker_waiting_for_its_node_says_so(
         assert succeeds(*show).out == begins, "what was said was another process's"
         shown = succeeds(*show, "--json").json
         assert (shown["is_running"], shown["pid"], shown["round"]) == (True, os.getpid(), None)
+        assert not shown["was_killed"]
         assert "the worker ends after its round" in cmfl("leave", "--no-wait", *show[2:]).err
     assert "does not run, ended; round 6, block 9, the run is finished" in succeeds(*show).out
     folder.status.write_text(json.dumps(said | {"stand": "running", "is_finished": False}))
-    assert succeeds(*show).out == "does not run, was killed while running; round 6, block 9\n"
+    killed = cmfl(*show)
+    assert (killed.code, killed.err) == (1, "")
+    assert killed.out == "does not run, was killed while running; round 6, block 9\n"
+    killed = cmfl(*show, "--json")
+    assert (killed.code, killed.json["is_running"], killed.json["was_killed"]) == (1, False, True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""Files that a user names for a result: the one place that writes them.
+
+A device, a pipe and an open descriptor (`/dev/stdout`) are written into, and never replaced. Links
+are followed. A regular file is replaced as a whole: a reader sees the old bytes or the new ones,
+and a full disk keeps the old ones.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ledger.io.home import DISK, WRITING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST_LINKS = 40
+
+
+_MOVED: dict[int, int] = {}
+"""The descriptor that a standard stream has now, by the usual one."""
+
+
+def move_standard_output(descriptor: int) -> None:
+    """Take another descriptor for standard output, as `/dev/stdout` names it."""
+    _MOVED[1] = descriptor
+
+
+def write_named(path: Path, data: bytes) -> None:
+    """Write a file that a user named; see `writing_named`."""
+    with writing_named(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def writing_named(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that a user named, for its whole new content.
+
+    Raises:
+        OSError: it cannot be written; `filename` is the path, and a regular file is as it was.
+    """
+    try:
+        if (descriptor := _descriptor(path)) is not None:
+            opening = os.dup(descriptor)
+        elif (mode := _mode(path)) is not None and not stat.S_ISREG(mode):
+            opening = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        else:
+            with _replacing(Path(os.path.realpath(path)), mode) as file:
+                yield file
+            return
+        with os.fdopen(opening, "wb") as file:
+            yield file
+    except OSError as error:
+        if error.filename not in {None, str(path)} and not _is_unfinished(error.filename):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def is_written_into(path: Path) -> bool:
+    """Return whether a path is no regular file that would be replaced: a device, a pipe."""
+    return _descriptor(path) is not None or (path.exists() and not path.is_file())
+
+
+def is_standard_output(path: Path) -> bool:
+    """Return whether a path is the standard output of this process."""
+    return _descriptor(path) == _MOVED.get(1, 1)
+
+
+@contextmanager
+def _replacing(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
+    """Write beside a regular file, and rename once all is on the disk."""
+    if mode is not None and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    beside = target.with_name(f"{WRITING}{secrets.token_hex(8)}")
+    try:
+        with beside.open("xb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        DISK.rename(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    DISK.sync_folder(target.parent)
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the open descriptor of this process that a path names, as /dev/stdout does."""
+    own = {Path(f"/proc/{os.getpid()}/fd"), Path("/dev/fd")}
+    for _ in range(_MOST_LINKS):
+        folder = Path(os.path.realpath(path.parent))
+        if folder in own:
+            number = int(path.name) if path.name.isdecimal() else None
+            return None if number is None else _MOVED.get(number, number)
+        if not (folder / path.name).is_symlink():
+            return None
+        path = folder / (folder / path.name).readlink()
+    return None
+
+
+def _is_unfinished(name: object) -> bool:
+    return isinstance(name, str) and Path(name).name.startswith(WRITING)
