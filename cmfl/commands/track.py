@@ -124,7 +124,7 @@ def _verdict(where: Target) -> str:
     try:
         rules = rule_sources(load(path=where.run_paths().configuration))
         with progress() as bar:
-            task = bar.add_task("audit", total=None)
+            task = bar.add_task("audit, rounds", total=None)
             report = audit_target(
                 where,
                 head=None,
