@@ -204,7 +204,7 @@ def audit(
     policy = None if witness_policy is None else Path(witness_policy)
     age = None if checkpoint_max_age is None else float(checkpoint_max_age)
     witnesses = witnesses_of(policy, [str(place) for place in checkpoints], age)
-    with tracking("audit", shown=progress) as show:
+    with tracking("audit, rounds", shown=progress) as show:
         report = audit_target(
             target,
             head=head,

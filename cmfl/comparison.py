@@ -425,7 +425,7 @@ def _played(
 
     store = RowStore(folder, NAME)
     require_data(plan, store.rows_of(plan))
-    with task_pool(jobs) as processes, tracking(NAME, shown=progress) as show:
+    with task_pool(jobs) as processes, tracking(f"{NAME}, rounds", shown=progress) as show:
         done = run_experiment(
             plan, store, processes, lambda now: show(now.done, now.rounds, now.job)
         )

@@ -219,7 +219,7 @@ def verify_training(
         jobs=jobs,
         log=None if log is None else Path(log),
     )
-    with tracking("training", shown=progress) as show:
+    with tracking("training, updates", shown=progress) as show:
         return TrainingVerification(replay_target(target, request, show))
 
 

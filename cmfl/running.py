@@ -193,7 +193,7 @@ def _require_new(folder: Path, name: str) -> None:
 def _play(
     target: Target, name: str, configuration: Configuration, *, create: bool, progress: bool | None
 ) -> None:
-    with tracking(name, shown=progress) as show:
+    with tracking(f"{name}, rounds", shown=progress) as show:
 
         def go_on(opened: OpenedRun) -> list[RoundMetrics]:
             return opened.go_on(lambda row: _show(show, row, configuration.protocol.rounds))

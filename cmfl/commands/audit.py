@@ -144,7 +144,7 @@ def audited_with_progress(where: Target, request: AuditRequest) -> AuditReport:
 
     jobs = min(usable_cores(), MOST_UNASKED) if request.jobs is None else request.jobs
     with progress() as bar:
-        task = bar.add_task("audit", total=None)
+        task = bar.add_task("audit, rounds", total=None)
         return audit_target(
             where,
             head=request.head,
@@ -173,7 +173,7 @@ def _repeated(where: Target, sample: int) -> dict[str, Any]:
     from cmfl.replaying import drawn_training
 
     with progress() as bar:
-        task = bar.add_task("training", total=None)
+        task = bar.add_task("training, updates", total=None)
         return drawn_training(
             where, sample, lambda done, total: bar.update(task, completed=done, total=total)
         )

@@ -25,6 +25,8 @@ from ledger.history.status import Order
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ledger.history.responses.evidence import Ban
+
 app = typer.Typer(help="The registered clients and their part in the rounds.", no_args_is_help=True)
 
 Client = Annotated[int, typer.Argument(min=0, help="Index of the client.")]
@@ -83,6 +85,8 @@ def show(
     for name, value in response["client"].items():
         if name != "links":
             print_line(f"{name:15} {'' if value is None else value}".rstrip())
+    if response["ban"] is not None:
+        print_line(f"{'reason':15} {_reason(response['ban'])}")
 
 
 @app.command("rounds")
@@ -111,6 +115,15 @@ def rounds(
     shown = [[_cell(row, column) for column in _ROUND] for row in rows]
     print_table(f"rounds of client {client}", _ROUND, shown)
     print_cursor(page["next_cursor"])
+
+
+def _reason(ban: Ban) -> str:
+    """Return why a client is banned, and where the chain holds the proof."""
+    from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
+
+    twice = ban["signed_twice"]
+    reason = SIGNED_TWICE[StatementKind(twice["code"]) if twice else None]
+    return f"{reason}: block {ban['block']}, transaction {ban['transaction']}"
 
 
 def _cell(row: Mapping[str, Any], column: str) -> object:

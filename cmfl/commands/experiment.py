@@ -352,7 +352,7 @@ def _run(
     from ledger.audit.report import AuditOutcome
 
     with progress_of_rounds() as bar:
-        task = bar.add_task(place, total=None, said="")
+        task = bar.add_task(f"{place}, rounds", total=None, said="")
 
         def show(now: ExperimentProgress) -> None:
             bar.update(task, total=now.rounds, completed=now.done, said=now.job)

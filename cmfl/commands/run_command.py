@@ -259,7 +259,8 @@ def _watch(started: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
     with progress_of_rounds() as bar:
         finished = started.simulation.chain is None
         done = total if finished else started.ledger.state().round - 1
-        task = bar.add_task(started.folder.paths.path.name, total=total, completed=done, said="")
+        name = f"{started.folder.paths.path.name}, rounds"
+        task = bar.add_task(name, total=total, completed=done, said="")
         return started.go_on(lambda row: bar.update(task, completed=row.round, said=_short(row)))
 
 

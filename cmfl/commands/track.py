@@ -130,7 +130,7 @@ def _verdict(where: Target, rules: tuple[str, ...]) -> str:
 
     try:
         with progress() as bar:
-            task = bar.add_task("audit", total=None)
+            task = bar.add_task("audit, rounds", total=None)
             report = audit_target(
                 where,
                 head=None,

@@ -166,7 +166,7 @@ def verify_training(
     )
     try:
         with progress() as bar:
-            task = bar.add_task("training", total=None)
+            task = bar.add_task("training, updates", total=None)
             result = replay_target(
                 where, request, lambda done, total: bar.update(task, completed=done, total=total)
             )

@@ -154,7 +154,8 @@ def line_of(answer: FederationAnswer) -> str:
 
 
 def _stage(open_round: OpenRound) -> str:
-    clients, stage = open_round["clients"], open_round["stage"]
+    stage = open_round["stage"]
+    clients = [each for each in open_round["clients"] if each["role"] != "empty_seat"]
     committed = sum(client["committed_block"] is not None for client in clients)
     if stage == "committing":
         window = open_round["window_block"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import float_from_bits, word_client, word_distance
+from ledger.protocol.ledger_state import SIGNED_TWICE
 from ledger.protocol.rules.registry import REFERENCES, SELECTIONS, THRESHOLDS, rule_sentences
 from ledger.protocol.types import (
     DROPOUTS,
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
     from ledger.history.round import HistoryRound, RoundSizes
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.ledger_state import RoundDecided
+    from ledger.protocol.ledger_state import EquivocationReport, RoundDecided
     from ledger.protocol.types import ClientId
 
 
 def explain_round(
-    round_: HistoryRound, documents: Documents, document: RunDocument | None
+    round_: HistoryRound,
+    documents: Documents,
+    document: RunDocument | None,
+    reports: Sequence[EquivocationReport | None] | None = None,
 ) -> list[str]:
     """Return a round in plain words, one or two sentences per line.
 
@@ -41,11 +45,14 @@ def explain_round(
         round_: with its activity.
         documents: of the round.
         document: the run's configuration; without it, its details are left out.
+        reports: proofs of the round's bans, in their order; None where they are not available.
     """
+    proofs = reports or [None] * len(round_.banned)
     lines = [_headline(round_), *_participation(round_)]
     lines += [
-        f"Client {client} was banned during the round, from the next one on."
-        for client in round_.banned
+        f"Client {client} was banned during the round, from the next one on: it "
+        f"{SIGNED_TWICE[report and report.kind]}."
+        for client, report in zip(round_.banned, proofs, strict=True)
     ]
     if round_.abandoned is not None:
         drawn = _listed(round_.abandoned.next_committee)

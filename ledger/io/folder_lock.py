@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +37,9 @@ def take_lock(path: Path, mode: int = 0o644) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()} {_command()}\n".encode(), 0)
+        with suppress(OSError):  # a full disk: only messages name the process
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {_command()}\n".encode(), 0)
     except BlockingIOError as error:
         holder = _holder(descriptor)
         os.close(descriptor)

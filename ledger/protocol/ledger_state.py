@@ -194,6 +194,15 @@ class StatementKind(IntEnum):
     SCORES = 3
 
 
+SIGNED_TWICE: dict[StatementKind | None, str] = {
+    StatementKind.REQUEST: "signed two different requests for one vote",
+    StatementKind.REPLY: "signed two different replies in one vote",
+    StatementKind.SCORES: "signed two different score vectors",
+    None: "signed two different statements",
+}
+"""Reason of a ban; None where the call that proves it is not available."""
+
+
 @dataclass(frozen=True, slots=True)
 class SignedStatement:
     """A vote or a score claim with its signature (65 bytes r, s, v)."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.settings import Settings
+from ledger.protocol.ledger_state import SIGNED_TWICE, StatementKind
 from tests.api.conftest import make_run, read, root_of, serving
+from tests.cmfl.commands.conftest import succeeds
 from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:
@@ -93,3 +95,23 @@ def test_nobody_who_is_banned_is_sampled(served: tuple[httpx.Client, str]) -> No
         for banned in bans:
             found = read(client, f"{root}/rounds", client=banned, role="trained")["rounds"]
             assert [entry["round"] for entry in found] == [1]
+
+
+def test_a_banned_client_has_its_reason_at_every_door(served: tuple[httpx.Client, str]) -> None:
+    client, root = served
+    evidence = read(client, f"{root}/evidence", limit=100)["evidence"]
+    proven = {entry["client"]: entry["ban"] for entry in evidence if entry["kind"] == "ban"}
+    bans = banned_in(client, root)
+    assert set(proven) == set(bans)
+    sentences = read(client, f"{root}/rounds/1/explanation")["sentences"]
+    for banned, number in bans.items():
+        assert read(client, f"{root}/clients/{banned}")["ban"] == proven[banned]
+        reason = SIGNED_TWICE[StatementKind(proven[banned]["signed_twice"]["code"])]
+        assert any(f"Client {banned} was banned" in line and reason in line for line in sentences)
+        shown = succeeds("clients", "show", banned, "--api", str(client.base_url)).out
+        assert f"banned_in_round {number}" in shown
+        assert reason in shown
+        assert proven[banned]["transaction"] in shown
+    free = min(set(range(14)) - set(bans))
+    assert read(client, f"{root}/clients/{free}")["ban"] is None
+    assert "reason" not in succeeds("clients", "show", free, "--api", str(client.base_url)).out

@@ -52,6 +52,12 @@ def test_there_is_a_row_for_each_run(compared: cmfl.Comparison) -> None:
     assert all(row["malicious_accepted"] == 0 for row in clean)
 
 
+def test_progress_names_what_it_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    cmfl.compare(["fedavg"], seeds=[0], recorded=False, progress=True, **SMALL)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith("comparison, rounds: 2 of 2, ")
+
+
 def test_there_is_a_row_for_each_round(compared: cmfl.Comparison) -> None:
     curves = compared.curves
     assert len(curves) == 24

@@ -150,7 +150,7 @@ def test_progress_goes_to_standard_error_if_asked_for(
 ) -> None:
     cmfl.run("smoke", rounds=1, ledger="memory", progress=True)
     shown = capsys.readouterr()
-    assert (shown.out, shown.err.startswith("run: 1 of 1, accuracy 0.")) == ("", True)
+    assert (shown.out, shown.err.startswith("run, rounds: 1 of 1, accuracy 0.")) == ("", True)
     cmfl.run("smoke", rounds=1, ledger="memory")
     assert capsys.readouterr().err == ""
 

@@ -18,10 +18,12 @@ PROJECTS = {
     "Templar": "templar",
     "gensyn-audit": "gensyn",
     "OpenVerifiableLLM": "ovl",
+    "Verathos": "verathos",
+    "SparkDistill": "sparkdistill",
 }
 OURS = "CMFL ledger"
 FIXED = re.compile(
-    r"https://(github\.com/[\w.-]+/[\w.-]+/((blob|tree)/[0-9a-f]{40}(/.*)?|pull/\d+)"
+    r"https://(github\.com/[\w.-]+/[\w.-]+/((blob|tree)/[0-9a-f]{40}(/.*)?|pull/\d+|releases/tag/v?\d[\w.]*)"
     r"|pypi\.org/project/[\w-]+/[\d.]+/|arxiv\.org/abs/[\d.]+|www\.nature\.com/articles/[\w-]+)"
 )
 
@@ -46,6 +48,17 @@ def test_every_project_has_a_row_a_paragraph_and_sources() -> None:
     assert f"\n**{OURS}.** " in section("One by one")
 
 
+def test_every_row_of_the_table_is_dated_within_the_reading() -> None:
+    reading = re.search(r"reading: (20\d\d-\d\d)\b", PAGE)
+    assert reading is not None
+    rows = re.findall(r"^\| (?!project |---)(.+) \|$", section("Table"), re.MULTILINE)
+    assert len(rows) == len(PROJECTS) + 1
+    for row in rows:
+        dated = re.fullmatch(r"(20\d\d-\d\d)-\d\d", row.split(" | ")[-1])
+        assert dated is not None, row
+        assert dated[1] <= reading[1], row
+
+
 def test_every_source_is_cited_and_names_a_version_or_commit() -> None:
     assert set(CITED) == set(SOURCES)
     assert [address for address in SOURCES.values() if not FIXED.fullmatch(address)] == []
@@ -54,3 +67,4 @@ def test_every_source_is_cited_and_names_a_version_or_commit() -> None:
 def test_an_address_that_moves_is_no_source() -> None:
     assert not FIXED.fullmatch("https://github.com/adap/flower/blob/main/README.md")
     assert not FIXED.fullmatch("https://pypi.org/project/flwr/")
+    assert not FIXED.fullmatch("https://github.com/adap/flower/releases/latest")

@@ -44,6 +44,7 @@ pytestmark = pytest.mark.group("processes")
 NOT_EXECUTED = {
     "make ": "a whole installation, the whole suite, or hours; the continuous integration calls it",
     "pip install": "needs the network; tests/packaging holds the names of the extras",
+    "pip wheel": "the same; make wheel builds one and installs it",
     "python3 -m venv": "an environment of its own; make wheel and make demo make one",
     "anvil ": "a foreign node; tests/chain plays on it",
     "geth ": "a foreign node that is not installed",

@@ -61,7 +61,7 @@ def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) 
     assert "II is the paper's for clients that are all honest" in said
     assert "PASSED: all ten steps hold for all 2 rounds" in out
     assert f"{6 * seeds} of {6 * seeds} runs on the ledger pass their audit." in out
-    assert f"REST service at http://127.0.0.1:{port} answered: 6 deployments." in out
+    assert f"REST service at http://127.0.0.1:{port} answered: 6 runs." in out
     assert f"  http://127.0.0.1:{port}/dashboard/#/runs/" in out
     assert not left_over.exists(), "a demo's own folder is made anew"
 

@@ -120,7 +120,8 @@ def test_explains_a_decided_round_by_pencil() -> None:
         "7 of 8 of them committed to an update.",
         "No commitment came from 8.",
         "9 committed though neither trainer nor member, to no effect.",
-        "Client 5 was banned during the round, from the next one on.",
+        "Client 5 was banned during the round, from the next one on: it signed two different "
+        "statements.",
         "Client 2 was left out: its payload is no update of the model.",
         "Client 8 was left out: it had not committed by the closing block.",
         "The scores of 1 of 4 members count: 6.",

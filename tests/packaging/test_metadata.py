@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.metadata import distributions
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from packaging.version import Version
 
 from ledger.io.extras import EXTRAS, missing_extra
 from tests.packaging.metadata import (
+    NAME,
     PACKAGES,
     ROOT,
     core,
@@ -24,6 +26,10 @@ from tests.packaging.metadata import (
     project,
     third_party_imports,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 PINS = {
     canonicalize_name(name): Version(version)
@@ -113,6 +119,28 @@ def test_all_is_every_extra_of_a_user() -> None:
     for name in users:
         assert set(map(str, extra(name))) <= set(map(str, extra("all"))), name
     assert names(extra("all")) == {one for name in users for one in names(extra(name))}
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Yield what a user reads: pages, notebooks, and the code with its messages."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+    code = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    for path in (*pages, *code):
+        yield path.relative_to(ROOT), path.read_text("utf-8")
+
+
+def test_no_page_or_message_installs_from_an_index() -> None:
+    for path, text in texts():
+        assert not re.search(rf"pip install[^\n]*{NAME}", text), path
+        for bracket in re.findall(r"pip install[^\n]*?(?:\.|whl)\[([\w,]+)\]", text):
+            assert set(bracket.split(",")) <= set(project()["optional-dependencies"]), path
+
+
+def test_the_page_on_installing_names_every_extra_of_a_user() -> None:
+    page = (ROOT / "docs/getting-started.md").read_text("utf-8")
+    cells = " ".join(re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE))
+    listed = set(re.findall(r"`(\w+)`", cells))
+    assert listed == set(project()["optional-dependencies"]) - {"dev"}
 
 
 def test_the_hints_name_extras_that_install_the_module() -> None:

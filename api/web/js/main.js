@@ -103,8 +103,8 @@ function present(page, isLive) {
 }
 
 function trail(page) {
-  if (!page.crumbs.length && page.title === "Deployments") return [];
-  const ahead = [["Deployments", "#/"], ...page.crumbs];
+  if (!page.crumbs.length && page.title === "Runs") return [];
+  const ahead = [["Runs", "#/"], ...page.crumbs];
   return [
     ...ahead.map(([text, href]) => h("li", {}, h("a", { href }, told(text)))),
     h("li", { "aria-current": "page" }, told(page.short ?? page.title)),

@@ -38,6 +38,7 @@ function scoresOf(member) {
 }
 
 function voteOf(certificate, member) {
+  if (member.empty_seat) return h("span", { class: "quiet" }, "no vote");
   if (certificate.primary.place === member.place) return badge("elected", "primary, signed");
   return certificate.replies.some((reply) => reply.place === member.place) ? badge("good", "signed") : h("span", { class: "quiet" }, "not in the certificate");
 }

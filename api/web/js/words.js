@@ -22,11 +22,11 @@ export const GLOSSARY = {
   view: "One attempt at a vote, with its own primary. A second view means that the first primary failed, or that its proposal was rejected.",
   late: "Has not yet done what an honest, reachable client would have done by now. This proves nothing: messages may still be on their way.",
   certificate: "The primary's signed request and enough equal signed replies: what the contract checks before it takes a decision.",
-  banned: "Was proven to have signed two different statements; it takes no part from the next round on.",
+  banned: "Signed two different statements where one is allowed, and the contract verified both. It takes no part from the next round on. Its page shows which statements.",
   "empty seat": "A member that was banned when the round opened. It has no vote, and the round does not wait for it.",
   distance: "How far an update lies from the committee's own updates; smaller is closer. It has no unit: it is measured in the model's parameters.",
   "cut-off": "Up to where in the ranking updates are accepted.",
-  elected: "On the next committee: in the middle of the ranking, or drawn among the accepted, as the run's settings say.",
+  elected: "On the next committee. The run's settings decide which clients these are: the middle of the ranking, or the accepted. Of too many accepted, a lot draws as many as there are places; to too few, the next of the ranking are added.",
   weight: "The share of an update in the new model: its client's samples among those of all accepted.",
   samples: "How many training examples a client claims to have; fixed when the run began.",
   seed: "The number from which all chance in a round follows.",
@@ -83,6 +83,12 @@ export const REASONS = {
   false_distance: "a distance is false",
   two_vectors: "signed two different vectors",
 };
+export const BANS = {
+  request: "signed two different requests for one vote",
+  reply: "signed two different replies in one vote",
+  scores: "signed two different score vectors",
+  unknown: "signed two different statements",
+};
 export const INCIDENTS = {
   silent: "sent no request as primary",
   no_quorum: "found no quorum for its request",
@@ -94,7 +100,10 @@ export const FORMS = {
   last: "the farthest of the ranking",
   within_threshold: "all within a cut-off that the committee certifies",
 };
-export const ELECTIONS = { middle: "the middle of the ranking", lot: "drawn among the accepted" };
+export const ELECTIONS = {
+  middle: "the middle of the ranking",
+  lot: "the accepted: drawn by lot if too many, with the next of the ranking if too few",
+};
 export const STAGES = { registering: "registering clients", open: "running", finished: "finished" };
 /** How far an open round is, what a client is in it, and what is waited for. */
 export const ROUND_STAGES = {

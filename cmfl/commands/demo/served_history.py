@@ -47,7 +47,7 @@ def serve_runs(home: Path, run: str, port: int) -> None:
         return
     threading.Thread(target=serve, args=(settings, "127.0.0.1", port), daemon=True).start()
     count = len(_get(f"{address}/v1/status")["deployments"])
-    print_line(f"REST service at {address} answered: {count} deployments.")
+    print_line(f"REST service at {address} answered: {count} runs.")
     _say_where(address, run, shown)
     print_line(f"Start it again with: {command_line('serve', '--home', home, '--port', port)}")
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ledger.history.responses.evidence import Ban
 from ledger.history.responses.fields import (
     Answer,
     Client,
@@ -92,6 +93,13 @@ class OneClient(CountedRounds):
     """One client."""
 
     client: ClientEntry
+    ban: Annotated[
+        Ban | None,
+        Field(
+            description="what the client was banned for; null if it is not banned, or if the run "
+            "ended before the round of the ban opened"
+        ),
+    ]
 
 
 class ClientAnswer(Answer, OneClient):

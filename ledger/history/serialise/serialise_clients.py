@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ledger.chain.addresses import checksum
 from ledger.history.pages import decode_cursor, encode_cursor
 from ledger.history.serialise.parts import duties, ranking_entry
+from ledger.history.serialise.serialise_evidence import ban_body
 from ledger.history.serialise.values import code_of, end_block, to_hex_or_none
 
 if TYPE_CHECKING:
@@ -44,12 +45,16 @@ def clients_page(history: HistorySource, limit: int, cursor: str | None) -> Clie
 
 
 def one_client(history: HistorySource, client: ClientId) -> OneClient:
-    """Return one registered client."""
-    tally = history.tally()
+    """Return one registered client, with the proof of its ban."""
+    tally, registered = history.tally(), history.registered()
+    banned_in = registered[client].banned_in
+    held = history.round(banned_in) if banned_in else None
+    bans = dict(zip(held.banned, held.bans, strict=True)) if held else {}
     return {
         "ended_rounds": tally.rounds,
         "records_missing": tally.records_missing,
-        "client": _entry(history, history.registered(), tally, client),
+        "client": _entry(history, registered, tally, client),
+        "ban": ban_body(history, bans[client]) if client in bans else None,
     }
 
 

@@ -51,9 +51,10 @@ def round_evidence(view: DocumentedRound) -> list[EvidenceEntry]:
     ]
 
 
-def _ban(view: DocumentedRound, client: ClientId, recorded: RecordedEvent) -> EvidenceEntry:
-    report = view.history.ban_report(recorded)
-    ban: Ban = {
+def ban_body(history: HistorySource, recorded: RecordedEvent) -> Ban:
+    """Return a ban with the two statements that prove it."""
+    report = history.ban_report(recorded)
+    return {
         "block": recorded.block_number,
         "transaction": to_hex(recorded.transaction_hash),
         "signed_twice": None if report is None else code_of(report.kind),
@@ -61,9 +62,12 @@ def _ban(view: DocumentedRound, client: ClientId, recorded: RecordedEvent) -> Ev
         if report is None
         else [_statement(report.first), _statement(report.second)],
     }
+
+
+def _ban(view: DocumentedRound, client: ClientId, recorded: RecordedEvent) -> EvidenceEntry:
     return {
         "round": view.round.round,
-        "ban": ban,
+        "ban": ban_body(view.history, recorded),
         "scores": None,
         "incident": None,
         "client": client,

@@ -104,7 +104,8 @@ def explanation(view: DocumentedRound) -> RoundExplanation:
     """Return a round in plain words."""
     document = read_run(view.history.blobs, view.history.fixed.config)
     missing = missing_payloads(view.documents, view.history.blobs)
-    sentences = explain_round(view.round, view.documents, document)
+    reports = [view.history.ban_report(recorded) for recorded in view.round.bans]
+    sentences = explain_round(view.round, view.documents, document, reports)
     sentences += explain_missing_payloads(view.documents, missing)
     return {**view.heading(), "sentences": sentences}
 

@@ -104,7 +104,7 @@ def keep_pictures(page: Page, name: str) -> None:
 def test_the_deployments_are_those_of_rest(page: Page, client: httpx.Client, root: str) -> None:
     show(page, "#/")
     told = read(client, root)
-    (row,) = rows(page, "Deployments")
+    (row,) = rows(page, "Runs")
     assert row[0] == told["run"]
     assert row[1] == "finished"
     assert row[2] == f"{told['state']['round']} of {told['contract']['rounds']}"
@@ -118,7 +118,7 @@ def test_the_deployments_are_those_of_rest(page: Page, client: httpx.Client, roo
     page.wait_for_selector(".tabs")
     assert page.title() == f"{told['run']} · CMFL ledger"
     page.go_back()
-    page.wait_for_selector("h1:text-is('Deployments')")
+    page.wait_for_selector("h1:text-is('Runs')")
 
 
 def shown_share(value: float | None) -> str:

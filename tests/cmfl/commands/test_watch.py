@@ -46,8 +46,13 @@ def test_each_stage_has_its_line() -> None:
     view = {"phase": "election", "number": 1, "primary": 7, "begins": 1.0, "ends": 2.0}
     client = example(FederationAnswer)["open"]["clients"][0]
     late = client | {"late_since": 5.0, "awaited": [{"act": "reply", "due": 5.0}]}
+    empty = client | {"role": "empty_seat", "committed_block": None, "late_since": None}
     for changed, line in (
         ({"stage": "committing"}, "round 2: 1 of 1 committed, until block 17"),
+        (
+            {"stage": "committing", "clients": [client | {"late_since": None}, empty]},
+            "round 2: 1 of 1 committed, until block 17",
+        ),
         ({"stage": "collecting"}, "round 2: collecting, 1 of 1 payloads published"),
         ({"stage": "electing", "view": view}, "round 2: election, view 2, primary 7"),
         (

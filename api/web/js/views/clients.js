@@ -10,7 +10,7 @@ import { deploymentPath, runLink } from "../places.js";
 import { asking, read } from "../rest.js";
 import { clientLink, crumbsOf, endedText, roundLink, statusBadge, tabs } from "../run.js";
 import { checked } from "../verified.js";
-import { INCIDENTS, OUTCOMES, REASONS, wordFor } from "../words.js";
+import { BANS, INCIDENTS, OUTCOMES, REASONS, wordFor } from "../words.js";
 
 const LIMIT = 50;
 const COUNTS = ["sampled", "ranked", "accepted", "dropped_out", "served", "scored", "refused", "voted", "primary", "incidents"];
@@ -72,7 +72,7 @@ export async function client(place, signal) {
     watched: cursor ? null : path,
     state: deployment.state,
     nodes: [
-      heading(path, one, deployment),
+      heading(path, one, answer.ban, deployment),
       figures(COUNTS.map((count) => [HEADINGS[count], whole(one[count])])),
       h("p", { class: "quiet" }, counting(answer)),
       picture(path, one.client, list.rounds),
@@ -85,10 +85,14 @@ export async function client(place, signal) {
   };
 }
 
-function heading(path, one, deployment) {
+function heading(path, one, ban, deployment) {
   return h("header", { class: "head" },
     h("h1", {}, `Client ${one.client} `, one.banned_in_round === null ? null : badge("bad", `banned in round ${one.banned_in_round}`)),
-    facts([["address", digest(one.address, "address")], [term("samples"), whole(one.samples)]]),
+    facts([
+      ["address", digest(one.address, "address")],
+      [term("samples"), whole(one.samples)],
+      ban && [term("banned"), `${wordFor(BANS, ban.signed_twice?.name ?? "unknown")}, proven in block ${whole(ban.block)} `, digest(ban.transaction, "transaction")],
+    ]),
     h("p", { class: "pager" },
       one.client > 0 ? clientLink(path, one.client - 1, `← client ${one.client - 1}`) : null,
       one.client + 1 < deployment.sizes.clients ? clientLink(path, one.client + 1, `client ${one.client + 1} →`) : null));

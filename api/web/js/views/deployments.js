@@ -1,4 +1,4 @@
-// All deployments of all chains that the service reads.
+// All runs on all chains that the service reads: REST calls each a deployment.
 
 import { h, told } from "../dom.js";
 import { moment, percent, whole } from "../format.js";
@@ -17,11 +17,11 @@ export async function deployments(_, signal) {
   const found = lists.flatMap((list) => list.deployments);
   const claims = await claimsOf(found, signal);
   return {
-    title: "Deployments",
+    title: "Runs",
     crumbs: [],
     nodes: [
-      h("header", { class: "head" }, h("h1", {}, "Deployments"),
-        h("p", { class: "quiet" }, "Each is one run of federated learning whose decisions a contract on the chain has checked.")),
+      h("header", { class: "head" }, h("h1", {}, "Runs"),
+        h("p", { class: "quiet" }, "A contract on the chain has checked the decisions of each run.")),
       found.length ? listed(found, standing, claims) : h("p", { class: "card" }, "No run has been deployed on this chain yet."),
       found.length > 1 ? h("p", {}, h("a", { class: "action", href: comparison(found) }, "Compare two runs")) : null,
       refused(status.refused),
@@ -66,7 +66,7 @@ function listed(found, standing, claims) {
   });
   const columns = [["run", "text", "row"], ["state", "text"], ["round", "number"],
     [["accuracy, ", term("claimed")], "number"], [["accepted attackers, ", term("claimed")], "number"], ["clients", "number"], ["trainers a round", "number"], ["members", "number"], ["contract"]];
-  return h("div", { class: "card" }, table("Deployments", columns, rows));
+  return h("div", { class: "card" }, table("Runs", columns, rows));
 }
 
 function comparison(found) {

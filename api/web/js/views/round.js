@@ -5,7 +5,7 @@ import { heat, scale } from "../charts/heat.js";
 import { ranking } from "../charts/ranking.js";
 import { h, told } from "../dom.js";
 import { blob, download } from "../downloads.js";
-import { counted, distance, moment, whole } from "../format.js";
+import { counted, distance, listed, moment, whole } from "../format.js";
 import { command, digest, facts, figures, more, section, table, term } from "../parts.js";
 import { deploymentPath } from "../places.js";
 import { asking, read } from "../rest.js";
@@ -63,10 +63,10 @@ function summary(one) {
   return figures([
     [term("trainer", "trainers"), whole(one.trainers)],
     [term("member", "members"), whole(one.members)],
-    [term("committed"), whole(one.committed), `of ${whole(one.trainers + one.members)}`],
+    [term("committed"), whole(one.committed), `of ${whole(one.trainers + one.parts.committee.filter((member) => !member.empty_seat).length)}`],
     [term("ranked"), whole(one.ranked)],
     [term("accepted"), whole(one.accepted)],
-    one.banned.length > 0 && [term("banned"), whole(one.banned.length)],
+    one.banned.length > 0 && [term("banned"), whole(one.banned.length), `client ${listed(one.banned.map(String))}`],
   ]);
 }
 
@@ -76,8 +76,17 @@ function rankingPart(path, one, contract) {
   const form = wordFor(FORMS, aggregation.form.name);
   const limit = aggregation.threshold ? ` Cut-off: a distance of ${distance(aggregation.threshold.value)}.` : ` Cut-off: the ${contract.form.name === "last" ? "last" : "first"} ${one.accepted}.`;
   return section("Ranking",
-    h("p", { class: "quiet" }, `Accepted are ${form}.${limit} The next committee is ${wordFor(ELECTIONS, contract.election)}.`),
+    h("p", { class: "quiet" }, `Accepted are ${form}.${limit} The next committee is ${electedIn(one, contract)}.`),
     ranking(path, one));
+}
+
+/** Return which clients a round elected; by lot, that depends on how many it accepted. */
+function electedIn(one, contract) {
+  const places = one.parts.next_committee.length;
+  if (contract.election !== "lot") return wordFor(ELECTIONS, contract.election);
+  if (one.accepted > places) return `${places} of the ${one.accepted} accepted, drawn by lot`;
+  const more = places - one.accepted;
+  return more ? `the ${one.accepted} accepted and the ${more} next to them in the ranking` : `the ${one.accepted} accepted`;
 }
 
 function leftOut(path, one) {

@@ -90,7 +90,7 @@ function accuracyChart(points) {
   const { accuracy, floor } = points.claimed;
   const series = [
     { label: "accuracy", values: accuracy, colour: "accent" },
-    { label: "floor: always the commonest class", values: floor, colour: "quiet", dash: true },
+    { label: "floor: always the most frequent class", values: floor, colour: "quiet", dash: true },
   ];
   const shown = (value) => (value === null ? "–" : percent(value));
   return section("Accuracy",
