@@ -82,6 +82,7 @@ class FederatedData:
         collate: makes a model's inputs of stored rows.
         registered: number of each client's training samples by the registry, where the samples of
             some clients are not here; None where all are.
+        about: sentences about how a user's own data were read.
     """
 
     name: str
@@ -91,6 +92,7 @@ class FederatedData:
     client_tests: tuple[Samples, ...] | None = None
     collate: Collate = as_stored
     registered: tuple[int, ...] | None = None
+    about: tuple[str, ...] = ()
 
     @property
     def clients(self) -> int:

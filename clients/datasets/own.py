@@ -8,7 +8,9 @@ Next tokens to learn follow from `x`, and the file has no `y` then.
 
 from __future__ import annotations
 
+import json
 import math
+import unicodedata
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,6 +39,7 @@ from clients.datasets.settings_table import Count, SettingsTable
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -49,8 +52,54 @@ MOST_NUMBERS = 2**24
 """Limit of the size of one input."""
 TRAINING, TEST = ("x", "y"), ("x_test", "y_test")
 _TRIAL_SAMPLES = 8
+_MOST_NAMES = 20
+"""Names of classes that a message lists."""
 
 Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
+
+
+ClassNames = list[str]
+"""Class k has the name at place k."""
+
+
+def plain_name(text: str) -> str:
+    """Return a name without blanks around it, in Unicode form NFC."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def require_class_names(names: Sequence[str]) -> None:
+    """Reject names of classes that are fewer than two, empty or equal."""
+    distinct = {plain_name(name) for name in names}
+    if not 2 <= len(names) <= MOST_CLASSES or len(distinct) < len(names) or "" in distinct:
+        raise PydanticCustomError(
+            "classes", "must be a number from 2 on, or a list of two or more different names"
+        )
+
+
+def class_numbers(where: str, labels: NDArray[Any], names: Sequence[str]) -> NDArray[np.int64]:
+    """Return the place of each label, as text, among the names of the classes.
+
+    Raises:
+        ConfigurationError: a label is not one of them.
+    """
+    numbers = {plain_name(name): number for number, name in enumerate(names)}
+    distinct, places = np.unique(labels.astype(np.str_), return_inverse=True)
+    found = [numbers.get(plain_name(label)) for label in distinct.tolist()]
+    if None in found:
+        unknown = found.index(None)
+        place = int(np.argmax(places.reshape(-1) == unknown)) + 1
+        raise ConfigurationError(
+            f"{where}: label {place} is {str(distinct[unknown])[:80]!r}, and data.options.classes "
+            f"are {', '.join(map(repr, names[:_MOST_NAMES])):.400}"
+        )
+    return np.array(found, dtype=np.int64)[places.reshape(labels.shape)]
+
+
+def names_setting(labels: Sequence[str]) -> str:
+    """Return the setting that numbers labels which are text."""
+    distinct = sorted({plain_name(label) for label in labels})
+    shown = distinct if 2 <= len(distinct) <= _MOST_NAMES else ["NAME", "NAME"]
+    return f"data.options.classes={json.dumps(shown, ensure_ascii=False)}"
 
 
 class OwnOptions(SettingsTable):
@@ -62,7 +111,8 @@ class OwnOptions(SettingsTable):
         inputs: content of x: numbers (float32), pixels (uint8, divided by 255 for models), or
             tokens (int64).
         shape: of one input: [channels, height, width] of an image, [tokens] of a text.
-        classes: number of classes; y holds 0 .. classes - 1. Of language tasks the vocabulary.
+        classes: number of classes; y holds 0 .. classes - 1. A list of names: y holds these names.
+            Of language tasks the vocabulary.
         vocabulary: number of distinct tokens, for inputs = tokens.
     """
 
@@ -73,8 +123,8 @@ class OwnOptions(SettingsTable):
     shape: Annotated[list[Size], Field(min_length=1, max_length=3)] = Field(
         description="of one input: [channels, height, width] of an image, [tokens] of a text"
     )
-    classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)] = Field(
-        description="how many there are; labels are 0 .. classes - 1"
+    classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)] | ClassNames = Field(
+        description="how many there are; labels are 0 .. classes - 1; or their names as a list"
     )
     vocabulary: Count | None = Field(default=None, validate_default=True)
 
@@ -87,8 +137,12 @@ class OwnOptions(SettingsTable):
 
     @field_validator("classes")
     @classmethod
-    def _are_two_or_more(cls, classes: int, info: ValidationInfo) -> int:
-        if info.data.get("task") != "regress" and classes < 2:
+    def _are_two_or_more(cls, classes: int | ClassNames, info: ValidationInfo) -> int | ClassNames:
+        if isinstance(classes, list):
+            if info.data.get("task") not in {None, "classify"}:
+                raise PydanticCustomError("classes", "names are for the task classify")
+            require_class_names(classes)
+        elif info.data.get("task") != "regress" and classes < 2:
             raise PydanticCustomError("classes", "Input should be greater than or equal to 2")
         return classes
 
@@ -110,11 +164,16 @@ class OwnOptions(SettingsTable):
             raise PydanticCustomError("vocabulary", "must be classes: tokens are what is learned")
         return vocabulary
 
+    @property
+    def outputs(self) -> int:
+        """The number of classes."""
+        return len(self.classes) if isinstance(self.classes, list) else self.classes
+
     def form(self) -> DataForm:
         """Return the form for models."""
         dtype: Literal["float32", "int64"] = "int64" if self.inputs == "tokens" else "float32"
         task = self.task or "classify"
-        return DataForm(tuple(self.shape), self.classes, dtype, self.vocabulary, task=task)
+        return DataForm(tuple(self.shape), self.outputs, dtype, self.vocabulary, task=task)
 
     def collate(self) -> Collate:
         """Return the function that makes a model's inputs of a file's rows."""
@@ -138,10 +197,12 @@ class OwnOptions(SettingsTable):
         if self.task == "causal-lm":
             return {names[0]: x}
         if self.task == "regress":
-            return {names[0]: x, names[1]: ArrayRule("<f4", (None, self.classes), rows=rows)}
+            return {names[0]: x, names[1]: ArrayRule("<f4", (None, self.outputs), rows=rows)}
+        if isinstance(self.classes, list):
+            return {names[0]: x, names[1]: ArrayRule("<U", (None,), rows=rows)}
         shape = (None, *self.shape) if self.task in PER_TOKEN else (None,)
         least = NO_TARGET if self.task in PER_TOKEN else 0
-        return {names[0]: x, names[1]: ArrayRule("<i8", shape, least, self.classes - 1, rows=rows)}
+        return {names[0]: x, names[1]: ArrayRule("<i8", shape, least, self.outputs - 1, rows=rows)}
 
     def samples(self, where: str, x: NDArray[Any], y: NDArray[Any] | None) -> Samples:
         """Return samples of a file, whose arrays have kept the rules.
@@ -158,6 +219,8 @@ class OwnOptions(SettingsTable):
             require_ends(where, x)
         if y is None:
             return frozen_samples(x, next_tokens(where, x))
+        if isinstance(self.classes, list):
+            y = class_numbers(f"{where}: y", y, self.classes)
         if self.task in PER_TOKEN:
             if ((x == NO_TOKEN) & (y != NO_TARGET)).any():
                 raise ConfigurationError(
@@ -185,6 +248,10 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
         ConfigurationError: the file is missing, damaged or too large, or has another form.
     """
     is_tensors = path.suffix == ".safetensors"
+    if is_tensors and isinstance(options.classes, list):
+        raise ConfigurationError(
+            f"{path}: data.options.classes are names, and tensors hold no text: use an .npz file"
+        )
     names = tensor_names(path) if is_tensors else _array_names(path)
     rules = options.rules(TRAINING, "samples")
     has_test = not names.isdisjoint(TEST)
@@ -211,10 +278,10 @@ def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> F
         Data for trials only; the test set is empty.
     """
     if options.task == "regress":
-        y: NDArray[Any] = rng.random((_TRIAL_SAMPLES, options.classes), dtype=np.float32)
+        y: NDArray[Any] = rng.random((_TRIAL_SAMPLES, options.outputs), dtype=np.float32)
     else:
         length = options.shape if options.task in PER_TOKEN else ()
-        y = rng.integers(options.classes, size=(_TRIAL_SAMPLES, *length))
+        y = rng.integers(options.outputs, size=(_TRIAL_SAMPLES, *length))
     samples = frozen_samples(_drawn(options, rng), y)
     no_samples = frozen_samples(samples.x[:0], samples.y[:0])
     return FederatedData(

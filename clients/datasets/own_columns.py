@@ -1,16 +1,29 @@
-"""Columns and settings of a user's own data: which column has which role, by options or by name."""
+"""Columns and settings of a user's own data: which column has which role, by options or by name.
+
+Names of columns and of classes are compared without blanks around them, and in Unicode form NFC.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from clients.datasets.federated_data import LANGUAGE, Task
-from clients.datasets.own import MOST_CLASSES, MOST_NUMBERS, Size
+from clients.datasets.own import (
+    MOST_CLASSES,
+    MOST_NUMBERS,
+    ClassNames,
+    Size,
+    plain_name,
+    require_class_names,
+)
 from clients.datasets.settings_table import Count, FilePath, SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
 
@@ -22,6 +35,20 @@ if TYPE_CHECKING:
 LABELS, CLIENTS, TESTS = ("y", "label"), ("client", "writer"), ("is_test",)
 """Names that columns have where the options name none."""
 X = "x"
+ARRAYS = (X,)
+"""Features of files with arrays, which have no other columns than those with a role."""
+MOST_SHOWN = 20
+"""Names that a message lists."""
+
+_SUFFIX = r"[ ._-]?(?:ids?|uid|name|number|no|nr|index|idx)"
+_LIKE_CLIENTS = re.compile(
+    rf"(?:client|user|site|owner|writer|hospital|participant|institution|silo)s?(?:{_SUFFIX})?"
+    rf"|(?:subject|patient|device|speaker|party|account|node|center|centre|person|worker){_SUFFIX}",
+    re.IGNORECASE,
+)
+_LIKE_TESTS = re.compile(r"(?:is[ ._-]?)?(?:test|train)|split", re.IGNORECASE)
+_UNNAMED = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__")
+"""Names that pandas gives to an index without one: none, or one of these."""
 
 Name = Annotated[str, Field(min_length=1)]
 Content = Literal["numbers", "pixels", "tokens"]
@@ -38,7 +65,8 @@ class FileOptions(SettingsTable):
         inputs: content of the inputs; pixels for bytes, tokens for rows of whole numbers, else
             numbers.
         shape: of one input, such as [1, 28, 28]; as the file has it.
-        classes: number of classes; one more than the largest label.
+        classes: number of classes; one more than the largest label. A list of names: each label,
+            as text, is one of them, and its place is the class.
         vocabulary: number of distinct tokens; one more than the largest token.
         test_share: share of the samples in the test, .2, where the file has no split.
         task: what is learned: the class of a sample (classify), the next token (causal-lm), hidden
@@ -55,13 +83,39 @@ class FileOptions(SettingsTable):
     is_test: Name | None = None
     inputs: Content | None = None
     shape: Annotated[list[Size], Field(min_length=1, max_length=3)] | None = None
-    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
+    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | ClassNames | None = None
     vocabulary: Count | None = None
     test_share: Share | None = None
     task: Task | None = None
     tokenizer: FilePath | None = None
     length: Annotated[int, Field(ge=2, le=MOST_NUMBERS)] | None = None
     mask: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+
+    @field_validator("classes")
+    @classmethod
+    def _have_names(cls, classes: int | ClassNames | None) -> int | ClassNames | None:
+        if isinstance(classes, list):
+            require_class_names(classes)
+        return classes
+
+    @field_validator("task")
+    @classmethod
+    def _has_classes(cls, task: Task | None, info: ValidationInfo) -> Task | None:
+        if task not in {None, "classify", "token-classify"} and isinstance(
+            info.data.get("classes"), list
+        ):
+            raise PydanticCustomError("task", "has no classes, of which data.options.classes names")
+        return task
+
+    @property
+    def class_names(self) -> ClassNames | None:
+        """Names of the classes, if the settings have them."""
+        return self.classes if isinstance(self.classes, list) else None
+
+    @property
+    def outputs(self) -> int | None:
+        """Number of classes, if the settings have it."""
+        return len(self.classes) if isinstance(self.classes, list) else self.classes
 
     @property
     def is_language(self) -> bool:
@@ -113,38 +167,108 @@ def column_roles(
 ) -> ColumnRoles:
     """Return which column has which role, by the options or by the usual names.
 
+    Args:
+        where: the table in error messages.
+        names: of its columns, as the table has them.
+        options: with the columns that the user names.
+        features: the columns of the inputs, where the layout states them.
+
     Raises:
-        ConfigurationError: a column is missing, or two have the same role.
+        ConfigurationError: a column is missing, two have the same role, a feature has no name, or a
+            column that looks like clients or a split has no role.
     """
+
+    def found(name: str) -> list[str]:
+        wanted = plain_name(name)
+        return [column for column in names if plain_name(column) == wanted]
 
     def column(role: str, usual: tuple[str, ...]) -> str | None:
         given = getattr(options, role)
-        present = [name for name in ((given,) if given else usual) if name in names]
+        present = [name for wanted in ((given,) if given else usual) for name in found(wanted)]
         if len(present) > 1:
             raise ConfigurationError(
-                f"{where}: {' and '.join(present)}: choose one with data.options.{role}"
+                f"{where}: {' and '.join(map(repr, present))}: choose one with data.options.{role}"
             )
         if given and not present:
-            _refuse_missing(where, names, f"data.options.{role} = {given}")
+            _refuse_missing(where, names, f"data.options.{role} = {given!r}")
         return present[0] if present else None
 
     label = None if options.is_language else column("label", LABELS)
     if label is None and not options.is_language:
-        _refuse_missing(where, names, f"its labels, {' or '.join(LABELS)}")
+        _refuse_missing(where, names, f"its labels, {' or '.join(map(repr, LABELS))}")
     client, is_test = column("client", CLIENTS), column("is_test", TESTS)
     others = [name for name in names if name not in {label, client, is_test}]
-    chosen = features or tuple(options.features or ((X,) if X in others else others))
-    for name in chosen:
-        if name not in names:
-            _refuse_missing(where, names, f"its inputs, {name}")
+    if options.features is None and features != ARRAYS:
+        _refuse_unread_roles(where, others, features, client, is_test)
+    wanted = features or tuple(options.features or ())
+    missing = next((name for name in wanted if not found(name)), None)
+    if missing is not None:
+        _refuse_missing(where, names, f"its inputs, {missing!r}")
+    usual = [name for name in others if plain_name(name) == X] or others
+    chosen = tuple(found(name)[0] for name in wanted) or tuple(usual)
     if not chosen:
         _refuse_missing(where, names, "its inputs")
+    if not wanted:
+        _require_named(where, names, chosen)
     given = (*chosen, *(role for role in (label, client, is_test) if role is not None))
-    twice = next((name for name, count in Counter(given).items() if count > 1), None)
+    count = Counter(map(plain_name, names))
+    twice = next((n for n in given if given.count(n) > 1 or count[plain_name(n)] > 1), None)
     if twice is not None:
         raise ConfigurationError(f"{where}: {twice}: is named twice; a column has one role")
     return ColumnRoles(chosen, label, client, is_test)
 
 
+def quoted(names: Sequence[str]) -> str:
+    """Return the first names for a message, each in quotation marks."""
+    rest = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    return f"{', '.join(map(repr, names[:MOST_SHOWN])):.400}{rest}"
+
+
+def _refuse_unread_roles(
+    where: str,
+    others: Sequence[str],
+    features: Sequence[str],
+    client: str | None,
+    is_test: str | None,
+) -> None:
+    """Reject columns without a role that look like clients or a split.
+
+    Args:
+        where: the table in the message.
+        others: columns without a role.
+        features: columns of the inputs, where the layout states them.
+        client: column of the clients; None if there is none.
+        is_test: column of the split; None if there is none.
+
+    Raises:
+        ConfigurationError: names the column, and the settings that decide.
+    """
+    likes = [] if client else [("client", "clients", _LIKE_CLIENTS)]
+    likes += [] if is_test else [("is_test", "the split (1 is for the test)", _LIKE_TESTS)]
+    for role, noun, pattern in likes:
+        name = next((name for name in others if pattern.fullmatch(plain_name(name))), None)
+        if name is not None:
+            rest = [other for other in features or others if other != name]
+            raise ConfigurationError(
+                f"{where}: {name!r} looks like {noun}: set data.options.{role}={plain_name(name)}, "
+                f"or name the features: {_features_setting(rest)}"
+            )
+
+
+def _require_named(where: str, names: Sequence[str], chosen: Sequence[str]) -> None:
+    unnamed = next((name for name in chosen if _UNNAMED.fullmatch(plain_name(name))), None)
+    if unnamed is not None:
+        rest = [name for name in chosen if name != unnamed]
+        raise ConfigurationError(
+            f"{where}: column {names.index(unnamed) + 1}, {unnamed!r}, has no name, as the index "
+            f"of a data frame: write the table without it, or name the features: "
+            f"{_features_setting(rest)}"
+        )
+
+
+def _features_setting(names: Sequence[str]) -> str:
+    return f"data.options.features={json.dumps([*map(plain_name, names)], ensure_ascii=False):.300}"
+
+
 def _refuse_missing(where: str, names: Sequence[str], wanted: str) -> NoReturn:
-    raise ConfigurationError(f"{where}: has {', '.join(names)[:200]}, and lacks {wanted}")
+    raise ConfigurationError(f"{where}: has {quoted(names)}, and lacks {wanted}")

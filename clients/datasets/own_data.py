@@ -22,7 +22,13 @@ from clients.datasets.federated_data import LANGUAGE, NO_TOKEN, PER_TOKEN, DataF
 from clients.datasets.files.data_archive import MAX_OWN_BYTES
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.saved_dataset import TEST
-from clients.datasets.own import MOST_CLASSES, MOST_NUMBERS
+from clients.datasets.own import (
+    MOST_CLASSES,
+    MOST_NUMBERS,
+    class_numbers,
+    names_setting,
+    plain_name,
+)
 from clients.datasets.own_columns import (
     CLIENTS,
     LABELS,
@@ -32,6 +38,7 @@ from clients.datasets.own_columns import (
     column_roles,
 )
 from clients.datasets.own_layouts import holds_sequences, joined, read_samples
+from clients.datasets.own_reading import reading_of
 from clients.datasets.own_targets import (
     class_count,
     hidden,
@@ -67,8 +74,9 @@ class Data:
     Attributes:
         x: inputs, shape (n, ...): floats are numbers, bytes (uint8) pixels, other whole numbers
             tokens.
-        y: labels, shape (n,), whole numbers from 0 on; of `task`, (n, tokens) with -100 for a token
-            that does not count, or numbers, or None where the tokens themselves are the targets.
+        y: labels, shape (n,), whole numbers from 0 on, or names of `classes`; of `task`, (n,
+            tokens) with -100 for a token that does not count, or numbers, or None where the tokens
+            themselves are the targets.
         client: owner of each sample, shape (n,), whole numbers or text; None to divide the samples
             by a partition.
         is_test: whether each sample is for the test, shape (n,); None to hold out a share.
@@ -83,7 +91,7 @@ class Data:
         is_test: Any = None,
         *,
         inputs: Content | None = None,
-        classes: int | None = None,
+        classes: int | Sequence[str] | None = None,
         vocabulary: int | None = None,
         task: Task | None = None,
         mask: int | None = None,
@@ -95,7 +103,7 @@ class Data:
         """
         given = {
             "inputs": inputs,
-            "classes": classes,
+            "classes": classes if isinstance(classes, int | None) else [*classes],
             "vocabulary": vocabulary,
             "task": task,
             "mask": mask,
@@ -108,7 +116,8 @@ class Data:
             if values is not None or name == "x" or (name == "y" and task not in LANGUAGE)
         }
         settings = parse_settings(FileOptions, self._options, "data")
-        records = _records("data", held, settings, may_end=task is not None)
+        roles = ColumnRoles(("x",), "y" if "y" in held else None, "client", "is_test")
+        records = _records("data", held, settings, roles, may_end=task is not None)
         self.records = records
         self.x, self.y = records.x, held.get("y")
         self.client, self.is_test = held.get("client"), held.get("is_test")
@@ -121,6 +130,7 @@ class Data:
         features: Sequence[str] | None = None,
         label: str | None = None,
         client: str | None = None,
+        classes: int | Sequence[str] | None = None,
     ) -> Data:
         """Return the samples of a Hugging Face `Dataset`, or of a `DatasetDict` with a split.
 
@@ -130,6 +140,7 @@ class Data:
             features: columns of the inputs; all that have no other role by default.
             label: column of the labels.
             client: column of the clients.
+            classes: number of classes, or their names where the labels are text.
 
         Raises:
             ConfigurationError: there is no such column, or the samples break a rule.
@@ -153,7 +164,13 @@ class Data:
         columns = {
             name: joined(f"data: {name}", [part[name] for part in parts]) for name in parts[0]
         }
-        return cls(columns["x"], columns["y"], columns.get("client"), columns.get("is_test"))
+        return cls(
+            columns["x"],
+            columns["y"],
+            columns.get("client"),
+            columns.get("is_test"),
+            classes=classes,
+        )
 
     def options(self) -> dict[str, Any]:
         """Return the settings `data.options` that go with the saved file."""
@@ -217,7 +234,12 @@ def _plain(name: str, values: Any) -> NDArray[Any]:
 
 
 def _records(
-    where: str, held: Mapping[str, NDArray[Any]], options: FileOptions, *, may_end: bool
+    where: str,
+    held: Mapping[str, NDArray[Any]],
+    options: FileOptions,
+    roles: ColumnRoles,
+    *,
+    may_end: bool,
 ) -> Records:
     """Return validated samples, their inputs in the type that is stored.
 
@@ -225,6 +247,7 @@ def _records(
         where: their source in error messages.
         held: x, y and, where they are there, client and is_test.
         options: with the content and the shape of the inputs.
+        roles: names of the columns or arrays.
         may_end: whether rows of tokens may be shorter than the longest.
 
     Raises:
@@ -232,11 +255,18 @@ def _records(
     """
     reference = "x" if options.is_language else "y"
     y = held[reference]
-    if options.task in {None, "classify"} and (y.ndim != 1 or y.dtype.kind not in "iu"):
-        raise ConfigurationError(
-            f"{where}: y: labels must be whole numbers, one for each sample, not {y.dtype} of "
-            f"shape {y.shape}"
-        )
+    names = options.class_names
+    if options.task in {None, "classify"}:
+        kinds = "iu" if names is None else "iuU"
+        if y.ndim != 1 or y.dtype.kind not in kinds:
+            is_text = y.ndim == 1 and y.dtype.kind == "U"
+            hint = f"; text is numbered by {names_setting(y.tolist())}" if is_text else ""
+            raise ConfigurationError(
+                f"{where}: y: labels must be whole numbers, one for each sample, not {y.dtype} of "
+                f"shape {y.shape}{hint}"
+            )
+        if names is not None:
+            held = {**held, "y": class_numbers(f"{where}: y", y, names)}
     for name, values in held.items():
         if not values.ndim:
             raise ConfigurationError(f"{where}: {name}: is one value; must be one for each sample")
@@ -255,7 +285,8 @@ def _records(
         if is_test.all():
             raise ConfigurationError(f"{where}: has no training samples")
         records = replace(records, is_test=is_test)
-    return records
+    reading = reading_of(held["x"], records, options, roles, may_end=may_end)
+    return replace(records, reading=reading)
 
 
 def _inputs(where: str, x: NDArray[Any], options: FileOptions, *, may_end: bool) -> NDArray[Any]:
@@ -379,7 +410,7 @@ def _pool(records: Records, options: FileOptions, rng: np.random.Generator) -> P
     task = options.task or "classify"
     if task == "masked-lm":
         x, y = hidden(x, mask_of(options, vocabulary), rng)
-    classes = class_count(task, y, options.classes, vocabulary)
+    classes = class_count(task, y, options.outputs, vocabulary)
     return PooledData(
         form=DataForm(shape, classes, dtype, vocabulary, task=task),
         x=x,
@@ -434,7 +465,7 @@ def _called(code: UserCode, options: tuple[tuple[str, Any], ...]) -> Data:
 
 
 def _fits(layout: Layout) -> bool:
-    names = layout.fields
+    names = frozenset(map(plain_name, layout.fields))
     if layout.kind in {FileKind.ARRAYS, FileKind.TENSORS}:
         return {X, "y"} <= names
     if layout.kind in {FileKind.JSON_LINES, FileKind.TEXTS}:
@@ -444,13 +475,14 @@ def _fits(layout: Layout) -> bool:
 
 def _has_owners(path: Path | None, options: FileOptions) -> bool:
     assert path is not None, "only where there is a file"
-    names = layout_of(path).fields
-    return not names.isdisjoint((options.client,) if options.client else CLIENTS)
+    names = frozenset(map(plain_name, layout_of(path).fields))
+    return not names.isdisjoint((plain_name(options.client),) if options.client else CLIENTS)
 
 
 def _read(path: Path, options: FileOptions) -> Records:
     may_end = options.task is not None or holds_sequences(layout_of(path), options)
-    return _records(str(path), read_samples(path, options), options, may_end=may_end)
+    held, roles = read_samples(path, options)
+    return _records(str(path), held, options, roles, may_end=may_end)
 
 
 FILE = DataSet("file", FileOptions, _pool, read=_read, fits=_fits, has_owners=_has_owners)

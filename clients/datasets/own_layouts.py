@@ -26,7 +26,8 @@ from clients.datasets.files.lines import read_csv
 from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.safetensors_file import read_any_tensors
 from clients.datasets.files.saved_dataset import TEST, opened
-from clients.datasets.own_columns import X, column_roles
+from clients.datasets.own import names_setting
+from clients.datasets.own_columns import ARRAYS, X, column_roles, quoted
 from clients.datasets.own_texts import read_texts
 from ledger.protocol.errors import ConfigurationError
 
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.datasets.files.layout import Layout
-    from clients.datasets.own_columns import FileOptions
+    from clients.datasets.own_columns import ColumnRoles, FileOptions
 
 X_TEST, Y_TEST = "x_test", "y_test"
 _TRUTHS = {"0": False, "1": True, "false": False, "true": True}
 
 
-def read_samples(path: Path, options: FileOptions) -> dict[str, NDArray[Any]]:
-    """Return x, y and, where they are there, client and is_test of a file or folder.
+def read_samples(path: Path, options: FileOptions) -> tuple[dict[str, NDArray[Any]], ColumnRoles]:
+    """Return x, y and, where they are there, client and is_test of a file or folder, with roles.
 
     Raises:
         ConfigurationError: names the file, the array or column, and the rule that it breaks.
@@ -73,13 +74,17 @@ def holds_sequences(layout: Layout, options: FileOptions) -> bool:
     return is_table and (options.tokenizer is not None or options.task in PER_TOKEN)
 
 
-def _from_arrays(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
+def _from_arrays(
+    layout: Layout, options: FileOptions
+) -> tuple[dict[str, NDArray[Any]], ColumnRoles]:
     for name in ("features", "label"):
         if getattr(options, name) is not None:
             raise ConfigurationError(
                 f"data.options.{name}: is for tables; the arrays of {layout.path} are {X} and y"
             )
-    roles = column_roles(str(layout.path), sorted(layout.fields - {X_TEST, Y_TEST}), options, (X,))
+    roles = column_roles(
+        str(layout.path), sorted(layout.fields - {X_TEST, Y_TEST}), options, ARRAYS
+    )
     has_test = not layout.fields.isdisjoint({X_TEST, Y_TEST})
     targets = set() if options.is_language else {"y", Y_TEST}
     names = {X, X_TEST} | targets if has_test else {X, *roles.columns}
@@ -87,19 +92,19 @@ def _from_arrays(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]
         needed = X if options.is_language else f"{X} and y"
         tests = X_TEST if options.is_language else f"{X_TEST} and {Y_TEST}"
         raise ConfigurationError(
-            f"{layout.path}: holds {', '.join(sorted(layout.fields))[:200]}; must hold {needed}, "
-            f"and may hold client (or writer) and is_test, or {tests}"
+            f"{layout.path}: holds {quoted(sorted(layout.fields))}; must hold {needed}, and may "
+            f"hold client (or writer, or the name of data.options.client) and is_test, or {tests}"
         )
     is_tensors = layout.kind is FileKind.TENSORS
     held = read_any_tensors(layout.path) if is_tensors else _from_archive(layout.path)
     if not has_test:
-        return roles.taken(str(layout.path), held)
+        return roles.taken(str(layout.path), held), roles
     is_test = np.repeat([False, True], [len(held[X]), len(held[X_TEST])])
     x = joined(f"{layout.path}: {X}", [held[X], held[X_TEST]])
     samples = {"x": x, "is_test": is_test}
     if not options.is_language:
         samples["y"] = joined(f"{layout.path}: y", [held["y"], held[Y_TEST]])
-    return samples
+    return samples, roles
 
 
 def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
@@ -119,7 +124,9 @@ def _from_archive(path: Path) -> dict[str, NDArray[Any]]:
     return read_arrays(path, rules, MAX_OWN_BYTES)
 
 
-def _from_lines(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
+def _from_lines(
+    layout: Layout, options: FileOptions
+) -> tuple[dict[str, NDArray[Any]], ColumnRoles]:
     (path,) = layout.files
     if options.task in PER_TOKEN or options.tokenizer is not None:
         raise ConfigurationError(
@@ -157,19 +164,17 @@ def _from_lines(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]
             f"{path}: row {at + 1}: {roles.features[column]}: is not finite (NaN, infinite, or too "
             f"large for float32)"
         )
-    assert roles.label is not None, "only sequences go without a label"
-    texts = lists[roles.label]
-    is_number = options.task == "regress"
-    labels = _numbers(path, roles.label, texts) if is_number else _whole(path, roles.label, texts)
-    held: dict[str, NDArray[Any]] = {"x": x, "y": labels}
+    held: dict[str, NDArray[Any]] = {"x": x, "y": _labels(path, lists, roles, options)}
     if roles.client is not None:
-        held["client"] = _short(path, roles.client, lists[roles.client])
+        held["client"] = _short(path, roles.client, lists[roles.client], "client")
     if roles.is_test is not None:
         held["is_test"] = _truths(path, roles.is_test, lists[roles.is_test])
-    return held
+    return held, roles
 
 
-def _from_arrow(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
+def _from_arrow(
+    layout: Layout, options: FileOptions
+) -> tuple[dict[str, NDArray[Any]], ColumnRoles]:
     roles = column_roles(str(layout.path), layout.names, options)
     held: dict[str, list[NDArray[Any]]] = {name: [] for name in roles.columns}
     is_test, size, rows = [], 0, 0
@@ -193,7 +198,7 @@ def _from_arrow(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]
         taken["x"] = taken["x"][:, None]
     if layout.kind is FileKind.SAVED and roles.is_test is None and any(is_test):
         taken["is_test"] = np.array(is_test)
-    return taken
+    return taken, roles
 
 
 def _batches(layout: Layout, file: Path, columns: Sequence[str]) -> Iterator[Any]:
@@ -227,12 +232,23 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def _labels(
+    path: Path, lists: dict[str, list[str]], roles: ColumnRoles, options: FileOptions
+) -> NDArray[Any]:
+    assert roles.label is not None, "only sequences go without a label"
+    texts = lists[roles.label]
+    if options.class_names is not None:
+        return _short(path, roles.label, texts, "label")
+    as_labels = _numbers if options.task == "regress" else _whole
+    return as_labels(path, roles.label, texts)
+
+
 def _whole(path: Path, name: str, texts: list[str]) -> NDArray[np.int64]:
     for row, text in enumerate(texts, start=1):
-        if not (text.isdecimal() and text.isascii() and len(text) < 10):
+        if not (text.strip().isdecimal() and text.isascii() and len(text) < 10):
             raise ConfigurationError(
                 f"{path}: row {row}: {name}: a label must be a whole number from 0 on, not "
-                f"{text[:80]!r}"
+                f"{text[:80]!r}; text is numbered by {names_setting(texts)}"
             )
     return np.array(texts, dtype=np.int64)
 
@@ -246,19 +262,19 @@ def _numbers(path: Path, name: str, texts: list[str]) -> NDArray[np.float64]:
     return np.array(texts, dtype=np.float64)
 
 
-def _short(path: Path, name: str, texts: list[str]) -> NDArray[Any]:
+def _short(path: Path, name: str, texts: list[str], role: str) -> NDArray[Any]:
     for row, text in enumerate(texts, start=1):
         if not 0 < len(text) <= LONGEST_TEXT:
             raise ConfigurationError(
-                f"{path}: row {row}: {name}: a client must have 1 .. {LONGEST_TEXT} characters"
+                f"{path}: row {row}: {name}: a {role} must have 1 .. {LONGEST_TEXT} characters"
             )
     return np.array(texts, dtype=np.str_)
 
 
 def _truths(path: Path, name: str, texts: list[str]) -> NDArray[np.bool_]:
     for row, text in enumerate(texts, start=1):
-        if text.lower() not in _TRUTHS:
+        if text.strip().lower() not in _TRUTHS:
             raise ConfigurationError(
                 f"{path}: row {row}: {name}: must be 0, 1, true or false, not {text[:80]!r}"
             )
-    return np.array([_TRUTHS[text.lower()] for text in texts])
+    return np.array([_TRUTHS[text.strip().lower()] for text in texts])

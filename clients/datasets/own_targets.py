@@ -48,7 +48,7 @@ def targets_of(
             f"{where}: y: the task {options.task} has the tokens as targets, and takes no labels"
         )
     if options.task == "regress":
-        return _numbers(where, y, options.classes)
+        return _numbers(where, y, options.outputs)
     if options.task == "token-classify":
         if y.dtype.kind not in "iu" or y.shape != x.shape:
             raise ConfigurationError(
@@ -57,9 +57,9 @@ def targets_of(
             )
         y = np.where(x == NO_TOKEN, NO_TARGET, y)
         require_targets(where, y)
-        _require_classes(where, y[y != NO_TARGET], options.classes)
+        _require_classes(where, y[y != NO_TARGET], options.outputs)
     else:
-        _require_classes(where, y, options.classes)
+        _require_classes(where, y, options.outputs)
     return y.astype(np.int64)
 
 

@@ -22,7 +22,8 @@ from clients.datasets.files.layout import FileKind
 from clients.datasets.files.lines import LONGEST_TEXT_LINE, read_json_lines, read_lines
 from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.saved_dataset import TEST, opened
-from clients.datasets.own_columns import column_roles
+from clients.datasets.own import class_numbers, names_setting, plain_name
+from clients.datasets.own_columns import CLIENTS, TESTS, column_roles
 from clients.datasets.tokenizer_bounds import require_bounded
 from ledger.io.home import read_file
 from ledger.io.user_code import as_configuration_error
@@ -44,27 +45,40 @@ MASKS = ("[MASK]", "<mask>")
 _MOST_TOKENS = MAX_OWN_BYTES // 16
 
 
-def read_texts(layout: Layout, options: FileOptions) -> dict[str, NDArray[Any]]:
+def read_texts(layout: Layout, options: FileOptions) -> tuple[dict[str, NDArray[Any]], ColumnRoles]:
     """Return x, the y of tasks with labels and, where they are there, client and is_test.
 
     Returns:
         `x` are tokens, int64 of shape (n, longest). `y` are whole numbers of shape (n,) or
-        (n, longest), or float64 of shape (n, outputs).
+        (n, longest), float64 of shape (n, outputs), or names of classes. The roles of the columns
+        are returned with them.
 
     Raises:
         ConfigurationError: names file, row and column, and the rule that is broken.
     """
     where = str(layout.path)
     given = [options.features[0]] if options.features else [*SEQUENCES]
-    feature = next((name for name in given if name in layout.names), given[0])
+    names = {plain_name(name): name for name in layout.names}
+    feature = next(
+        (names[plain_name(name)] for name in given if plain_name(name) in names), given[0]
+    )
     roles = column_roles(where, layout.names, options, (feature,))
     samples = _Samples(where, roles, options)
     number, is_test = 0, None
     for number, (row, is_test) in enumerate(_rows(layout, roles), start=1):
+        if layout.kind is FileKind.JSON_LINES:
+            _require_no_late_role(f"{where}: row {number}", row, layout)
         samples.add(number, row, is_test=is_test)
     if not number:
         raise ConfigurationError(f"{where}: has no rows")
-    return samples.arrays()
+    return samples.arrays(), roles
+
+
+def _require_no_late_role(where: str, row: Mapping[str, Any], layout: Layout) -> None:
+    """Reject a client or a split that the first row lacks: it would be passed over in silence."""
+    for name in (*CLIENTS, *TESTS):
+        if name in row and name not in layout.fields:
+            raise ConfigurationError(f"{where}: has {name!r}, and the first row has none")
 
 
 def _rows(layout: Layout, roles: ColumnRoles) -> Iterator[tuple[Mapping[str, Any], bool | None]]:
@@ -157,7 +171,8 @@ class _Samples:
 
     def _joined_targets(self) -> NDArray[Any]:
         if self._options.task != "regress":
-            return np.array(self._targets, dtype=np.int64)
+            kind = np.int64 if self._options.class_names is None else np.str_
+            return np.array(self._targets, dtype=kind)
         if len({len(target) for target in self._targets}) > 1:
             raise ConfigurationError(
                 f"{self._where}: {self._roles.label}: rows of different lengths; must be equally "
@@ -191,11 +206,15 @@ class _Samples:
                 return [float(number) for number in numbers]
             except OverflowError:
                 raise ConfigurationError(f"{where}: is too large a number") from None
+        names = self._options.class_names
         if self._options.task == "token-classify":
-            return _token_targets(where, value, sequence)
-        if not _is_whole(value):
+            return _token_targets(where, value, sequence, names)
+        if names is not None and type(value) in {int, str} and len(str(value)) <= LONGEST_TEXT:
+            return str(value)
+        if names is not None or not _is_whole(value):
             raise ConfigurationError(
-                f"{where}: a label must be a whole number from 0 on, not {value!r:.80}"
+                f"{where}: a label must be a whole number from 0 on, not {value!r:.80}; text is "
+                f"numbered by {names_setting([])}"
             )
         return value
 
@@ -271,8 +290,15 @@ def _sequence(where: str, value: object, tokenizer: str | None) -> _Sequence:
     return _Sequence(list(encoded.ids), list(encoded.word_ids) if is_words else None)
 
 
-def _token_targets(where: str, value: object, sequence: _Sequence) -> list[int]:
+def _token_targets(
+    where: str, value: object, sequence: _Sequence, names: Sequence[str] | None
+) -> list[int]:
     """Return the class of each token: of a word that of its first token alone."""
+    is_list = isinstance(value, list) and all(type(label) in {int, str} for label in value)
+    if names is not None and isinstance(value, list) and is_list:
+        named = [str(label) for label in value if label != NO_TARGET]
+        numbers = iter(class_numbers(where, np.array(named, dtype=np.str_), names).tolist())
+        value = [label if label == NO_TARGET else next(numbers) for label in value]
     allowed = isinstance(value, list) and all(
         _is_whole(label) or label == NO_TARGET for label in value
     )

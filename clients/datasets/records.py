@@ -20,6 +20,23 @@ Indices = NDArray[np.int64]
 """Rows of samples."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a user's own data were read.
+
+    Attributes:
+        features: names of the columns or the array of the inputs.
+        outputs: number of outputs that a model gets; None where tokens are the targets.
+        lines: sentences about features, labels and clients.
+        notes: sentences about what may be another thing than the user meant.
+    """
+
+    features: tuple[str, ...]
+    outputs: int | None
+    lines: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
     """All samples of a data set, not prepared for models.
@@ -30,6 +47,7 @@ class Records:
         owner: owner of each sample, as an index into `owners`; None without natural clients.
         owners: names of the natural clients, in client order.
         is_test: whether each sample is for the test; None if the files do not say.
+        reading: how a user's own data were read; None of a data set of this project.
     """
 
     x: NDArray[Any]
@@ -37,6 +55,7 @@ class Records:
     owner: NDArray[np.int64] | None = None
     owners: tuple[str, ...] = ()
     is_test: NDArray[np.bool_] | None = None
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

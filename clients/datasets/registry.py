@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ DATASETS: dict[str, DataSet] = {
     data_set.name: data_set
     for data_set in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140, OWN, FILE)
 }
+
+_log = logging.getLogger(__name__)
 
 GROUP = "cmfl.datasets"
 """Entry points of packages that offer data sets."""
@@ -86,6 +89,11 @@ def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> 
     data_set, options, partition = _settings(choice)
     source = str(choice.path or f"data set {choice.name!r}")
     records = data_set.records(choice.path, options)
+    if records.reading is not None:
+        for line in records.reading.lines:
+            _log.info("%s", line)
+        for note in records.reading.notes:
+            _log.warning("note on %s: %s", source, note)
     pool = replace(data_set.pool(records, options, rng), source=source)
     if not len(pool.test):
         raise ConfigurationError(f"{source}: has no test samples")
@@ -99,6 +107,7 @@ def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> 
         test=_copied(pool, (pool.test,))[0] if tests is None else tests[0],
         client_tests=None if tests is None else tests[1],
         collate=pool.collate,
+        about=() if records.reading is None else records.reading.lines,
     )
 
 

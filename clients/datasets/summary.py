@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +62,10 @@ class DataContents:
         shape: of one sample in the files; empty for a text.
         per_class: number of samples by label, labels ascending; those that do not occur are left
             out. Of a class for each token it counts tokens; empty where nothing is classified.
+        features: columns or array of the inputs of own data; None of another data set.
+        outputs: number of outputs that a model gets; None where the check does not compute it.
+        about: sentences about features, labels and clients of own data.
+        notes: sentences about what may be another thing than the user meant.
     """
 
     dataset: str
@@ -71,6 +75,10 @@ class DataContents:
     clients: int | None
     shape: tuple[int, ...]
     per_class: dict[int, int]
+    features: tuple[str, ...] | None = None
+    outputs: int | None = None
+    about: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def summarise(path: Path, name: str | None = None) -> DataSummary:
@@ -119,8 +127,10 @@ def verify_files(
     if data_set is OWN:
         if glove is not None:
             raise ConfigurationError(f"--glove {glove}: data set 'own' has no word vectors")
-        records = _own_records(path, parse_settings(OwnOptions, settings or {}, "data.options"))
-        return _contents(data_set, records)
+        form = parse_settings(OwnOptions, settings or {}, "data.options")
+        contents = _contents(data_set, _own_records(path, form))
+        outputs = (f"{form.outputs} model outputs",)
+        return replace(contents, outputs=form.outputs, about=outputs)
     options = parse_settings(data_set.options, settings, "data.options") if settings else None
     records = data_set.records(path, options)
     _require_split(path, data_set, records)
@@ -147,6 +157,7 @@ def _contents(data_set: DataSet, records: Records) -> DataContents:
     is_classified = records.y.dtype.kind != "f"
     y = records.y[records.y != NO_TARGET] if is_classified else records.y[:0]
     labels, counts = np.unique(y, return_counts=True)
+    reading = records.reading
     return DataContents(
         dataset=data_set.name,
         samples=len(records.y),
@@ -155,6 +166,10 @@ def _contents(data_set: DataSet, records: Records) -> DataContents:
         clients=None if records.owner is None else len(records.owners),
         shape=tuple(records.x.shape[1:]),
         per_class=dict(zip(labels.tolist(), counts.tolist(), strict=True)),
+        features=reading.features if reading else None,
+        outputs=reading.outputs if reading else None,
+        about=reading.lines if reading else (),
+        notes=reading.notes if reading else (),
     )
 
 

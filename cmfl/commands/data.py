@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 20
 """Classes that are listed one by one; --json has all."""
 
+_OF_OWN_DATA = ("features", "outputs", "about", "notes")
+
 app = typer.Typer(help="Data sets: describe, check and fetch their files.", no_args_is_help=True)
 
 Files = Annotated[Path, typer.Argument(metavar="PATH", help="The data file or folder.")]
@@ -78,11 +80,16 @@ def check(
 
     contents = verify_files(path, dataset, glove, data_options(tuple(setting or ())))
     if json:
-        print_json({"dataset": contents.dataset, "sound": True} | asdict(contents))
+        found = asdict(contents)
+        if not contents.about:  # a data set of this project: its names and outputs are fixed
+            found = {key: found[key] for key in found if key not in _OF_OWN_DATA}
+        print_json({"dataset": contents.dataset, "sound": True} | found)
         return
     print_line(f"{path}: {contents.dataset}, all files are valid")
-    for line in _lines(contents):
+    for line in (*_lines(contents), *contents.about):
         print_line(line)
+    for note in contents.notes:
+        print_line(f"note: {note}")
 
 
 @app.command("digest")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cmfl.commands import verbosity
 from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOptions
 from cmfl.commands.console import AsJson, complain, print_json, print_line, progress_of_rounds
 from cmfl.commands.deploy import resume_command
@@ -16,6 +17,7 @@ from cmfl.commands.exit_codes import InterruptedCommand
 from cmfl.commands.next_command import command_on, missing_variables, print_next
 from cmfl.commands.option_groups import expand_groups
 from cmfl.commands.source_options import SenderOptions
+from cmfl.commands.verbosity import Verbosity
 from ledger.io.home import Home
 
 if TYPE_CHECKING:
@@ -255,6 +257,9 @@ def _watch(started: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
     """Run the rounds, and show how far they are."""
     if quiet:
         return started.go_on(lambda _: None)
+    if verbosity.chosen() is not Verbosity.QUIET:
+        for line in started.population.clean.about:
+            print_line(line)
     total = started.configuration.protocol.rounds
     with progress_of_rounds() as bar:
         finished = started.simulation.chain is None

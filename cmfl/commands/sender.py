@@ -301,7 +301,7 @@ def _read(path: Path) -> str:
             data = file.read(MAX_KEYSTORE_BYTES + 1)
         if len(data) > MAX_KEYSTORE_BYTES:
             raise ConfigurationError(f"{path} is over {MAX_KEYSTORE_BYTES} bytes")
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

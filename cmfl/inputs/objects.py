@@ -147,6 +147,11 @@ def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
             apply_keywords(values, {"protocol.clients": len(set(data.client.tolist()))})
     elif isinstance(data, Path) or (isinstance(data, str) and _is_path(data)):
         values["data"] = {"name": "file", "path": str(data)}
+    elif hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        raise ConfigurationError(
+            "data: is a data frame: give cmfl.Data(x=..., y=...) with its arrays, or the path of a "
+            "file: frame.to_csv('mine.csv', index=False)"
+        )
     else:
         values["data"] = {"name": reference("data.name", data, folder)}
 

@@ -363,7 +363,7 @@ def read_text(path: Path, limit: int) -> str:
     if len(data) > limit:
         raise ConfigurationError(f"{path} is over {limit} bytes")
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")  # editors may put a byte-order mark before the text
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
 

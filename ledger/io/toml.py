@@ -14,6 +14,8 @@ from ledger.protocol.errors import ConfigurationError
 
 MAX_TOML_BYTES = 100_000
 MAX_DOTS = 64
+_BYTE_ORDER_MARK = "\ufeff"
+"""Editors put it before the text."""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def parse_toml(text: str) -> dict[str, Any]:
                 f"not readable as TOML: line {number} has {dots} dots, more than {MAX_DOTS}"
             )
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
     # TOMLDecodeError is a ValueError; so is what a number of thousands of digits raises.
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"not TOML: {error}") from error

@@ -16,14 +16,13 @@ a folder of `save_to_disk`        a data set of the Hugging Face library: splits
 
 from __future__ import annotations
 
-import csv
 import zipfile
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.datasets.files.data_archive import MAX_OWN_BYTES, require_file
-from clients.datasets.files.lines import BYTE_ORDER_MARK, LONGEST_LINE, read_json_lines
+from clients.datasets.files.lines import csv_header, read_json_lines
 from clients.datasets.files.parquet import column_names
 from clients.datasets.files.safetensors_file import tensor_names
 from clients.datasets.files.saved_dataset import is_saved, saved_columns, saved_files
@@ -89,7 +88,7 @@ def layout_of(path: Path) -> Layout:
         case ".parquet":
             return Layout(path, FileKind.TABLE, (path,), column_names(path))
         case ".csv":
-            return Layout(path, FileKind.LINES, (path,), _header(path))
+            return Layout(path, FileKind.LINES, (path,), csv_header(path))
         case ".safetensors":
             return Layout(path, FileKind.TENSORS, (path,), tuple(sorted(tensor_names(path))))
         case ".jsonl":
@@ -125,7 +124,7 @@ def _folder(path: Path) -> Layout:
         return Layout(path, FileKind.TABLE, tuple(tables), names)
     lines = _listed(path, "*.csv")
     if len(lines) == 1:
-        return Layout(path, FileKind.LINES, tuple(lines), _header(lines[0]))
+        return Layout(path, FileKind.LINES, tuple(lines), csv_header(lines[0]))
     texts = _listed(path, "*.txt")
     if texts and not lines:
         return Layout(path, FileKind.TEXTS, tuple(texts), ("text", "client"))
@@ -152,13 +151,3 @@ def _array_names(path: Path) -> frozenset[str]:
             return frozenset(name.removesuffix(".npy") for name in archive.namelist())
     except (zipfile.BadZipFile, OSError, ValueError, LookupError, RuntimeError) as error:
         raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
-
-
-def _header(path: Path) -> tuple[str, ...]:
-    try:
-        with path.open("rb") as file:
-            line = file.readline(LONGEST_LINE)
-        text = line.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
-        return tuple(next(csv.reader([text], strict=True), ()))
-    except (OSError, ValueError, csv.Error) as error:
-        raise ConfigurationError(f"{path}: not a readable .csv file ({error})") from error

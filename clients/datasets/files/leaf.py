@@ -158,7 +158,7 @@ def _document(path: Path) -> dict[str, Any]:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise ConfigurationError(f"{path}: more than {MAX_FILE_BYTES} bytes")
-        document = parse_json(content, refuse_constant=_refuse)
+        document = parse_json(content.decode("utf-8-sig"), refuse_constant=_refuse)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: not a readable JSON file ({error})") from error
     if not isinstance(document, dict):

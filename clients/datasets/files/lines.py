@@ -17,11 +17,14 @@ LONGEST_LINE = 65_536
 LONGEST_TEXT_LINE = 1 << 20
 """Limit of a line of JSON Lines or of plain text, which may be a whole document."""
 BYTE_ORDER_MARK = "\ufeff"
-"""Spreadsheets put it before the header."""
+"""Spreadsheets and editors put it before the first line."""
+_OTHER_SEPARATORS = ";\t|"
 
 
 def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file with their ends; only "\n" ends a line.
+    r"""Yield the lines of a UTF-8 file with their ends, without a byte-order mark.
+
+    Only "\n" ends a line.
 
     Args:
         path: the file.
@@ -42,7 +45,7 @@ def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
                     raise ConfigurationError(
                         f"{path}: line {number} is longer than {longest} bytes"
                     )
-                yield line.decode("utf-8")
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 text ({error})") from error
     except OSError as error:
@@ -50,14 +53,16 @@ def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the object of each line of a JSON Lines file.
+    """Yield the object of each line of a JSON Lines file; blank lines are skipped.
 
     Raises:
         ConfigurationError: it cannot be read or is too large, or a line holds no object.
     """
     for number, line in enumerate(read_lines(path, LONGEST_TEXT_LINE), start=1):
+        if not (text := line.removeprefix(BYTE_ORDER_MARK)).strip():
+            continue
         try:
-            row = parse_json(line.removeprefix(BYTE_ORDER_MARK).encode())
+            row = parse_json(text, unique_keys=True)
         except ValueError as error:
             raise ConfigurationError(f"{path}: line {number}: not JSON ({error!s:.200})") from error
         if not isinstance(row, dict):
@@ -65,29 +70,58 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def csv_header(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns of a CSV file, as it has them.
+
+    Raises:
+        ConfigurationError: it is damaged or too large, or another character separates its columns.
+    """
+    header, _ = _csv_rows(path)
+    if len(header) == 1:
+        separator = next((each for each in _OTHER_SEPARATORS if each in header[0]), None)
+        if separator is not None:
+            raise ConfigurationError(
+                f"{path}: the header {header[0][:200]!r} is separated by {separator!r}, as it "
+                f"seems; the columns of a .csv file are separated by ','"
+            )
+    return tuple(header)
+
+
 def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
-    """Yield these columns of each row of a CSV file with a header.
+    """Yield these columns of each row of a CSV file with a header; blank lines are skipped.
 
     Raises:
         ConfigurationError: it is damaged or too large, a column is missing, or a row has another
             number of fields than the header.
     """
-    rows = csv.reader(read_lines(path), strict=True)
-    try:
-        header = next(rows, [])
-        header[:1] = [name.removeprefix(BYTE_ORDER_MARK) for name in header[:1]]
-        missing = [name for name in columns if header.count(name) != 1]
-        if missing:
+    header, rows = _csv_rows(path)
+    missing = [name for name in columns if header.count(name) != 1]
+    if missing:
+        raise ConfigurationError(
+            f"{path}: has the columns {', '.join(map(repr, header))[:200]}; must have one "
+            f"{missing[0]!r}"
+        )
+    indices = [header.index(name) for name in columns]
+    for line, row in rows:
+        if len(row) != len(header):
             raise ConfigurationError(
-                f"{path}: has the columns {', '.join(header)[:200]}; must have one {missing[0]!r}"
+                f"{path}: line {line}: {len(row)} fields, but the header has {len(header)}"
             )
-        indices = [header.index(name) for name in columns]
-        for row in rows:
-            if len(row) != len(header):
-                raise ConfigurationError(
-                    f"{path}: line {rows.line_num}: {len(row)} fields, but the header has "
-                    f"{len(header)}"
-                )
-            yield [row[index] for index in indices]
-    except csv.Error as error:
-        raise ConfigurationError(f"{path}: line {rows.line_num}: {error}") from error
+        yield [row[index] for index in indices]
+
+
+def _csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Return the header, and the number of the last line of each further row with its fields."""
+    reader = csv.reader(read_lines(path), strict=True)
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        try:
+            for row in reader:
+                if len(row) > 1 or (row and row[0].strip()):
+                    yield reader.line_num, row
+        except csv.Error as error:
+            raise ConfigurationError(f"{path}: line {reader.line_num}: {error}") from error
+
+    remaining = rows()
+    _, header = next(remaining, (0, []))
+    return header, remaining

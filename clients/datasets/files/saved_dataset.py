@@ -105,7 +105,7 @@ def _files_of(folder: Path) -> tuple[Path, ...]:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = parse_json(read_file(path, MAX_STATE_BYTES))
+        content = parse_json(read_file(path, MAX_STATE_BYTES).decode("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: not a readable .json file ({error})") from error
     if not isinstance(content, dict):

@@ -28,7 +28,7 @@ def test_rows_of_csv_come_by_the_names_of_their_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("a\n1\n", "has the columns a; must have one 'b'"),
+        ("a\n1\n", "has the columns 'a'; must have one 'b'"),
         ("a,b,b\n1,2,3\n", "must have one 'b'"),
         ("", "has the columns ; must have one 'a'"),
         ("a,b\n1,2\n3\n", "line 3: 1 fields, but the header has 2"),

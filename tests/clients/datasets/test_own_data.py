@@ -205,7 +205,7 @@ OK: dict[str, Any] = {"x": numbers(2), "y": Y}
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"y": None}, "holds x; must hold x and y|lacks its labels"),
+        ({"y": None}, "holds 'x'; must hold x and y|lacks its labels"),
         ({"x": None}, "lacks its inputs"),
         ({"extra": Y}, "may hold client"),
         ({"client": Y, "writer": Y}, "choose one with data.options.client"),
@@ -243,9 +243,9 @@ def test_arrays_that_break_a_rule_are_refused(
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("a,b\n1,0\n", {}, "has a, b, and lacks its labels"),
-        ("a,y\n1,0\n", {"label": "kind"}, "lacks data.options.label = kind"),
-        ("a,y\n1,0\n", {"features": ["b"]}, "lacks its inputs, b"),
+        ("a,b\n1,0\n", {}, "has 'a', 'b', and lacks its labels"),
+        ("a,y\n1,0\n", {"label": "kind"}, "lacks data.options.label = 'kind'"),
+        ("a,y\n1,0\n", {"features": ["b"]}, "lacks its inputs, 'b'"),
         ("a,y\n1,0\n", {"features": ["y"]}, "y: is named twice"),
         ("a,y\n1,0\n", {"label": "a", "client": "a"}, "a: is named twice"),
         ("a,a,y\n1,1,0\n", {}, "a: is named twice"),

@@ -129,7 +129,7 @@ def test_a_data_set_is_told_from_its_files(name: str, tmp_path: Path) -> None:
         ("noextension", b"", "no extension; a data file is"),
         ("a.npz", b"PK", r"a\.npz: not a readable \.npz file"),
         ("a.parquet", b"PAR1", r"a\.parquet: not a readable \.parquet file"),
-        ("a.csv", b"\xff", r"a\.csv: not a readable \.csv file"),
+        ("a.csv", b"\xff", r"a\.csv: not UTF-8 text"),
         ("a.csv", b"b,c\n", "with b, c is of none of the data sets digits, "),
         ("missing/a.csv", None, "no such file"),
     ],

@@ -99,6 +99,9 @@ def test_check_counts_samples_by_class_or_states_the_range(tmp_path: Path) -> No
     assert said[1:] == [
         "24 samples of shape 4; train 23, test 1",
         "samples of 21 classes: from 1 (class 0) to 3 (class 3)",
+        "1 feature: 'x' (float64), taken for numbers",
+        "label: 'y', 21 classes seen, 21 model outputs",
+        "clients: none named; the partition divides the samples",
     ]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.cmfl.commands.conftest import refusal, succeeds
+from tests.cmfl.commands.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_own_data_are_simulated_audited_and_bound(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,0\n", "mine.csv: has a, b, and lacks its labels"),
+        ("a,b\n1,0\n", "mine.csv: has 'a', 'b', and lacks its labels"),
         ("a,y\n1,0.5\n", "mine.csv: row 1: y: a label must be a whole number"),
         ("a,y\n1,0\ninf,1\n", "mine.csv: row 2: a: is not finite"),
         ("a,y,client,is_test\n1,0,p,0\n2,1,q,1\n", "'q' of the clients has no training sample"),
@@ -76,6 +76,52 @@ def test_a_model_of_another_shape_is_refused_before_writing(tmp_path: Path) -> N
         settings = ("--set", f"data.path={path}", "--set", f"model.name={model}")
         assert message in refusal("run", "--home", home, *RUN, *settings)
     assert not home.exists()
+
+
+TABLE = "a, b, kind, client\n" + "".join(
+    f"{row / 7:.3f},{row % 5},{('high', 'low', 'mid')[row % 3]},s{row % 8}\n" for row in range(80)
+)
+NAMES = '["low", "mid", "high"]'
+EIGHT = ("--set", "protocol.clients=8", "--set", "protocol.active_rate=1")
+
+
+def test_a_run_first_names_features_labels_and_clients(tmp_path: Path) -> None:
+    path, home = tmp_path / "mine.csv", tmp_path / "h"
+    path.write_text(TABLE, "utf-8")
+    kind = ("--set", f"data.path={path}", "--set", "data.options.label=kind", *EIGHT)
+    said = refusal("run", "--home", home, *RUN, *kind)
+    assert 'data.options.classes=["high", "low", "mid"]' in said
+    classes = ("--set", f"data.options.classes={NAMES}")
+    ran = succeeds("run", "--home", home, *RUN, *kind, *classes)
+    assert ran.out.splitlines()[:3] == [
+        "2 features: 'a', 'b' (float32), taken for numbers",
+        "label: 'kind', 3 classes seen, 3 model outputs: 'low', 'mid', 'high'",
+        "clients: 'client', 8 of them",
+    ]
+    checked = ("verify", "training", "--home", home, "--client", 0, "--data", path, "--json")
+    assert succeeds(*checked).json["verdict"] in {"same", None}
+    model = tmp_path / "m.safetensors"
+    succeeds("model", "export", "--home", home, "--out", model)
+    assert succeeds("model", "evaluate", model, "--home", home, "--json").json["samples"] == 16
+    quiet = succeeds("run", "--home", tmp_path / "q", *RUN, *kind, *classes, "-q")
+    assert "features" not in quiet.out
+
+
+def test_notes_on_own_data_are_shown_by_check_run_and_deploy(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = TABLE.replace("high", "1").replace("low", "2").replace("mid", "3")
+    path.write_text(rows.replace("kind", "y"), "utf-8")
+    checked = succeeds("data", "check", path)
+    assert "label: 'y', 3 classes seen, 4 model outputs" in checked.out.splitlines()
+    assert "note: 3 classes are seen, 1 to 3, and the model gets 4 outputs" in checked.out
+    found = succeeds("data", "check", path, "--json").json
+    assert (found["features"], found["outputs"], len(found["notes"])) == (["a", "b"], 4, 1)
+    own = ("--preset", "smoke", "--set", f"data.path={path}", *EIGHT)
+    for command in (("run", *own, "--rounds", 1), ("deploy", *own)):
+        done = cmfl(*command, "--home", tmp_path / command[0], "--json")
+        assert done.code == 0
+        assert f"note on {path}: 3 classes are seen" in done.err
+        assert done.json
 
 
 def test_settings_of_a_table_reach_its_check(tmp_path: Path) -> None:
