@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Up to 1.5 GB each. One more than there are cores: while a test waits for another process, none is idle.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); [ $$n -lt 8 ] && echo $$((n + 1)) || echo 8)
 
-.PHONY: demo docs screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
+.PHONY: demo docs figures screenshots network test quick slow faults mutants deep fuzz coverage lint bench bench-peers flower gpu serve matrix floors wheel beside crate clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -86,6 +86,21 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Every figure of README and docs: the commands that write result files, then the pages. Hours on a quiet
+# machine. The rows of the experiments stay: `cmfl experiment run` plays them. Without a card gpu.json stays.
+figures: $(VENV)/.dev bench-peers
+	mkdir -p build
+	$(BIN)/cmfl demo --home build/demo-figures > build/demo-figures.txt
+	cp build/demo-figures/results.json docs/measured/demo.json
+	$(BIN)/python -m benchmarks.ledger --gas-snapshot
+	$(BIN)/python -m benchmarks.ledger_counts
+	$(BIN)/python -m benchmarks.committee_faults
+	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m benchmarks.rounds
+	-$(MAKE) gpu
+	$(BIN)/python -m benchmarks.paper report
+	$(BIN)/python -m benchmarks.figures
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.ledger

@@ -1,6 +1,7 @@
 """Effects of faulty members: on the contract, the audit and the model, for each fault.
 
-`python -m benchmarks.committee_faults` prints the table of `docs/committee-faults.md`. All runs
+`python -m benchmarks.committee_faults` prints the table of `docs/committee-faults.md`, and writes
+it into `docs/measured`. All runs
 under the same rules are one run document: `smoke` with 14 clients and a committee of five, for one
 round. They differ in who is cast: two of the seven trainers are attackers that send the opposite
 of their update, and the primary of the first view, then members by their places, have the fault.
@@ -9,6 +10,7 @@ The effect of a fault is the difference from the run of the same document withou
 
 from __future__ import annotations
 
+import json
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from ledger.audit.report import AuditReport
     from ledger.protocol.types import ClientId
 
+MEASURED = Path(__file__).parents[1] / "docs" / "measured" / "committee_faults.json"
 SETTINGS = (
     "protocol.clients=14",
     "protocol.active_rate=0.857143",
@@ -285,13 +288,17 @@ def table(trials: Trials, cells: Iterable[tuple[Misdeed, bool]]) -> Iterator[str
 
 
 def main() -> None:
-    """Print the whole table."""
+    """Print the whole table, and write it into docs/measured."""
+    lines = []
     with (
         tempfile.TemporaryDirectory() as folder,
         EmbeddedChain.create(Path(folder) / "chain.sqlite") as chain,
     ):
         for line in table(Trials(chain, Path(folder)), ROWS):
             print(line, flush=True)
+            lines.append(line)
+    document = {"command": "python -m benchmarks.committee_faults", "table": lines}
+    MEASURED.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def _outcome(

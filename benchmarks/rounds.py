@@ -34,6 +34,7 @@ from benchmarks.peers.contenders import REFERENCE, TASKS, Contender, PeerTask
 from benchmarks.workloads import WORKS, make_workload, write_workload
 
 RESULTS = Path(__file__).parent / "results"
+MEASURED = Path(__file__).parents[1] / "docs" / "measured"
 ROOT = Path(__file__).parent.parent
 SAME_AGGREGATE = 1e-5
 """Largest relative difference of a first aggregate from the plain loop's, ‖a − b‖ / ‖b‖."""
@@ -94,7 +95,7 @@ def main() -> None:
     """Measure what the command line asks for, print it and write it down."""
     arguments = _arguments()
     console, faults = Console(width=max(WIDTH, Console().width)), []
-    path = RESULTS / ("rounds-quick.json" if arguments.quick else "rounds.json")
+    path = RESULTS / "rounds-quick.json" if arguments.quick else MEASURED / "rounds.json"
     with tempfile.TemporaryDirectory(prefix="rounds") as folder:
         for name in arguments.only or TASKS:
             task = _shortened(TASKS[name]) if arguments.quick else TASKS[name]
@@ -110,7 +111,7 @@ def main() -> None:
 
 def _keep(path: Path, name: str, turns: list[Turns]) -> None:
     """Write a task's result into the file with those of other tasks."""
-    RESULTS.mkdir(exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     document = json.loads(path.read_text("utf-8")) if path.exists() else {}
     document[name] = {"machine": machine(), "contenders": [each.as_row() for each in turns]}
     path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

@@ -58,7 +58,7 @@ MEMBERS, TRAINERS = 43, 65
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)
 LARGE = 50_000_000
 LARGE_NEEDS_BYTES = 30 * 10**9
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "docs" / "measured"
 
 Updates = dict[ClientId, "NDArray[np.float32]"]
 
@@ -111,7 +111,6 @@ def main() -> None:
     for name in ("seconds", "errors"):
         _show(name, document[name])
     Console().print({key: value for key, value in document.items() if not isinstance(value, list)})
-    RESULTS.mkdir(exist_ok=True)
     (RESULTS / "scoring.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 

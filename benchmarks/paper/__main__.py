@@ -2,8 +2,8 @@
 
     report   judge the paper's claims and our targets, and write the report
     plot     draw the figures of all experiments
-    table    print the table of the kinder attacks in docs/certificates.md
-    worst    print the tables of the worst attacks there
+    table    print the table of the kinder attacks
+    worst    print the tables of the worst attacks, some of which docs/presets.md has
     costs    print the processor time of runs under the attacks that play the rule
     pack     put loose rows and their run folders into one archive for each experiment
 

@@ -1,4 +1,4 @@
-"""The table of robustness in `docs/certificates.md`: every attack by 30 % of the clients on digits.
+"""The table of the kinder attacks: every attack by 30 % of the clients on digits.
 
 Each method is shown at the learning rate that was chosen for it on other seeds, and beside that at
 the rate that all of them share.

@@ -1,4 +1,4 @@
-"""Tables of the worst attacks in `docs/certificates.md`: on other data, sizes and shares.
+"""Tables of the worst attacks on other data, sizes and shares.
 
 From the rows of `cmfl experiment run robustness-worst`, all methods at one learning rate. A place
 is a data set with a setting and a share of attackers.

@@ -1,4 +1,4 @@
-"""The table of the worst attacks in the README and `docs/certificates.md`: what each rule is left.
+"""The table of the worst attacks in `docs/presets.md`: the accuracy that each rule keeps.
 
 From the rows of `cmfl experiment run robustness-worst`: all methods at one learning rate, and each
 at the rate that was chosen for it.

@@ -200,7 +200,7 @@ def _warn(configuration: Configuration) -> None:
     if configuration.malice.attack is None:
         return
     for warning in regime_warnings(configuration):
-        complain(f"warning: outside the tested regime: {warning}; see docs/certificates.md")
+        complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
 
 
 def _carried_out(

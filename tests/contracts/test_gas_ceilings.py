@@ -134,6 +134,15 @@ def test_every_call_fits_into_one_transaction_of_any_chain() -> None:
     assert max(CEILINGS.values()) < TRANSACTION_GAS
 
 
+def test_the_page_of_properties_has_the_ceilings() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "properties.md").read_text("utf-8")
+    for name, ceiling in CEILINGS.items():
+        (row,) = [
+            line for line in page.splitlines() if line.startswith((f"| `{name}` |", f"| {name} |"))
+        ]
+        assert row.endswith(f"| {ceiling:,} |")
+
+
 def main() -> None:
     """Play the largest registry, and print what each call costs and may cost."""
     with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -21,7 +22,7 @@ from clients.testnet.chain_node import free_port as unused_port
 from cmfl.commands.demo.command import _made_anew
 from cmfl.commands.demo.runs import DemoStep, SeedResults, cells_of, steps_of
 from cmfl.commands.demo.served_history import MOST_PORTS, free_port
-from cmfl.commands.demo.tables import show_table
+from cmfl.commands.demo.tables import results_of, show_table
 from ledger.audit.engine import audit
 from ledger.audit.report import AuditOutcome as Verdict
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -54,6 +55,12 @@ def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) 
     assert process.returncode == 0, err
     for row in ("FedAvg, 30 clients", "FedAvg, 18 clients", *METHODS):
         assert f"│ {row} " in out
+    results = json.loads((home / "results.json").read_bytes())
+    assert results["command"] == f"cmfl demo --seeds {seeds} --rounds 2"
+    assert list(results["methods"]) == ["FedAvg, 30 clients", "FedAvg, 18 clients", *METHODS]
+    attacked = results["methods"]["CMFL, strategy I"]["attacked"]
+    assert len(attacked) == seeds
+    assert f"{fmean(attacked):.3f}" in out
     # Clean and attacked, two rounds each: of three methods on the ledger, of two beside.
     said = " ".join(out.split())
     told = f"{12 * seeds} rounds are recorded and audited; to compare with, {8 * seeds} of FedAvg"
@@ -83,14 +90,14 @@ def rows_of(seeds: int) -> list[CellRow]:
 
 def test_the_table_has_means_over_seeds_and_their_errors() -> None:
     with redirect_stdout(StringIO()) as shown:
-        show_table(rows_of(seeds=2))
+        show_table(results_of(rows_of(seeds=2)))
     text = shown.getvalue()
     assert "mean ± standard error over 2 seeds" in text
     # Two values that differ by 0.2: each is 0.1 from their mean, and so is the standard error.
     line = r"│ FedAvg, 30 clients +│ 0\.600 ± 0\.100 │ 0\.600 ± 0\.100 │ 0\.100 ± 0\.100 +│"
     assert re.search(line, text)
     with redirect_stdout(StringIO()) as shown:
-        show_table(rows_of(seeds=1))
+        show_table(results_of(rows_of(seeds=1)))
     assert ": one seed" in shown.getvalue()
     assert " ± " not in shown.getvalue()
 

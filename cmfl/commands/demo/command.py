@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from contextlib import contextmanager
@@ -16,11 +17,13 @@ from cmfl.commands.demo.served_history import serve_runs
 from cmfl.commands.demo.tables import (
     SHOWN_RUN,
     require_passed,
+    results_of,
     round_to_show,
     show_audits,
     show_round,
     show_table,
 )
+from ledger.io.home import DISK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +60,9 @@ def _play(home: Path, seeds: int, rounds: int, port: int, begun: float) -> None:
     shown = round_to_show(reports[SHOWN_RUN])
     show_round(home, shown)
     print_line()
-    show_table([row for seed in played for row in seed.rows])
+    results = results_of([row for seed in played for row in seed.rows])
+    DISK.write_whole(home / "results.json", f"{json.dumps(results, indent=1)}\n".encode())
+    show_table(results)
     print_line()
     show_audits(reports)
     print_line()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ledger.audit.report import AuditReport
 
 SHOWN_RUN = "I-attacked-seed0"
+RESULT_COLUMNS = ("clean", "attacked", "accepted attackers")
 
 
 def round_to_show(report: AuditReport) -> int:
@@ -51,37 +51,55 @@ def show_round(home: Path, shown: int) -> None:
         print_prose(line)
 
 
-def show_table(rows: list[CellRow]) -> None:
-    """Print the accuracy of the models, and the share of attackers' updates in them."""
+def results_of(rows: list[CellRow]) -> dict[str, Any]:
+    """Return what the table shows, as JSON: each method's values in order of the seeds.
+
+    The environment is the class of machines on which the same runs have the same values.
+    """
+    from dataclasses import asdict
     from statistics import fmean
 
     from clients.experiments.rows import LAST_ROUNDS
+    from clients.training.environment import environment_here
 
-    table = []
+    seeds, rounds = len({row.seed for row in rows}), rows[0].rounds
+    methods = {}
     for method in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == method]
         attacked = [row for row in own if row.condition == ATTACKED]
-        clean = [row for row in own if row.condition != ATTACKED]
-        table.append(
-            (
-                _title(own[0]),
-                _mean_and_error(row.final for row in clean),
-                _mean_and_error(row.final for row in attacked),
-                _mean_and_error(row.malicious_accepted for row in attacked),
-            )
-        )
-    seeds = len({row.seed for row in rows})
+        methods[_title(own[0])] = {
+            "clean": [row.final or 0.0 for row in own if row.condition != ATTACKED],
+            "attacked": [row.final or 0.0 for row in attacked],
+            "accepted attackers": [row.malicious_accepted or 0.0 for row in attacked],
+        }
+    return {
+        "command": f"cmfl demo --seeds {seeds} --rounds {rounds}",
+        "environment": asdict(environment_here("lockstep", "cpu")),
+        "seeds": seeds,
+        "last rounds": min(LAST_ROUNDS, rounds),
+        "most frequent class": fmean(row.floor or 0.0 for row in rows),
+        "methods": methods,
+    }
+
+
+def show_table(results: dict[str, Any]) -> None:
+    """Print the accuracy of the models, and the share of attackers' updates in them."""
+    from clients.experiments.report import format_estimate
+
+    seeds = results["seeds"]
     over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"
-    last = min(LAST_ROUNDS, rows[0].rounds)
     print_table(
-        f"Test accuracy, mean of the last {last} rounds: {over}",
-        ("method", "clean", "attacked", "accepted attackers"),
-        table,
+        f"Test accuracy, mean of the last {results['last rounds']} rounds: {over}",
+        ("method", *RESULT_COLUMNS),
+        [
+            (method, *(format_estimate(values[column]) for column in RESULT_COLUMNS))
+            for method, values in results["methods"].items()
+        ],
     )
-    floor = fmean(row.floor or 0.0 for row in rows)
     print_prose(
-        "Accepted attackers: which share of the updates that entered the model came from them. "
-        f"Always answering the commonest class scores {floor:.3f}."
+        "Accepted attackers: the share of the updates in the model that attackers sent. "
+        f"A model that always answers the most frequent class scores "
+        f"{results['most frequent class']:.3f}."
     )
     print_prose(
         "Strategy I accepts the updates nearest to the committee, II the farthest, III all within "
@@ -95,15 +113,6 @@ def _title(row: CellRow) -> str:
     if row.kind == "cmfl":
         return f"CMFL, strategy {row.method}"
     return f"FedAvg, {row.extra['participants']} clients"
-
-
-def _mean_and_error(values: Iterable[float | None]) -> str:
-    from statistics import fmean, stdev
-
-    listed = [value or 0.0 for value in values]
-    if len(listed) == 1:
-        return f"{listed[0]:.3f}"
-    return f"{fmean(listed):.3f} ± {stdev(listed) / sqrt(len(listed)):.3f}"
 
 
 def show_audits(reports: dict[str, AuditReport]) -> None:

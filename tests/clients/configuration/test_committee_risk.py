@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import comb
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.committee_risk import risk_table
 from clients.configuration.committee_risk import (
     blocking_members,
     chance_of_at_least,
@@ -67,8 +65,3 @@ def test_more_malicious_clients_than_there_are_clients_are_refused() -> None:
 )
 def test_a_chance_is_told_in_two_digits(chance: float, text: str) -> None:
     assert format_chance(chance) == text
-
-
-def test_the_page_of_presets_has_the_table() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "presets.md").read_text("utf-8")
-    assert "\n".join(risk_table()) in page
