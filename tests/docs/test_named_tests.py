@@ -53,6 +53,11 @@ def test_every_test_that_is_named_is_there(page: Path) -> None:
     assert missing(page.read_text("utf-8")) == []
 
 
+def test_every_test_of_a_slow_machine_is_there() -> None:
+    words = (ROOT / ".ci" / "slow_tests").read_text("utf-8").split()
+    assert [word for word in words if not (ROOT / word).exists()] == []
+
+
 @each_page
 def test_every_claim_names_a_test_or_admits_none(page: Path) -> None:
     found = claims(page.read_text("utf-8"))
