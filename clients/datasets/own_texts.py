@@ -42,6 +42,7 @@ SEQUENCES = ("text", "words", "tokens", "input_ids", "x")
 MAX_TOKENIZER_BYTES = 1 << 26
 """Of a file with a vocabulary of a quarter of a million: 33 million bytes."""
 MASKS = ("[MASK]", "<mask>")
+_ROWS_AT_ONCE = 64
 _MOST_TOKENS = MAX_OWN_BYTES // 16
 
 
@@ -97,11 +98,17 @@ def _rows(layout: Layout, roles: ColumnRoles) -> Iterator[tuple[Mapping[str, Any
                 with opened(file) as stream:
                     for batch in stream:
                         batch.validate(full=True)
-                        rows = batch.select(list(roles.columns)).to_pylist()
+                        rows = _rows_of(batch.select(list(roles.columns)))
                         yield from ((row, is_test if has_split else None) for row in rows)
             case _:
                 for batch in read_columns(file, roles.columns):
-                    yield from ((row, None) for row in batch.to_pylist())
+                    yield from ((row, None) for row in _rows_of(batch))
+
+
+def _rows_of(batch: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch, a few at a time: one long text may stand in all of them."""
+    for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        yield from batch.slice(first, _ROWS_AT_ONCE).to_pylist()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from ledger.io.home import read_file
 from ledger.protocol.errors import ConfigurationError
 
 SUFFIX = ".tar.xz"
+MAX_UNPACKED_BYTES = 8 * 2**30
+"""Limit of the files that are put on disk: xz packs a gigabyte of one byte into 150 kB."""
 
 
 def archive_path(out: Path, experiment: str) -> Path:
@@ -112,16 +114,20 @@ def unpack(out: Path, experiment: str) -> None:
 
 def _unpack_into(folder: Path, archive: Path, experiment: str) -> None:
     try:
-        with tarfile.open(archive, "r:xz") as packed:
+        with tarfile.open(archive, "r|xz") as packed:
+            left = MAX_UNPACKED_BYTES
             for member in packed:
-                _unpack_member(packed, member, folder, experiment)
+                left -= member.size
+                _unpack_member(packed, member, folder, experiment, left)
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
 
 
 def _unpack_member(
-    packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, experiment: str
+    packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, experiment: str, left: int
 ) -> None:
+    if left < 0:
+        raise tarfile.TarError(f"holds more than {MAX_UNPACKED_BYTES} bytes")
     # By hand: Python before 3.11.4 knows no filter against links and paths that lead elsewhere.
     path = PurePosixPath(member.name)
     is_own = path.parts[:1] in {(experiment,), (f"{experiment}.jsonl",)} and ".." not in path.parts

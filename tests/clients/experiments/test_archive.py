@@ -122,3 +122,16 @@ def test_what_is_no_file_of_the_experiment_is_not_unpacked(
     with pytest.raises(ConfigurationError, match="is no file of normal"):
         unpack(out, "normal")
     assert [*out.iterdir()] == [archive_path(out, "normal")]
+
+
+def test_no_more_is_unpacked_than_the_bound(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (out / "normal" / "cell" / "large.bin").write_bytes(bytes(2**24))
+    archive = pack(out, "normal")
+    assert archive.stat().st_size < 2**16
+    monkeypatch.setattr("clients.experiments.archive.MAX_UNPACKED_BYTES", 2**20)
+    with pytest.raises(ConfigurationError, match="holds more than 1048576 bytes"):
+        unpack(out, "normal")
+    assert [path.name for path in out.iterdir()] == [archive.name]
+    monkeypatch.setattr("clients.experiments.archive.MAX_UNPACKED_BYTES", 2**25)
+    unpack(out, "normal")
+    assert (out / "normal" / "cell" / "large.bin").stat().st_size == 2**24
