@@ -47,7 +47,7 @@ def serve_app(app: ASGIApp, host: str, port: int, on_listening: Callable[[str], 
     """
     with listening_socket(host, port) as listener:
         server = bounded_server(app)
-        # The server ends in order on Ctrl-C, and then raises it once more.
-        with contextlib.suppress(KeyboardInterrupt):
+        # A signal ends the server in order, from here on, and is then raised once more.
+        with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
             on_listening(url_of(listener))
             server.run(sockets=[listener])
