@@ -46,8 +46,8 @@ def serve(
     with listening_socket(host, port) as listener:
         hosts = (*settings.allowed_hosts, host)
         server = server_for(settings.model_copy(update={"allowed_hosts": hosts}))
-        # The server ends in order on Ctrl-C, and then raises it once more.
-        with contextlib.suppress(KeyboardInterrupt):
+        # A signal ends the server in order, from here on, and is then raised once more.
+        with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
             if on_listening is not None:
                 on_listening(url_of(listener))
             server.run(sockets=[listener])

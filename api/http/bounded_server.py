@@ -60,7 +60,7 @@ def serve_app(
     """
     with listening_socket(host, port) as listener:
         server = bounded_server(app, {host, *allowed_hosts})
-        # The server ends in order on Ctrl-C, and then raises it once more.
-        with contextlib.suppress(KeyboardInterrupt):
+        # A signal ends the server in order, from here on, and is then raised once more.
+        with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
             on_listening(url_of(listener))
             server.run(sockets=[listener])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -11,6 +14,7 @@ from ledger.io.closing_servers import stop_accepting
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterator
 
 
 class GracefulServer(uvicorn.Server):
@@ -28,6 +32,20 @@ class GracefulServer(uvicorn.Server):
         config.load()
         config.get_loop_factory()
         super().__init__(config)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End in order by HUP, as by Ctrl-C and TERM; an ignored HUP stays ignored."""
+        with super().capture_signals():
+            is_main = threading.current_thread() is threading.main_thread()
+            if not is_main or signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+                yield
+                return
+            before = signal.signal(signal.SIGHUP, self.handle_exit)
+            try:
+                yield
+            finally:
+                signal.signal(signal.SIGHUP, before)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, end the open ones in order, and abort the rest."""

@@ -62,8 +62,8 @@ def serve(
             if pinned is None:
                 _require_no_other_contract(settings, ledger)
             server = server_for(settings, ledger, pinned or frozenset)
-            # The server ends in order on Ctrl-C, and then raises it once more.
-            with contextlib.suppress(KeyboardInterrupt):
+            # A signal ends the server in order, from here on, and is then raised once more.
+            with contextlib.suppress(KeyboardInterrupt), server.capture_signals():
                 if on_listening is not None:
                     on_listening(url_of(listener))
                 server.run(sockets=[listener])

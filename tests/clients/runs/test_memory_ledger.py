@@ -92,10 +92,11 @@ def test_seeds_from_block_hashes_are_refused_before_anything_is_there(tmp_path: 
     assert not home.exists()
 
 
-def test_of_two_simultaneous_runs_of_one_name_one_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_was_played_meanwhile_is_refused(tmp_path: Path) -> None:
     configuration = configured("machine.ledger=memory")
+    with open_memory_run(tmp_path, "run", configuration):
+        pass
     with (
-        open_memory_run(tmp_path, "run", configuration),
         pytest.raises(ConfigurationError, match="there is a run 'run'"),
         open_memory_run(tmp_path, "run", configuration),
     ):

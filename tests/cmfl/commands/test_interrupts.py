@@ -103,3 +103,15 @@ def test_a_server_ends_in_order_also_while_a_module_is_imported(
 def test_the_service_ends_in_order_also_while_it_looks_for_an_event_loop(tmp_path: Path) -> None:
     serve = ("uvloop", "serve", "--home", tmp_path, "--port", 0)
     assert ended_fork("at_an_import", tmp_path, *serve) == (0, "", "")
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+def test_a_serving_command_ends_in_order_by_each_signal(
+    tmp_path: Path, forks: Forks, number: signal.Signals
+) -> None:
+    for command in ("serve", "--home", tmp_path), ("log", "serve", tmp_path):
+        with forks.start(*command, "--port", 0) as process:
+            assert process.first_line()
+            process.send_signal(number)
+            _, err = process.communicate()
+        assert (process.returncode, err) == (0, "")
