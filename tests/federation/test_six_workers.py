@@ -12,6 +12,7 @@ from clients.configuration.parsing import plain_values
 from clients.testnet.kinds import ChainKind, StoreKind
 from clients.testnet.local_network import LocalNetwork
 from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
+from tests.cmfl.commands.conftest import succeeds
 from tests.faults import times
 from tests.federation.cells import Cell, Fault, Role
 from tests.federation.long_run import LongRun
@@ -80,3 +81,7 @@ def test_six_workers_go_through_five_faults(forks: Forks, tmp_path: Path) -> Non
     assert {cell: state.cells[cell].done for cell in FAULTS} == dict.fromkeys(FAULTS, wanted), said
     assert state.abandoned == 0, said
     assert state.audited >= state.rounds, "an audit has checked every round"
+    checks = succeeds("doctor", "--home", settings.home, "--json").json
+    assert all(check["ok"] for check in checks), checks
+    (row,) = succeeds("runs", "list", "--home", settings.home, "--json").json
+    assert row["rounds"] >= state.rounds
