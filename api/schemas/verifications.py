@@ -113,7 +113,11 @@ class Verdict(Schema):
     block_hash: Digest32 | None
     head: Annotated[Digest32 | None, Field(description="of the ledger at that block")]
     final_head: Annotated[
-        Digest32 | None, Field(description="to keep for the next audit; null: nothing is final")
+        Digest32 | None,
+        Field(
+            description="to keep for the next audit: of the newest final block, so it may be older "
+            "than head; null: nothing is final"
+        ),
     ]
     remarks: Annotated[Count, Field(description="what can be told neither true nor false")]
     named: Annotated[

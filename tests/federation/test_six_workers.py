@@ -13,6 +13,7 @@ from clients.configuration.parsing import plain_values
 from clients.testnet.kinds import ChainKind, StoreKind
 from clients.testnet.local_network import LocalNetwork
 from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
+from tests.cmfl.commands.conftest import succeeds
 from tests.faults import times
 from tests.federation.cells import Cell, Fault, Role
 from tests.federation.checks import Wrong
@@ -95,3 +96,7 @@ def test_six_workers_go_through_five_faults(
     assert not [one for one in state.violations if one.wrong is not Wrong.LOST_WORK], said
     assert {cell: state.cells[cell].done for cell in FAULTS} == dict.fromkeys(FAULTS, wanted), said
     assert state.audited >= state.rounds, "an audit has checked every round"
+    checks = succeeds("doctor", "--home", settings.home, "--json").json
+    assert all(check["ok"] for check in checks), checks
+    (row,) = succeeds("runs", "list", "--home", settings.home, "--json").json
+    assert row["rounds"] >= state.rounds

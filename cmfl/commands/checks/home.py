@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cmfl.commands.checks.blob_store import check_blobs
 from cmfl.commands.console import progress
 from ledger.io.home import RUN_NAME, Home, RunPaths
-from ledger.protocol.errors import BlobMissingError, ChainError, CmflError
+from ledger.protocol.errors import BlobMissingError, ChainError, CmflError, EncodingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +129,7 @@ def _run(where: Target, run: RunPaths) -> str:
         ends = ends_after(ledger, 0) if is_model_missing else []
     if is_played_here:
         require_journal(run, state, manifest.domain())
+        _require_claimed_head(replace(where, run=run.name))
     # Workers elsewhere may publish in another store: then none of the later models is here.
     later = {end.model for end in ends if isinstance(end, RoundDecided)}
     if is_model_missing and (is_played_here or any(map(blobs.has, later))):
@@ -143,6 +145,21 @@ def _run(where: Target, run: RunPaths) -> str:
     if is_model_missing:
         found += ", and no later model among its blobs: the workers use another store"
     return found
+
+
+def _require_claimed_head(where: Target) -> None:
+    """Reject rows that the chain contradicts: a resume would reject them."""
+    from cmfl.commands.claimed_head import compare_head, head_message
+    from ledger.claims import claimed_run
+
+    name = where.run or ""
+    try:
+        claimed = claimed_run(Home(where.home).run(name))
+    except EncodingError:
+        return  # a resume makes damaged rows again
+    comparison = compare_head(where, claimed)
+    if comparison.contradicts:
+        raise ChainError(head_message(name, comparison))
 
 
 def _journals(where: Target) -> str:

@@ -110,6 +110,19 @@ def test_a_simulation_without_its_journal_is_broken(played: Path) -> None:
         assert "begin another run instead" in checks(copy, code=1)["run run"], kept
 
 
+@pytest.mark.parametrize("node", ["played"], indirect=True)
+def test_rows_that_the_chain_contradicts_are_broken(node: list[object], tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    metrics = Home(home).run("run").metrics
+    lines = metrics.read_text().splitlines()
+    later = json.loads(lines[-1]) | {"round": PLAYED + 1, "head": f"0x{'5c' * 32}"}
+    metrics.write_text("\n".join([*lines, json.dumps(later), ""]))
+    found = checks(home, *node, code=1)["run run"]
+    assert f"after round {PLAYED + 1}, and on the chain that round has not ended" in found
+    metrics.write_text("\n".join([lines[0], "{damaged", ""]))
+    assert "run run" in checks(home, *node), "a resume makes damaged rows again"
+
+
 def test_rounds_that_a_killed_process_did_not_note_are_listed(played: Path, head: str) -> None:
     metrics = Home(played).run("run").metrics
     metrics.write_bytes(metrics.read_bytes().splitlines(keepends=True)[0])
