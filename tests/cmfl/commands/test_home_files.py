@@ -6,10 +6,12 @@ import json
 import os
 import stat
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 
+from cmfl.commands.application import app
 from tests.cmfl.commands.conftest import SHARED, cmfl, refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
 
@@ -114,3 +116,19 @@ def linked(home: Path, folder: Path) -> Path:
     if not link.is_symlink():
         link.symlink_to(home, target_is_directory=True)
     return link
+
+
+def test_the_help_of_each_result_tells_what_becomes_of_an_existing_one() -> None:
+    silent = []
+
+    def walk(command: Any, name: str) -> None:
+        for part, each in getattr(command, "commands", {}).items():
+            walk(each, f"{name} {part}".strip())
+        for option in getattr(command, "params", []):
+            if {"--out", "--report", "--to"}.intersection(option.opts):
+                words = ("replace", "new", "folder")  # a folder is added to
+                if not any(word in (option.help or "").lower() for word in words):
+                    silent.append((name, option.opts, option.help))
+
+    walk(typer.main.get_command(app), "")
+    assert silent == []

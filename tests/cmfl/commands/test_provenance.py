@@ -452,7 +452,9 @@ def test_nothing_is_written_about_a_run_that_fails(
             out = tmp_path / words[0]
             result = cmfl("export", *words, "--home", copy, "--out", out)
             assert result.code == 1
-            assert "nothing was written" in result.out
+            assert "nothing was written" in result.err
+            as_json = cmfl("export", *words, "--home", copy, "--out", out, "--json")
+            assert (as_json.code, as_json.json["file"]) == (1, None)
             assert not out.exists()
     assert cmfl("export", "mlbom", "--home", copy, "--out", tmp_path / "mlbom").code == 1
     blob.unlink()
@@ -683,9 +685,8 @@ def test_wrong_options_are_refused_before_an_audit(
     assert "must be run or slsa" in refusal(
         "export", "attestation", "--home", home, "--out", out, "--predicate", "link"
     )
-    for no_file in (tmp_path, "/dev/null"):
-        for form in ("attestation", "mlbom"):
-            assert "must be a file" in refusal("export", form, "--home", home, "--out", no_file)
+    for form in ("attestation", "mlbom"):
+        assert "must be a file" in refusal("export", form, "--home", home, "--out", tmp_path)
     full = documents["RO-Crate"]
     assert "new or an empty folder" in refusal("export", "crate", "--home", home, "--out", full)
     assert "round 6 has not ended" in refusal(
