@@ -51,7 +51,7 @@ def explain_round(
     lines = [_headline(round_), *_participation(round_)]
     lines += [
         f"Client {client} was banned during the round, from the next one on: it "
-        f"{SIGNED_TWICE[report and report.kind]}."
+        f"{SIGNED_TWICE[None if report is None else report.kind]}."
         for client, report in zip(round_.banned, proofs, strict=True)
     ]
     if round_.abandoned is not None:
