@@ -61,7 +61,7 @@ export const isNoteworthy = (round) => round.status === "abandoned" || Boolean(r
 export function settings({ sizes, contract, parameters }) {
   const rows = [
     ["clients", whole(sizes.clients)],
-    ["drawn in a round", `${whole(sizes.trainers)} trainers, ${whole(sizes.members)} members`],
+    ["in a round", `${whole(sizes.trainers)} trainers, ${whole(sizes.members)} members`],
     ["accepted", contract.form.name === "within_threshold" ? "all within the cut-off" : `${ppm(contract.aggregation_ppm)} of the ranked`],
     ["replies that decide", whole(contract.replies)],
     ["blocks for commitments", whole(contract.commit_blocks)],

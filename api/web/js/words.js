@@ -11,7 +11,7 @@ export const GLOSSARY = {
   sampled: "Drawn by the round's seed as a trainer, and not banned.",
   served: "Was a member with a seat, that is one that was not banned when the round opened.",
   committed: "Its commitment was on the chain by the closing block. A commitment is a hash that fixes an update before anybody sees it.",
-  ranked: "In the decision's ranking: its update was usable, and the committee measured its distance to their own.",
+  ranked: "In the decision's ranking: its update was usable, and the committee measured its distance.",
   accepted: "Its update entered the new model.",
   "not accepted": "Ranked, but beyond the cut-off: its update was not used.",
   "dropped out": "Was sampled, but the decision does not rank it: no commitment, no payload, or a payload that is no update.",
@@ -24,7 +24,7 @@ export const GLOSSARY = {
   certificate: "The primary's signed request and enough equal signed replies: what the contract checks before it takes a decision.",
   banned: "Signed two different statements where one is allowed, and the contract verified both. It takes no part from the next round on. Its page shows which statements.",
   "empty seat": "A member that was banned when the round opened. It has no vote, and the round does not wait for it.",
-  distance: "How far an update lies from the committee's own updates; smaller is closer. It has no unit: it is measured in the model's parameters.",
+  distance: "How far an update lies from those that the setting reference names: the members' own, or all others of the round. Smaller is closer. It has no unit.",
   "cut-off": "Up to where in the ranking updates are accepted.",
   elected: "On the next committee. The run's settings decide which clients these are: the middle of the ranking, or the accepted. Of too many accepted, a lot draws as many as there are places; to too few, the next of the ranking are added.",
   weight: "The share of an update in the new model: its client's samples among those of all accepted.",
@@ -122,12 +122,6 @@ export const ACTS = {
   request: "its request",
   reply: "its reply",
   decision: "the decision",
-};
-export const DISTANCES = {
-  squared: "sum of squared differences",
-  l2: "Euclidean distance",
-  per_tensor: "Euclidean distance, tensor by tensor",
-  direction: "difference of directions",
 };
 
 /** The ten steps of an audit, in their order. */

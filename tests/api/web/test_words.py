@@ -103,6 +103,22 @@ def test_a_banned_client_has_its_reason(page: Page, client: httpx.Client) -> Non
         assert str(number) in note.locator("small").inner_text()
 
 
+def test_a_distance_is_not_said_to_be_to_the_members_where_it_is_to_all(
+    page: Page, client: httpx.Client
+) -> None:
+    """Under the references `peers` and `crowd` it is the distance to the round's other updates."""
+    show(page, "#/words")
+    meaning = page.locator("main dt", has_text="distance").first.locator("xpath=following::dd[1]")
+    assert "reference" in meaning.inner_text()
+    show(page, f"{run_address(root_of(client))}/rounds/1")
+    assert "from its own" not in page.locator("main").inner_text()
+
+
+def test_members_are_not_said_to_be_drawn(page: Page, client: httpx.Client) -> None:
+    show(page, run_address(root_of(client)))
+    assert "drawn in a round" not in page.locator("main").inner_text()
+
+
 def test_one_thing_has_one_name(page: Page, client: httpx.Client) -> None:
     run = run_address(root_of(client))
     for place in ("#/", run, f"{run}/rounds/1"):

@@ -121,7 +121,7 @@ function scoresPart(path, one, { claims, left_out: leftOutClaims }) {
   const heading = [["member", "text", "row"], ["scores", "wide"], ["vector"], ...trainers.map((client) => [String(client), "number"])];
   const refused = rows.filter(({ claim }) => !claim.counted);
   return section("Members' scores",
-    h("p", { class: "quiet" }, "Each member tells how far each update lies from its own (", term("distance"), "). The stronger the colour, the farther. In the order of the ranking."),
+    h("p", { class: "quiet" }, "Each member reports the ", term("distance"), " of each update. The stronger the colour, the farther. In the order of the ranking."),
     trainers.length ? h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Members' scores, as a picture" },
       heat("Distance that each member tells of each update; the table below says the same", columns, rows)) : null,
     trainers.length ? h("p", { class: "legend" }, "near ", scale(), " far, on a logarithmic scale") : null,
