@@ -89,6 +89,7 @@ lint: $(VENV)/.dev
 
 # Every figure of README and docs: the commands that write result files, then the pages. Hours on a quiet
 # machine. The rows of the experiments stay: `cmfl experiment run` plays them. Without a card gpu.json stays.
+# `make faults` and `make mutants` write their own tables.
 figures: $(VENV)/.dev bench-peers
 	mkdir -p build
 	$(BIN)/cmfl demo --home build/demo-figures > build/demo-figures.txt

@@ -77,6 +77,12 @@ def test_report_and_figures_are_made_on_the_command_line(tmp_path: Path) -> None
     assert "![theorem-bound](figures/theorem-bound.svg)" in told.read_text("utf-8")
 
 
+def test_the_published_report_is_what_the_rows_have() -> None:
+    links = [f"figures/{path.name}" for path in sorted((SCIENCE / "figures").glob("*.svg"))]
+    report = (SCIENCE / "report.md").read_text("utf-8")
+    assert report == paper_report(read_experiments(ROWS), links), "run: benchmarks.paper report"
+
+
 @pytest.mark.parametrize("command", ["table", "worst", "costs"])
 def test_tables_are_printed_from_the_rows(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([command])
