@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.datasets.files.layout import FileKind, Layout, layout_of
+from clients.datasets.files.lines import quoted
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class DataSet:
         for format_ in self.formats:
             if format_.fits(layout):
                 return format_.read(layout)
-        fields = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
+        fields = f" with {quoted(sorted(layout.fields))}" if layout.fields else ""
         raise ConfigurationError(
             f"{path}: a {layout.kind.value}{fields} is not a layout of {self.name!r}; it may be "
             + ", or ".join(map(str, self.formats))

@@ -33,6 +33,7 @@ from clients.datasets.federated_data import (
 )
 from clients.datasets.files.data_archive import ArrayRule, read_arrays
 from clients.datasets.files.layout import FileKind, layout_of
+from clients.datasets.files.lines import MOST_SHOWN, quoted
 from clients.datasets.files.safetensors_file import read_tensors, tensor_names
 from clients.datasets.sequences import next_tokens, require_ends, require_targets
 from clients.datasets.settings_table import Count, SettingsTable
@@ -52,8 +53,6 @@ MOST_NUMBERS = 2**24
 """Limit of the size of one input."""
 TRAINING, TEST = ("x", "y"), ("x_test", "y_test")
 _TRIAL_SAMPLES = 8
-_MOST_NAMES = 20
-"""Names of classes that a message lists."""
 
 Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
 
@@ -90,7 +89,7 @@ def class_numbers(where: str, labels: NDArray[Any], names: Sequence[str]) -> NDA
         place = int(np.argmax(places.reshape(-1) == unknown)) + 1
         raise ConfigurationError(
             f"{where}: label {place} is {str(distinct[unknown])[:80]!r}, and data.options.classes "
-            f"are {', '.join(map(repr, names[:_MOST_NAMES])):.400}"
+            f"are {quoted(names)}"
         )
     return np.array(found, dtype=np.int64)[places.reshape(labels.shape)]
 
@@ -98,7 +97,7 @@ def class_numbers(where: str, labels: NDArray[Any], names: Sequence[str]) -> NDA
 def names_setting(labels: Sequence[str]) -> str:
     """Return the setting that numbers labels which are text."""
     distinct = sorted({plain_name(label) for label in labels})
-    shown = distinct if 2 <= len(distinct) <= _MOST_NAMES else ["NAME", "NAME"]
+    shown = distinct if 2 <= len(distinct) <= MOST_SHOWN else ["NAME", "NAME"]
     return f"data.options.classes={json.dumps(shown, ensure_ascii=False)}"
 
 

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from clients.datasets.federated_data import LANGUAGE, Task
+from clients.datasets.files.lines import quoted
 from clients.datasets.own import (
     MOST_CLASSES,
     MOST_NUMBERS,
@@ -37,8 +38,6 @@ LABELS, CLIENTS, TESTS = ("y", "label"), ("client", "writer"), ("is_test",)
 X = "x"
 ARRAYS = (X,)
 """Features of files with arrays, which have no other columns than those with a role."""
-MOST_SHOWN = 20
-"""Names that a message lists."""
 
 _SUFFIX = r"[ ._-]?(?:ids?|uid|name|number|no|nr|index|idx)"
 _LIKE_CLIENTS = re.compile(
@@ -216,12 +215,6 @@ def column_roles(
     if twice is not None:
         raise ConfigurationError(f"{where}: {twice}: is named twice; a column has one role")
     return ColumnRoles(chosen, label, client, is_test)
-
-
-def quoted(names: Sequence[str]) -> str:
-    """Return the first names for a message, each in quotation marks."""
-    rest = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-    return f"{', '.join(map(repr, names[:MOST_SHOWN])):.400}{rest}"
 
 
 def _refuse_unread_roles(

@@ -22,12 +22,12 @@ from clients.datasets.files.data_archive import (
     stated_forms,
 )
 from clients.datasets.files.layout import FileKind, layout_of
-from clients.datasets.files.lines import read_csv
+from clients.datasets.files.lines import quoted, read_csv
 from clients.datasets.files.parquet import read_columns
 from clients.datasets.files.safetensors_file import read_any_tensors
 from clients.datasets.files.saved_dataset import TEST, opened
 from clients.datasets.own import names_setting
-from clients.datasets.own_columns import ARRAYS, X, column_roles, quoted
+from clients.datasets.own_columns import ARRAYS, X, column_roles
 from clients.datasets.own_texts import read_texts
 from ledger.protocol.errors import ConfigurationError
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clients.datasets.federated_data import NO_TARGET, PER_TOKEN
+from clients.datasets.files.lines import MOST_SHOWN, quoted
 from clients.datasets.own import plain_name
-from clients.datasets.own_columns import MOST_SHOWN, ColumnRoles, quoted
+from clients.datasets.own_columns import ColumnRoles
 from clients.datasets.own_targets import class_count
 from clients.datasets.records import Reading
 

@@ -16,6 +16,7 @@ from clients.datasets.federated_data import FederatedData, Samples
 from clients.datasets.femnist import FEMNIST
 from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.leaf import first_input
+from clients.datasets.files.lines import quoted
 from clients.datasets.own import OWN
 from clients.datasets.own_columns import LABELS
 from clients.datasets.own_data import FILE, own_data_set
@@ -154,7 +155,7 @@ def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
             layout.kind is not FileKind.LEAF or data_set.is_input_of(first)
         ):
             return data_set
-    fields = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
+    fields = f" with {quoted(sorted(layout.fields))}" if layout.fields else ""
     raise ConfigurationError(
         f"{path}: a {layout.kind.value}{fields} is of none of the data sets "
         f"{', '.join(DATASETS)}; own data have labels named {' or '.join(LABELS)}, or as "

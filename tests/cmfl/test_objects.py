@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import cmfl
@@ -118,6 +119,7 @@ def test_a_script_may_define_the_parts_itself(
         ({"model": 3}, "model.name: must be a name, a class or a function"),
         ({"attack": lambda attacker: attacker.own, "malicious_rate": 0.1}, "with a name at the"),
         ({"data": 3}, "data.name: must be a name, a class or a function"),
+        ({"data": pandas.DataFrame({"a": [1.0], "y": [0]})}, "data: is a data frame: give"),
         ({"data": "digts"}, "unknown data set 'digts'"),
         ({"data": "nowhere.csv"}, "nowhere.csv: no such file"),
         ({"data": cmfl.Data(INPUTS, LABELS, client=OWNERS), "clients": 14}, "14"),

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.datasets.files.data_archive import MAX_OWN_BYTES, require_file
-from clients.datasets.files.lines import csv_header, read_json_lines
+from clients.datasets.files.lines import csv_header, quoted, read_json_lines
 from clients.datasets.files.parquet import column_names
 from clients.datasets.files.safetensors_file import tensor_names
 from clients.datasets.files.saved_dataset import is_saved, saved_columns, saved_files
@@ -118,8 +118,8 @@ def _folder(path: Path) -> Layout:
         for table in tables[1:]:
             if set(other := column_names(table)) != set(names):
                 raise ConfigurationError(
-                    f"{table}: has the columns {', '.join(sorted(other))}; "
-                    f"{tables[0].name} has {', '.join(sorted(names))}"
+                    f"{table}: has the columns {quoted(sorted(other))}; "
+                    f"{tables[0].name} has {quoted(sorted(names))}"
                 )
         return Layout(path, FileKind.TABLE, tuple(tables), names)
     lines = _listed(path, "*.csv")

@@ -18,7 +18,15 @@ LONGEST_TEXT_LINE = 1 << 20
 """Limit of a line of JSON Lines or of plain text, which may be a whole document."""
 BYTE_ORDER_MARK = "\ufeff"
 """Spreadsheets and editors put it before the first line."""
+MOST_SHOWN = 20
+"""Names that a message lists."""
 _OTHER_SEPARATORS = ";\t|"
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Return the first names for a message, each in quotation marks."""
+    rest = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    return f"{', '.join(map(repr, names[:MOST_SHOWN])):.400}{rest}"
 
 
 def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
@@ -98,8 +106,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
     missing = [name for name in columns if header.count(name) != 1]
     if missing:
         raise ConfigurationError(
-            f"{path}: has the columns {', '.join(map(repr, header))[:200]}; must have one "
-            f"{missing[0]!r}"
+            f"{path}: has the columns {quoted(header)}; must have one {missing[0]!r}"
         )
     indices = [header.index(name) for name in columns]
     for line, row in rows:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clients.datasets.files.extra import imported
+from clients.datasets.files.lines import quoted
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _require_columns(path: Path, schema: Any, columns: Mapping[str, Column]) -> 
     for name, kind in columns.items():
         if schema.names.count(name) != 1:
             raise ConfigurationError(
-                f"{path}: has the columns {', '.join(schema.names)}; must have one {name!r}"
+                f"{path}: has the columns {quoted(schema.names)}; must have one {name!r}"
             )
         type_ = schema.field(name).type
         if not _is_kind(type_, kind):

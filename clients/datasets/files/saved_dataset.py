@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.datasets.files.data_archive import require_file
 from clients.datasets.files.extra import imported
+from clients.datasets.files.lines import quoted
 from ledger.io.home import read_file
 from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
@@ -61,8 +62,8 @@ def saved_columns(files: tuple[Path, ...]) -> tuple[str, ...]:
             names = tuple(stream.schema.names)
         if columns is not None and set(names) != set(columns):
             raise ConfigurationError(
-                f"{file}: has the columns {', '.join(sorted(names))}; {files[0].name} has "
-                f"{', '.join(sorted(columns))}"
+                f"{file}: has the columns {quoted(sorted(names))}; {files[0].name} has "
+                f"{quoted(sorted(columns))}"
             )
         columns = columns or names
     return columns or ()

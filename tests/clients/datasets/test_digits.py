@@ -143,7 +143,7 @@ def test_more_clients_than_writers_are_refused(tmp_path: Path) -> None:
         ({"image": np.zeros((9, 784), dtype=np.uint8)}, r"shape \(9, 784\) does not fit"),
         (
             {"extra": np.zeros(9, dtype=np.uint8)},
-            "with extra, .* is not a layout of 'digits-by-writer'",
+            "with 'extra', .* is not a layout of 'digits-by-writer'",
         ),
         ({"is_test": np.ones(9, dtype=np.uint8)}, "'4' of the writers has no training sample"),
         ({"is_test": np.zeros(9, dtype=np.uint8)}, "no test samples"),

@@ -90,7 +90,7 @@ def test_a_column_of_wrong_type_or_with_gaps_is_refused(
 
 def test_a_missing_column_and_a_table_without_rows_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "t.parquet", table().drop_columns(["t"]))
-    with pytest.raises(ConfigurationError, match="has the columns n, i; must have one 't'"):
+    with pytest.raises(ConfigurationError, match="has the columns 'n', 'i'; must have one 't'"):
         all_rows(path)
     with pytest.raises(ConfigurationError, match="0 rows"):
         all_rows(written(path, table().slice(0, 0)))

@@ -130,7 +130,7 @@ def test_a_data_set_is_told_from_its_files(name: str, tmp_path: Path) -> None:
         ("a.npz", b"PK", r"a\.npz: not a readable \.npz file"),
         ("a.parquet", b"PAR1", r"a\.parquet: not a readable \.parquet file"),
         ("a.csv", b"\xff", r"a\.csv: not UTF-8 text"),
-        ("a.csv", b"b,c\n", "with b, c is of none of the data sets digits, "),
+        ("a.csv", b"b,c\n", "with 'b', 'c' is of none of the data sets digits, "),
         ("missing/a.csv", None, "no such file"),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_folder_whose_tables_have_other_columns_is_refused(tmp_path: Path) -> 
     for place, name in enumerate(("femnist/data", "sent140")):
         content = (FIXTURES / name / "train-00000-of-00001.parquet").read_bytes()
         (tmp_path / f"{place}.parquet").write_bytes(content)
-    with pytest.raises(ConfigurationError, match=r"1\.parquet: has the columns date, .*; 0\.par"):
+    with pytest.raises(ConfigurationError, match=r"1\.parquet: has the columns 'date', .*; 0\.par"):
         recognise(tmp_path)
 
 
