@@ -77,7 +77,9 @@ def running(settings: Settings) -> Iterator[tuple[httpx.Client, uvicorn.Server]]
     with listening_socket("127.0.0.1", 0) as listener, in_a_thread(server, listener):
         # No certificate is looked at here: to read the trusted ones costs what ten answers do.
         url = url_of(listener)
-        with httpx.Client(base_url=url, trust_env=False, verify=False) as client:
+        with httpx.Client(
+            base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS
+        ) as client:
             yield client, server
 
 

@@ -106,7 +106,10 @@ def asked_at_once(client: httpx.Client, path: str, count: int) -> Iterator[list[
     head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 0\r\n\r\n".encode()
     place = (client.base_url.host, client.base_url.port or 80)
     with ExitStack() as stack:
-        open_ = [stack.enter_context(socket.create_connection(place, 30)) for _ in range(count)]
+        open_ = [
+            stack.enter_context(socket.create_connection(place, PATIENCE_SECONDS))
+            for _ in range(count)
+        ]
         for connection in open_:
             connection.sendall(head)
         yield [int(connection.recv(12).split()[1]) for connection in open_]

@@ -20,7 +20,7 @@ from tests.api.conftest import read, refused, root_of, serving
 from tests.e2e.sessions import kill_when
 from tests.faults import times
 from tests.index.conftest import content, indexed, made
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from tests.processes import Forked, Forks
@@ -47,7 +47,7 @@ def killed_while_it_verifies(service: Forked, address: str) -> dict[str, Any]:
     """Return the verification that a service was in the midst of."""
     with service:
         url = service.first_line().partition(" at ")[2].split()[0].rstrip("/,")
-        with httpx.Client(base_url=url, trust_env=False) as client:
+        with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
             begun = client.post(f"{root_of(client, address)}/verifications", json={})
             told: dict[str, Any] = begun.json()
             wait_until(lambda: bool(children_of(service)))

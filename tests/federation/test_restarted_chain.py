@@ -53,7 +53,7 @@ from ledger.storage.uploads import UploadSigner
 from tests.chain.anvil import anvil_program
 from tests.chain.test_port_contract import anvil
 from tests.cmfl.commands.conftest import succeeds
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -204,7 +204,9 @@ def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
         for path in (mail, f"{digest.hex()[:2]}/{digest.hex()}"):
             place = f"{url}/{path}"
             (header,) = uploads.authorizations(place, digest, len(data))
-            answer = httpx.put(place, content=data, headers={"Authorization": header})
+            answer = httpx.put(
+                place, content=data, headers={"Authorization": header}, timeout=PATIENCE_SECONDS
+            )
             assert answer.status_code in {401, 403}, answer.text
     # Its host may do what no client can.
     for data, envelope in signed.mail:

@@ -28,6 +28,7 @@ from ledger.protocol.types import NO_DIGEST, ClientId
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.clients.worker.together import ROOMY, Together, hosted_by
+from tests.patience import PATIENCE_SECONDS
 from tests.support.keys import DOMAIN
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def test_prometheus_reads_what_was_counted(tmp_path: Path) -> None:
     worker = together.worker(0)
     counts = WorkerCounters(commitments=12)
     with serve_metrics(WorkerMetrics(worker, counts, lambda: 1000.0), 0) as port:
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS).text
     assert "cmfl_worker_commitments_total 12.0" in text
     assert 'cmfl_worker_errors_total{part="chain"} 0.0' in text
     assert "cmfl_worker_behind_seconds" in text

@@ -15,6 +15,7 @@ from ledger.storage.blobs import FolderBlobs
 from ledger.storage.folder import FolderObjects
 from ledger.storage.mailbox import ObjectMailbox
 from tests.cmfl.commands.conftest import SHARED, cmfl, first_decided, refusal, succeeds
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +92,7 @@ def test_a_store_is_served_until_it_is_told_to_stop(
         url, _, rest = served.first_line().partition(" ")
         assert rest.startswith("keeps blobs and mail of 0x")
         name = digest.hex()
-        answer = httpx.get(f"{url}/{name[:2]}/{name}", trust_env=False)
+        answer = httpx.get(f"{url}/{name[:2]}/{name}", trust_env=False, timeout=PATIENCE_SECONDS)
         assert answer.status_code == 200
         other = refusal("blobs", "serve", *options)
         assert "another process serves it" in other
