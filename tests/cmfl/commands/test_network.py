@@ -17,6 +17,7 @@ from clients.testnet.worker_faults import FAULT_VARIABLE
 from cmfl.commands import network_process
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.network import patience_seconds, round_line, strain_warning
+from ledger.audit.checks.completeness import ABANDONED_ROUND
 from ledger.protocol.types import Beacon, ClientId, Digest
 from tests.cmfl.commands.conftest import refusal, succeeds
 from tests.faults import times
@@ -160,11 +161,10 @@ def test_a_network_survives_a_liar_and_kills(tmp_path: Path) -> None:
     chains = [kind for kind in ChainKind if kind != "anvil" or os.environ.get("CMFL_ANVIL")]
     for chain in chains[: times(1, 2)]:
         home = ["--home", tmp_path / chain, "--preset", "digits", "--rounds", rounds]
-        # A slow machine decides in a later view.
-        late = ["--set", "protocol.deadline_blocks=2400"]
-        options = [*late, "--chain", chain, "--workers", 4, "--chaos", "--json"]
+        options = ["--chain", chain, "--workers", 4, "--chaos", "--json"]
         told = succeeds("network", *home, *options).json
         assert told["audit"]["outcome"] == "passed"
         assert told["played"]["rounds"] == rounds
-        liars = {f["kind"] for f in told["audit"]["findings"] if f["proven"]}
-        assert liars <= {MemberFault.FALSE_SCORES.replace("-", " ")}
+        proven = {f["kind"] for f in told["audit"]["findings"] if f["proven"]}
+        # On a slow machine, a killed worker may be back too late for the round to be decided.
+        assert proven <= {MemberFault.FALSE_SCORES.replace("-", " "), ABANDONED_ROUND.code}
