@@ -45,7 +45,9 @@ quick: $(VENV)/.dev
 # and six run side by side. Needs root and a writable cgroup of the processor.
 SHARE ?= 15
 slow: $(VENV)/.dev
-	xargs -P 6 -L 1 .ci/slow.sh $(SHARE) $(BIN)/python -m pytest -q --no-header --tb=short -p no:cacheprovider <.ci/slow_tests
+	xargs -P 6 -L 1 sh -c 'log=$$(mktemp); \
+	  .ci/slow.sh $(SHARE) $(BIN)/python -m pytest -q --no-header --tb=short -p no:cacheprovider "$$@" >"$$log" 2>&1; \
+	  code=$$?; printf "%s\n" "$$*" | cat - "$$log"; rm "$$log"; exit $$code' slow <.ci/slow_tests
 
 # The tests that draw faults or values by chance, each of them many more times than `make test` does; then a
 # federation of processes in which every fault befalls every role. That part goes on where it was ended.
