@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Header
 from sse_starlette import EventSourceResponse
+from sse_starlette.sse import AppStatus
 
 from api.http.problems import STREAMS_EXHAUSTED, ProblemError
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
     from sse_starlette import ServerSentEvent
     from starlette.types import Receive, Scope, Send
+
+# The library would end the streams of each later server of a process once one was interrupted.
+# `Streams.are_ending` ends those of one server.
+AppStatus.disable_automatic_graceful_drain()
 
 PING_SECONDS = 15
 POLL_SECONDS = 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import threading
 from contextlib import ExitStack, contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from api.serve import server_for
 from api.settings import Settings
 from ledger.history.chain_history import ChainHistory
 from ledger.history.following import NewsKind, RoundFollower
@@ -75,6 +77,13 @@ def test_rounds_are_told_while_a_run_plays_them(tmp_path: Path) -> None:
                 if event["event"] == NewsKind.ROUND_ENDED
             ]
     assert [event["data"]["round"] for event in ended] == [1, 2]
+
+
+def test_an_interrupted_service_ends_no_stream_of_the_next(home: Path) -> None:
+    server_for(Settings(home=home)).handle_exit(signal.SIGINT, None)
+    with serving(Settings(home=home)) as client:
+        path = deployments(client)[0]["links"]["events"]
+        assert received(client, path, 1, **{"Last-Event-ID": "0"})[0]["data"]["round"] == 1
 
 
 def test_head_of_a_stream_ends(client: httpx.Client, root: str) -> None:

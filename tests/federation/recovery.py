@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.federation.cells import Cell
     from tests.federation.disturbances import Disturbance
 
-RECOVERY_SECONDS = 300.0
+RECOVERY_SECONDS = 90.0
 
 
 @dataclass
