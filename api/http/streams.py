@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # The library would end the streams of each later server of a process once one was interrupted.
 # `Streams.are_ending` ends those of one server.
-AppStatus.disable_automatic_graceful_drain()
+AppStatus.enable_automatic_graceful_drain = False
 
 PING_SECONDS = 15
 POLL_SECONDS = 0.5
