@@ -43,7 +43,8 @@ def values_of(where: str, column: Any) -> NDArray[Any]:
         return values_of(where, column.storage)
     if types.is_dictionary(type_):
         # The entries are checked before they are repeated: one long entry may stand in many rows.
-        return values_of(where, column.dictionary)[np.asarray(column.indices)]
+        entries: NDArray[Any] = values_of(where, column.dictionary)
+        return np.asarray(entries[np.asarray(column.indices)])
     if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if types.is_string(type_) or types.is_large_string(type_):
