@@ -87,7 +87,7 @@ def audit(
     from ledger.audit.report_text import readable
 
     if report is not None:
-        require_writable(report, "--report")
+        require_writable(report, "--report", as_json=json)
     where = source.target()
     where.require_chain_of_its_own()
     consulted = witnesses.witnesses()

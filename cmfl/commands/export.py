@@ -46,7 +46,7 @@ def bundle(
 
     It is checked on the way, but for one that comes from a service.
     """
-    require_writable(out)
+    require_writable(out, as_json=json)
     target = source.target()
     try:
         verification = _written(target, round_number, out) if target.remote is None else None

@@ -54,7 +54,7 @@ def attestation(
     names = [str(each) for each in Predicate]
     if predicate not in names:
         raise ConfigurationError(f"--predicate {predicate}: must be {' or '.join(names)}")
-    require_writable(out)
+    require_writable(out, as_json=json)
     if sign is not None:
         require_private_key(sign)
     facts = audited_facts(source, as_json=json)
@@ -74,7 +74,7 @@ def mlbom(source: ProvenanceOptions, out: Out, json: AsJson = False) -> None:
     from cmfl.provenance.json_form import json_bytes
     from cmfl.provenance.mlbom import mlbom as made
 
-    require_writable(out)
+    require_writable(out, as_json=json)
     facts = audited_facts(source, as_json=json)
     write_result(out, json_bytes(made(facts)))
     _report(out, facts, "CycloneDX ML-BOM", as_json=json)

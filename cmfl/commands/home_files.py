@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ledger.io.home import Home
-from ledger.io.named_files import is_written_into, write_named
+from ledger.io.named_files import is_standard_output, is_written_into, write_named
 from ledger.protocol.errors import ConfigurationError
 
 
@@ -22,13 +22,22 @@ def refuse_home_file(path: Path, option: str = "--out") -> None:
         _refuse_place(place, path, option)
 
 
-def require_writable(path: Path, option: str = "--out") -> None:
+def require_writable(path: Path, option: str = "--out", *, as_json: bool = False) -> None:
     """Refuse a result's file that cannot be written, before the work has taken its time.
+
+    Args:
+        path: of the file.
+        option: that names it, for messages.
+        as_json: whether standard output has the command's JSON, and so no file.
 
     Raises:
         ConfigurationError: names the file and what is wrong with it.
     """
     refuse_home_file(path, option)
+    if as_json and is_standard_output(path):
+        raise ConfigurationError(
+            f"{option} {path} and --json: both print on standard output; give one of them"
+        )
     if path.is_dir():
         raise ConfigurationError(f"{option} {path}: is a folder, must be a file")
     if is_written_into(path):

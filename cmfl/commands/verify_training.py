@@ -144,7 +144,7 @@ def verify_training(
     from cmfl.replaying import ReplayRequest, replay_target
 
     if report is not None:
-        require_writable(report, "--report")
+        require_writable(report, "--report", as_json=json)
     where = source.target()
     where.require_chain_of_its_own()
     request = ReplayRequest(

@@ -108,6 +108,10 @@ def test_the_proof_on_standard_output_is_alone_there(home: Path, forks: Forks) -
         out, err = started.communicate()
     assert json.loads(out)
     assert "/proc/self/fd/1: " in err
+    report = ("audit", "--home", home, "--report", "/proc/self/fd/1", "--json")
+    with forks.start(*report) as started:
+        assert started.communicate()[0] == ""
+    assert started.returncode == 2
 
 
 def linked(home: Path, folder: Path) -> Path:
