@@ -175,7 +175,7 @@ $(VENV)/bin/python:
 # torch goes first and alone, so that no other package chooses its build.
 $(VENV)/.clients: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) torch==2.13.0
-	$(PIP) --editable ".[clients,fast,data,api]"
+	$(PIP) --editable ".[clients,fast,data,plots,api]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.clients
