@@ -13,6 +13,7 @@ import pytest
 from ledger.io.extras import NAME, install_command, require_extra
 from ledger.protocol.errors import ConfigurationError
 from tests.packaging.metadata import extra, names, project
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,6 @@ build_editable = build_wheel
 """
 FILES = ("METADATA", "WHEEL", "RECORD")
 WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
