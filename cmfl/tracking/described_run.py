@@ -38,8 +38,8 @@ def described_run(home: Path, name: str, section: TrackSection) -> TrackedRun:
     identity = f"memory {paths.path.absolute()}"
     if paths.manifest.exists():
         manifest = read_run_manifest(paths)
-        # On a restarted chain id and address come again.
-        identity = f"{manifest.chain_id} {manifest.address} {manifest.salt}"
+        # Chains of equal simulations and restarted chains have equal ids and addresses.
+        identity = f"{manifest.genesis_hash} {manifest.address} {manifest.salt}"
         tags |= {
             "contract": manifest.address,
             "chain_id": str(manifest.chain_id),

@@ -83,9 +83,8 @@ def test_a_model_with_a_frozen_layer_is_repeated(player: Player, tmp_path: Path)
     with pytest.raises(ConfigurationError, match=r"model\.name"):
         repeated(played)  # nobody runs code because a document names it
     Path(copy).write_text(FROZEN.replace("seed=3", "seed=4"))
-    other = repeated(played, ReplaySource(settings=(f"model.name={copy}:Net",)))
-    assert {update.verdict for update in other.updates} == {NOT_CHECKABLE}
-    assert {update.losses for update in other.updates} == {None}
+    with pytest.raises(ConfigurationError, match="name a copy of the run's code"):
+        repeated(played, ReplaySource(settings=(f"model.name={copy}:Net",)))
 
 
 def forged(player: Player) -> Played:

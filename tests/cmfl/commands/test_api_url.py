@@ -83,7 +83,8 @@ def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[s
     shown = succeeds("runs", "show", "run", *api, "--json").json
     settings, chain = shown.pop("settings"), shown.pop("chain")
     assert shown == own | {"configuration": None}
-    assert chain == {"outcome": "not_asked", "round": own["rounds"], "head": None}
+    claims = {"claimed": own["head"], "head": None}
+    assert chain == {"outcome": "not_asked", "round": own["rounds"], **claims}
     here = succeeds("runs", "show", "run", "--home", home, "--json").json["settings"]
     same = settings.keys() & here.keys()
     assert {"seed", "protocol.clients", "malice.members.silent", "training.path"} <= same

@@ -62,7 +62,7 @@ def test_a_run_leaves_the_files_that_the_design_names(home: Path) -> None:
     names = {path.name for path in (home / "runs" / "run").iterdir()}
     assert names == {
         *("config.toml", "deployment.json", "metrics.jsonl", "model.safetensors"),
-        *("environments.jsonl", "votes.sqlite"),
+        *("environments.jsonl", "votes.sqlite", "run.lock"),
     }
     assert {"blobs", "chain.sqlite", "runs"} <= {path.name for path in home.iterdir()}
 

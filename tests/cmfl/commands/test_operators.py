@@ -148,7 +148,7 @@ def test_a_run_that_loses_its_node_prints_a_continuing_command(
         options = [*node, *keystore_in(tmp_path, TEST_KEYS[2]), "--home", tmp_path / "a home"]
         message = refusal("run", "--preset", "smoke", "--rounds", rounds, *options)
         assert message.startswith(f"{proxy.url}: unreachable")
-        _, _, command = message.partition("; the run goes on with: ")
+        _, _, command = message.partition("; continue with: ")
         leaving.is_away = False
         _, *words = shlex.split(command)
         assert succeeds(*words, "--json").json["round"] == rounds

@@ -87,7 +87,7 @@ def test_without_a_terminal_lines_are_printed_unless_quiet(tmp_path: Path) -> No
     with patch.object(progress_lines, "SOONEST", 0.0):
         usual = cmfl(*run, "--home", tmp_path / "a", patient=False)
         quiet = cmfl(*run, "--home", tmp_path / "b", "-q", patient=False)
-    line = r"cmfl: run: {} of 2, accuracy 0\.[0-9]{{3}}, 3 accepted, 0 of them malicious\n"
+    line = r"cmfl: run, rounds: {} of 2, accuracy 0\.[0-9]{{3}}, 3 accepted, 0 of them malicious\n"
     assert re.fullmatch(line.format(1) + line.format(2), usual.err), usual.err
     assert quiet.err == ""
     assert (usual.code, quiet.code) == (0, 0)

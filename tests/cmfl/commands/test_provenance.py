@@ -282,8 +282,9 @@ def test_an_older_document_of_a_run_that_went_on_is_stale(
 def other_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the home of another run with one configuration."""
     folder = tmp_path_factory.mktemp("foreign")
-    for name in ("one", "other"):
-        succeeds("run", "--preset", "smoke", "--home", folder / name, *settings_of(), "--rounds", 1)
+    for number, name in enumerate(("one", "other"), 1):
+        home = ("--home", folder / name, "--chain-id", number)
+        succeeds("run", "--preset", "smoke", *home, *settings_of(), "--rounds", 1)
     succeeds("export", "crate", "--home", folder / "one", "--out", folder / "crate")
     return folder
 
