@@ -91,9 +91,7 @@ lint: $(VENV)/.dev
 # machine. The rows of the experiments stay: `cmfl experiment run` plays them. Without a card gpu.json stays.
 # `make faults` and `make mutants` write their own tables.
 figures: $(VENV)/.dev bench-peers
-	mkdir -p build
-	$(BIN)/cmfl demo --home build/demo-figures > build/demo-figures.txt
-	cp build/demo-figures/results.json docs/measured/demo.json
+	$(BIN)/python -m benchmarks.first_demo
 	$(BIN)/python -m benchmarks.ledger --gas-snapshot
 	$(BIN)/python -m benchmarks.ledger_counts
 	$(BIN)/python -m benchmarks.committee_faults

@@ -112,9 +112,13 @@ def _demo() -> dict[str, str]:
         [method, *(format_estimate(values[column]) for column in RESULT_COLUMNS)]
         for method, values in results["methods"].items()
     ]
+    first = _result("first_demo.json")
     return {
         "demo.table": _lines(markdown(("method", *RESULT_COLUMNS), rows)),
         "demo.most-frequent-class": f"{results['most frequent class']:.3f}",
+        "install.minutes": f"{first['installation minutes']} minutes",
+        "install.disk": f"{first['installation GB']} GB",
+        "demo.minutes": f"{first['demo minutes']} minutes",
     }
 
 

@@ -41,14 +41,12 @@ NOT_PROSE = (
 """What may hold digits: figures with their comments, tables that tests compare, code and links."""
 
 TYPED = {
-    "README.md": "1.7 GB; 2 minutes",
     "docs/attacks.md": "0.01; 0.01; 0.01; 0.01; 0.34; 40 times as; 0.85; 0.01",
     "docs/auditing.md": "takes 256 MiB",
     "docs/chains.md": "13 minutes; 1.3 s; 1.3 s",
     "docs/comparison.md": "72 times as",
     "docs/experiments.md": "0.202",
     "docs/faults.md": "0.2 s",
-    "docs/getting-started.md": "1.6 GB",
     "docs/protocol.md": "0.001; .02; 0.25",
     "docs/store.md": "1.2 kB",
 }
