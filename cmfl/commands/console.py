@@ -221,8 +221,10 @@ def print_cursor(cursor: str | None) -> None:
 
 def command_line(*words: object) -> str:
     """Return a command of this program, quoted for a shell."""
-    program = "cmfl" if shutil.which("cmfl") else sys.argv[0]
-    return shlex.join(str(word) for word in (program, *words))
+    program = ["cmfl"] if shutil.which("cmfl") else [sys.argv[0]]
+    if program[0].endswith("__main__.py"):  # as `python -m cmfl` names it
+        program = [sys.executable, "-m", "cmfl"]
+    return shlex.join(str(word) for word in (*program, *words))
 
 
 def whole(value: object) -> str:

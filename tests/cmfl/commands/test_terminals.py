@@ -17,7 +17,14 @@ import pytest
 import typer
 
 from cmfl.commands import sender
-from cmfl.commands.console import complain, print_csv, print_line, print_prose, print_table
+from cmfl.commands.console import (
+    command_line,
+    complain,
+    print_csv,
+    print_line,
+    print_prose,
+    print_table,
+)
 from ledger.protocol.errors import ConfigurationError
 from tests.cmfl.commands.conftest import SHARED, refusal, succeeds
 from tests.patience import PATIENCE_SECONDS
@@ -30,6 +37,18 @@ pytestmark = SHARED
 
 COLUMNS = ("client", "address", "samples", "what it did")
 ROWS = [(7, "0x12345678…abcdef", 20, "trained in three rounds"), (8, "", None, "± nothing")]
+
+
+@pytest.mark.parametrize("is_on_path", [True, False])
+def test_a_printed_command_runs_as_it_is(
+    is_on_path: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if is_on_path:
+        (tmp_path / "cmfl").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["/a/cmfl/__main__.py"])
+    program = "cmfl" if is_on_path else f"{sys.executable} -m cmfl"
+    assert command_line("audit", "--run", "a b") == f"{program} audit --run 'a b'"
 
 
 class Terminal(io.StringIO):
