@@ -170,6 +170,12 @@ def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: Domain) -> N
     is_played = state.round > 1 or state.commitments != NO_DIGEST or paths.has_rows()
     if not is_played or state.stage is LedgerStage.FINISHED:
         return
+    if paths.left_by_play() is None and not paths.has_rows():
+        raise JournalError(
+            f"run {paths.name!r} was played, and not from this home: its workers continue it. To "
+            f"play it from here, restore its vote journal, {paths.journal}: without the journal "
+            f"the run's keys could sign against themselves"
+        )
     is_kept = paths.journal.exists() and paths.journal.stat().st_size > 0
     if not is_kept or not _is_begun(paths.journal, domain):
         raise JournalError(

@@ -282,6 +282,13 @@ def test_a_foreign_journal_counts_as_none(begun: Lived) -> None:
         begun.play()
 
 
+def test_a_run_that_workers_play_elsewhere_is_not_resumed(begun: Lived) -> None:
+    while (left := begun.run.left_by_play()) is not None:
+        left.unlink()
+    with pytest.raises(JournalError, match="not from this home: its workers continue it"):
+        begun.play()
+
+
 def test_rows_of_an_accepted_rollback_tell_that_keys_have_signed(begun: Lived) -> None:
     for path in (begun.run.journal, begun.run.metrics):
         path.unlink()
