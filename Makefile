@@ -87,16 +87,17 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Every figure of README and docs: the commands that write result files, then the pages. Hours on a quiet
-# machine. The rows of the experiments stay: `cmfl experiment run` plays them. Without a card gpu.json stays.
+# Every figure of README and docs: the commands that write result files, then the pages. Needs a quiet machine;
+# CYCLES is the number of turns of each contender of `benchmarks.rounds`. The rows of the experiments stay: `cmfl experiment run` plays them. Without a card gpu.json stays.
 # `make faults` and `make mutants` write their own tables.
+CYCLES ?= 1
 figures: $(VENV)/.dev bench-peers
 	$(BIN)/python -m benchmarks.first_demo
 	$(BIN)/python -m benchmarks.ledger --gas-snapshot
 	$(BIN)/python -m benchmarks.ledger_counts
 	$(BIN)/python -m benchmarks.committee_faults
 	$(BIN)/python -m benchmarks.scoring
-	$(BIN)/python -m benchmarks.rounds
+	$(BIN)/python -m benchmarks.rounds --cycles $(CYCLES)
 	-$(MAKE) gpu
 	$(BIN)/python -m benchmarks.paper report
 	$(BIN)/python -m benchmarks.figures
