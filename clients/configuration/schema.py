@@ -23,7 +23,7 @@ from clients.instruction_sets import InstructionSet
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.training.ray_address import LOCAL
-from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
+from ledger.chain.embedded.genesis import fresh_chain_id
 from ledger.early_stop import EarlyStopRule
 from ledger.io.own_rules import KINDS, own_rule
 from ledger.protocol.encoding import sha256
@@ -410,7 +410,7 @@ class Configuration(Section):
             exclude={"protocol": {"distance", "scoring"}, "training": {"path"}},
         )
         digest = sha256(json.dumps(followed, sort_keys=True).encode())
-        return fresh_chain_id(int.from_bytes(digest) % (1 << SALT_BITS))
+        return fresh_chain_id(int.from_bytes(digest))
 
     def to_toml(self) -> str:
         """Return the configuration as TOML that `load` reads back."""

@@ -19,7 +19,7 @@ from clients.runs.open_run import open_run
 from ledger.audit.engine import AuditOptions, audit
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.embedded.genesis import SALT_BITS, fresh_chain_id
+from ledger.chain.embedded.genesis import fresh_chain_id
 from ledger.io.home import DISK, Disk, Home
 from ledger.storage.blobs import FolderBlobs
 
@@ -156,7 +156,7 @@ def evidence_of(cell: Cell, found: ChainRun, folder: Path) -> ChainEvidence:
 def chain_id_of(cell: Cell) -> int:
     """Return the id of the chain of a cell's run: another for each cell, the same each time."""
     digest = int(cell.digest.removeprefix("0x"), 16)
-    return fresh_chain_id(digest % (1 << SALT_BITS))
+    return fresh_chain_id(digest)
 
 
 def portable(configuration: Configuration, data: Path | None) -> str:

@@ -26,12 +26,12 @@ def fresh_chain_id(salt: int) -> int:
     follows from its configuration.
 
     Args:
-        salt: `SALT_BITS` bits.
+        salt: a number of which the low `SALT_BITS` bits are taken.
 
     Returns:
         The letters CMFL and the salt, below 2**53 for JavaScript wallets.
     """
-    return DEFAULT_CHAIN_ID << SALT_BITS | salt
+    return DEFAULT_CHAIN_ID << SALT_BITS | salt % (1 << SALT_BITS)
 
 
 TEST_KEYS: tuple[bytes, ...] = tuple(
