@@ -20,7 +20,9 @@ MIN_BLOCK_GAS = 12_000_000
 _STOP = bytes.fromhex("00")
 _CANCUN = bytes.fromhex("5f5c5f5f5f5e00")  # PUSH0 TLOAD PUSH0 PUSH0 PUSH0 MCOPY STOP
 _NUMBER = bytes.fromhex("435f5260205ff3")  # returns block.number
-_PARENT_HASH = bytes.fromhex("60014303405f5260205ff3")  # returns blockhash(block.number - 1)
+# Returns a zero byte and blockhash(block.number - 1). A node may run code without a contract as a
+# creation, and a creation fails if its answer begins with 0xEF (EIP-3541).
+_PARENT_HASH = bytes.fromhex("600143034060015260215ff3")
 _ATTEMPTS = 2
 
 
@@ -84,7 +86,7 @@ def unmet_requirements(block: Mapping[str, Any], call: Call) -> dict[Requirement
             f"block.number is {seen} in block {number}, as on Arbitrum, and the contract counts "
             f"its windows and deadlines by it"
         )
-    known = {wire.data(block.get(name), 32) for name in ("parentHash", "hash")}
+    known = {b"\0" + wire.data(block.get(name), 32) for name in ("parentHash", "hash")}
     if call(_PARENT_HASH, number) not in known:
         unmet[Requirement.BLOCK_HASH] = (
             "blockhash() is not the hash that the node gives a block, so protocol.beacon must be "

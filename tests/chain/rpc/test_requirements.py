@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import ChainWriter
 
 NUMBER = "0x435f5260205ff3"
-PARENT_HASH = "0x60014303405f5260205ff3"
+PARENT_HASH = "0x600143034060015260215ff3"
 CANCUN = "0x5f5c5f5f5f5e00"
 DEPLOY = ("deploy", "--preset", "smoke")
 
@@ -45,7 +45,7 @@ def shifted(request: Any, answer: Any) -> Any:
 def other_hashes(request: Any, answer: Any) -> Any:
     """Return the answer of a chain whose blockhash() is not the hash of a block."""
     if request["method"] == "eth_call" and request["params"][0].get("data") == PARENT_HASH:
-        answer["result"] = f"0x{'5c' * 32}"
+        answer["result"] = f"0x00{'5c' * 32}"
     return answer
 
 
@@ -116,6 +116,19 @@ def test_another_block_number_or_hash_in_the_machine_is_named(tmp_path: Path) ->
                     reader.require_suitable(needs_block_hash=False)
 
 
+@pytest.mark.network
+def test_a_chain_is_suitable_also_where_a_block_hash_begins_with_ef(tmp_path: Path) -> None:
+    for chain in anvil(tmp_path):
+        for _ in range(4000):
+            chain.mine(1)
+            if chain.head().hash[0] == 0xEF:
+                break
+        assert chain.head().hash[0] == 0xEF
+        assert unmet(chain) == set(), "the hash of the newest block, or of its parent"
+        chain.mine(1)
+        assert unmet(chain) == set()
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -126,7 +139,7 @@ def test_another_block_number_or_hash_in_the_machine_is_named(tmp_path: Path) ->
                 if call["data"] == "0x00"
                 else Fault(-32000, "header not found")
                 if call["data"] == CANCUN and not failed and not failed.append(1)
-                else "0x" + ("00" * 32 if call["data"] != CANCUN else "")
+                else "0x" + ("00" * 33 if call["data"] != CANCUN else "")
             ),
             id="one failure",
         ),
