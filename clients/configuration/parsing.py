@@ -46,6 +46,8 @@ TOML = ".toml"
 """Ending of the path of a user's own preset."""
 
 ALLOW_PREDICTABLE = "--allow-predictable-seeds"
+_BY_LOT = 3
+"""The strategy that draws the next committee by lot."""
 
 
 def plain_values(
@@ -301,3 +303,26 @@ def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:
             'the next seed, so a run of several owners has "block"; '
             f"{ALLOW_PREDICTABLE} accepts it"
         )
+
+
+def lot_warning(strategy: int, beacon: Beacon, *, mines_at_once: bool) -> str | None:
+    """Return why somebody can choose the committee that strategy 3 draws by lot; None if not.
+
+    Args:
+        strategy: of the run.
+        beacon: of the run.
+        mines_at_once: whether the chain makes a block for each transaction.
+    """
+    if strategy != _BY_LOT:
+        return None
+    if beacon is Beacon.NONE:
+        return (
+            'protocol.beacon = "none": late trainers and a primary can choose the next committee, '
+            'which strategy 3 draws by lot; use "block"'
+        )
+    if mines_at_once:
+        return (
+            "this chain makes a block for each transaction: the sender of a decision can choose "
+            "the next committee, which strategy 3 draws by lot; use a chain with a block time"
+        )
+    return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from clients.configuration.parsing import require_all_rounds, require_unpredictable
+from clients.configuration.parsing import lot_warning, require_all_rounds, require_unpredictable
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.onboarding.readiness import (
@@ -214,6 +214,13 @@ class PreflightChecks:
         parameters = self._document.parameters
         require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
         require_all_rounds(stops_early=SECTION in self._document.experiment)
+        warning = lot_warning(
+            parameters.strategy,
+            parameters.beacon,
+            mines_at_once=_needed(self._node).mines_at_once(),
+        )
+        if warning is not None:
+            return CheckState.WARNING, warning
         registry = deployment.registry.hex()
         sentence = (
             f"{deployment.clients} clients, {deployment.rounds} rounds, registry 0x{registry}"

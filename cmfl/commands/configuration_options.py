@@ -63,15 +63,22 @@ class ConfigurationOptions:
         """The single settings, `section.key=value`."""
         return tuple(self.setting or ())
 
-    def load(self) -> Configuration:
+    def load(self, *, deploys: bool = False) -> Configuration:
         """Return the configuration of a run whose clients have simulated keys.
+
+        Args:
+            deploys: take a block's hash as the beacon, unless a setting names one.
 
         Raises:
             ConfigurationError: it is invalid.
         """
-        from clients.configuration.loading import load
+        from clients.configuration.loading import checked
+        from clients.configuration.parsing import plain_values, set_block_beacon
 
-        return load(self.preset, self.config, self.settings)
+        values = plain_values(self.preset, self.config, self.settings)
+        if deploys:
+            set_block_beacon(values)
+        return checked(values)
 
     def load_shared(self, *, allow_predictable: bool, more: tuple[str, ...] = ()) -> Configuration:
         """Return the configuration of a run whose owners have keys of their own.

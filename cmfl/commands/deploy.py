@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cmfl.commands.configuration_options import ConfigurationOptions, NewRunOptions
-from cmfl.commands.console import AsJson, command_line, print_json, print_line
+from cmfl.commands.console import AsJson, command_line, complain, print_json, print_line
 from cmfl.commands.exit_codes import WRONG
 from cmfl.commands.next_command import DATA_VARIABLE, print_next, quoted_url, variable_in_shell
 from cmfl.commands.option_groups import expand_groups
@@ -47,7 +47,7 @@ def deploy(
 
     With --dry-run the exit code is 2 if the sender does not own enough.
     """
-    from clients.configuration.parsing import ALLOW_PREDICTABLE
+    from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
     from clients.runs.preparation import prepared
 
     home, name = made.home, made.run_name()
@@ -55,7 +55,7 @@ def deploy(
     if registry is None:
         if allow_predictable_seeds:
             raise ConfigurationError(f"{ALLOW_PREDICTABLE} has no effect without --registry")
-        configuration = configured.load()
+        configuration = configured.load(deploys=True)
     else:
         configuration = configured.load_shared(allow_predictable=allow_predictable_seeds)
         owners = agreed_owners(registry, name, configuration)
@@ -68,6 +68,12 @@ def deploy(
         prepared(home, name, configuration, chain, where.blobs(), owners=owners) as deployed,
     ):
         _, _, manifest = deployed
+        protocol = configuration.protocol
+        warning = lot_warning(
+            protocol.strategy, protocol.beacon, mines_at_once=chain.mines_at_once()
+        )
+    if warning is not None:
+        complain(f"warning: {warning}")
     if json:
         print_json(asdict(manifest))
         return

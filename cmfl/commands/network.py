@@ -123,13 +123,21 @@ def _settings(
         ConfigurationError: the folder is not empty, there are fewer clients than workers, the run's
             seeds can be predicted, or it has an early stop or trackers.
     """
-    from clients.configuration.parsing import require_no_live_settings, require_unpredictable
+    from clients.configuration.parsing import (
+        lot_warning,
+        require_no_live_settings,
+        require_unpredictable,
+    )
     from clients.instruction_sets import require_cap
     from clients.testnet.network_settings import NetworkSettings
 
     if configuration.machine.isa is not None:
         require_cap(configuration.machine.isa)
-    require_unpredictable(configuration.protocol.beacon, is_allowed=allow_predictable_seeds)
+    protocol = configuration.protocol
+    require_unpredictable(protocol.beacon, is_allowed=allow_predictable_seeds)
+    warning = lot_warning(protocol.strategy, protocol.beacon, mines_at_once=False)
+    if warning is not None:
+        complain(f"warning: {warning}")
     require_no_live_settings(configuration)
     clients = configuration.protocol.clients
     if workers > clients:

@@ -14,8 +14,8 @@ from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
 from ledger.actors.journal import ProtectedSigner
 from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.settlement import decision_of, incidents_of, proposals_of, settlement_of
-from ledger.actors.view_timing import VotingPosition, view_at
-from ledger.protocol.consensus import majority
+from ledger.actors.view_timing import VotingPosition, seconds_of_turns, view_at
+from ledger.protocol.consensus import majority, sending_order
 from ledger.protocol.encoding import set_digest, vector_view
 from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
@@ -74,7 +74,7 @@ class Member:
         self._seen = Holdings()
         self._in_time: dict[int, Holdings] = {}
         self._scored_in: dict[int, tuple[ClientId, ...]] = {}
-        self._settlement_seen_at: float | None = None
+        self._settled: tuple[float, int] | None = None  # time and block
 
     def recall(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
         """Take one's own envelopes of the round in course, before the first step."""
@@ -112,8 +112,8 @@ class Member:
         if view.certificates(Phase.AGGREGATION):
             phase, begin = Phase.ELECTION, self._signer.first_certificate_time(view.inputs, now)
             times = [begin]
-            if self._settlement_seen_at is not None:
-                times.append(self._settlement_seen_at + self._turn(view))
+            if self._settled is not None:
+                times.append(self._settled[0] + seconds_of_turns(view.inputs, self._turn(view)))
         span = view_at(view.inputs, phase, begin, now)
         if span is not None:
             times += [span.quarter, span.half, span.end]
@@ -193,9 +193,10 @@ class Member:
         settlement = settlement_of(view, self._judge)
         if settlement is None:
             return []
-        if self._settlement_seen_at is None:
-            self._settlement_seen_at = now
-        if now < self._settlement_seen_at + self._turn(view):
+        if self._settled is None:
+            self._settled = now, view.newest_block
+        (since, block), turn = self._settled, self._turn(view)
+        if view.newest_block < block + turn and now < since + seconds_of_turns(view.inputs, turn):
             return []
         judgement = settlement.judgement
         digest, incidents = incidents_of(view, self._judge, settlement)
@@ -214,13 +215,10 @@ class Member:
             SendDecision(view.inputs.round, decision, certificates),
         ]
 
-    def _turn(self, view: RoundView) -> float:
-        """Return how long this member waits with a decision: those before it may send it."""
-        committee = view.inputs.participants.committee
-        certificates = view.certificates(Phase.ELECTION)
-        first = committee.index(certificates[0].request.member) if certificates else 0
-        place = (committee.index(self.client) - first) % len(committee)
-        return place * view.inputs.parameters.view_seconds / 4
+    def _turn(self, view: RoundView) -> int:
+        """Return how many members send the decision before this one."""
+        seats = view.inputs.participants
+        return sending_order(view.inputs.seed, seats.members).index(self.client)
 
     def _to_answer(self, view: RoundView, phase: Phase, number: int) -> list[Proposal]:
         """Return the only request of a view, if this member has not answered it yet."""
@@ -233,7 +231,7 @@ class Member:
     def _turn_to(self, view: RoundView) -> None:
         round_and_base = (view.inputs.round, view.inputs.closing.base)
         if round_and_base != self._about:
-            self._about, self._seen, self._settlement_seen_at = round_and_base, Holdings(), None
+            self._about, self._seen, self._settled = round_and_base, Holdings(), None
             self._in_time, self._scored_in = {}, {}
 
 

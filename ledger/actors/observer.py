@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.actors.contract_follower import ContractFollower
@@ -144,7 +145,7 @@ class Observer:
         self._listed.clear()
         self._unreachable.clear()
         travel = self.travel(inputs.round, block)
-        return empty_round_view(inputs, float(closing.timestamp), model, travel)
+        return self._now(empty_round_view(inputs, float(closing.timestamp), model, travel))
 
     def look(self, view: RoundView, *, fetches: bool = True) -> RoundView:
         """Return the view with new envelopes, and the payloads that they announce.
@@ -153,6 +154,7 @@ class Observer:
             view: what one has seen of the round.
             fetches: whether payloads are fetched; a client that only trains needs none.
         """
+        view = self._now(view)
         listed = dict(self._listed)
         for kind in _KINDS:
             key = (view.inputs.round, kind)
@@ -167,6 +169,12 @@ class Observer:
         # Not sooner: if one listing fails, the others' envelopes are in no view.
         self._listed = listed
         return view
+
+    def _now(self, view: RoundView) -> RoundView:
+        """Return the view with the number of the newest block."""
+        if self.newest is None or self.newest.number == view.newest_block:
+            return view
+        return replace(view, newest_block=self.newest.number)
 
     def envelopes_of(self, view: RoundView, client: ClientId) -> list[Envelope]:
         """Return a client's envelopes of a round in the mailbox."""

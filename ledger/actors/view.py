@@ -144,6 +144,7 @@ class RoundView:
             the smallest digests.
         proposals: requests that open their result, by phase and view; at most two each.
         votes: different signed votes by member and slot; at most two each.
+        newest_block: number of the newest block, final or not, when the view last grew.
     """
 
     inputs: Inputs
@@ -153,6 +154,7 @@ class RoundView:
     claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]]
     proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]]
     votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]]
+    newest_block: int = 0
 
     @property
     def voting_begins(self) -> float:

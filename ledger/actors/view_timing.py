@@ -79,6 +79,15 @@ def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan 
     return None
 
 
+def seconds_of_turns(inputs: Inputs, turns: int) -> float:
+    """Return how long so many members have to send the decision where no block comes.
+
+    Elsewhere a turn ends with a block, so that a sender who waits for a better next seed has a
+    choice between one or two block hashes.
+    """
+    return turns * inputs.parameters.view_seconds / 4
+
+
 def _has_empty_seat(inputs: Inputs, phase: Phase, view: int) -> bool:
     seats = inputs.participants
     place = primary_seat(inputs.seed, phase, view, len(seats.committee))

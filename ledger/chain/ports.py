@@ -310,6 +310,9 @@ class ChainWriter(ChainReader, Protocol):
             ChainError: names the requirements that the chain does not meet.
         """
 
+    def mines_at_once(self) -> bool:
+        """Return whether a transaction makes its block, so that its sender chooses the block."""
+
     def send(self, to: str | None, data: bytes, gas: int) -> Receipt:
         """Send a transaction and return its receipt once it is confirmed.
 

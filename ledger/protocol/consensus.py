@@ -9,7 +9,7 @@ from ledger.protocol.encoding import keccak256, u8, u32
 from ledger.protocol.types import Quorum
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote
 
@@ -45,6 +45,11 @@ def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
     View 0 is the first; each later one follows a primary that did not bring consensus.
     """
     return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
+
+
+def sending_order(seed: Digest, members: Iterable[ClientId]) -> tuple[ClientId, ...]:
+    """Return members in the order in which they send a decision, random as the seed."""
+    return tuple(sorted(members, key=lambda member: keccak256(seed + b"decide" + u32(member))))
 
 
 def replies_needed(members: int, quorum: Quorum) -> int:

@@ -10,7 +10,7 @@ import pytest
 from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member
-from ledger.protocol.consensus import MAX_VIEWS
+from ledger.protocol.consensus import MAX_VIEWS, sending_order
 from ledger.protocol.documents.envelope import (
     Envelope,
     EnvelopeKind,
@@ -28,6 +28,7 @@ from ledger.protocol.scores import parse_vector
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
+    Digest,
     DropoutReason,
     IncidentKind,
     Phase,
@@ -446,22 +447,42 @@ def test_nothing_is_asked_or_answered_after_the_last_view() -> None:
         assert kinds(someone.step(view, moment)) == set()
 
 
-def test_the_decision_is_sent_by_turns_from_the_primary_on() -> None:
-    network = Network()
-    view = elected(network)
-    committee = view.inputs.participants.committee
-    first = committee.index(view.primary(ELECTION, 0))
-    order = [*committee[first:], *committee[:first]]
+def first_sender(view: RoundView) -> ClientId:
+    return sending_order(view.inputs.seed, view.inputs.participants.members)[0]
+
+
+def test_members_send_the_decision_in_turns_of_one_block() -> None:
+    view = replace(elected(Network()), newest_block=70)
+    order = sending_order(view.inputs.seed, view.inputs.participants.members)
     for turn, client in enumerate(order):
         someone = member(client)
-        begin = 40.0
-        sent = sends_decision(someone.step(view, begin))
-        assert sent == (turn == 0)
+        assert sends_decision(someone.step(view, 40.0)) == (turn == 0)
         if turn:
-            due = begin + turn * SECONDS / 4
-            assert someone.next_time(view, due - 0.1) is not None
-            assert not sends_decision(someone.step(view, due - 0.1))
-            assert sends_decision(someone.step(view, due))
+            assert not sends_decision(someone.step(replace(view, newest_block=69 + turn), 40.1))
+            assert sends_decision(someone.step(replace(view, newest_block=70 + turn), 40.1))
+
+
+def test_where_no_block_comes_a_turn_is_a_quarter_of_view_0() -> None:
+    view = elected(Network())
+    order = sending_order(view.inputs.seed, view.inputs.participants.members)
+    for turn, client in enumerate(order[1:], 1):
+        someone = member(client)
+        begin = 40.0
+        due = begin + turn * SECONDS / 4
+        assert not sends_decision(someone.step(view, begin))
+        assert someone.next_time(view, due - 0.1) is not None
+        assert not sends_decision(someone.step(view, due - 0.1))
+        assert sends_decision(someone.step(view, due))
+
+
+def test_the_order_of_senders_follows_from_the_seed_alone() -> None:
+    members = [ClientId(client) for client in (7, 2, 9, 4)]
+    orders = {sending_order(Digest(bytes([seed]) * 32), members) for seed in range(40)}
+    assert all(sorted(order) == sorted(members) for order in orders)
+    assert {order[0] for order in orders} == set(members)
+    assert sending_order(Digest(b"\x4d" * 32), members) == sending_order(
+        Digest(b"\x4d" * 32), members[::-1]
+    )
 
 
 def sends_decision(actions: object) -> bool:
@@ -471,7 +492,7 @@ def sends_decision(actions: object) -> bool:
 
 def test_the_model_is_stored_before_the_decision_is_sent() -> None:
     view = elected(Network())
-    actions = member(view.primary(ELECTION, 0)).step(view, 0.0)
+    actions = member(first_sender(view)).step(view, 0.0)
     stored, decision = actions[-2:]
     assert isinstance(stored, StoreBlobs)
     assert isinstance(decision, SendDecision)
@@ -488,7 +509,7 @@ def test_whoever_settles_reports_who_is_not_banned_yet() -> None:
     ]  # fmt: skip
     other = signed_vote(guilty, replace(own, result=NO_DIGEST))
     view = view.with_envelopes([Envelope(DOMAIN, 1, guilty, Reply(other))])
-    primary = view.primary(ELECTION, 0)
+    primary = first_sender(view)
     actions = member(primary).step(view, 0.0)
     reports = [action for action in actions if isinstance(action, SendReport)]
     assert [action.report.client for action in reports] == [guilty]

@@ -118,6 +118,9 @@ class RevmHistory(RevmChain):
         self._mined[own] = (sent, receipt)
         return receipt
 
+    def mines_at_once(self) -> bool:
+        return True
+
     def require_suitable(self, *, needs_block_hash: bool) -> None:
         """The machine is of Prague."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.configuration.parsing import require_all_rounds, require_unpredictable
+from clients.configuration.parsing import lot_warning, require_all_rounds, require_unpredictable
 from clients.configuration.run_configuration import configuration_from_document
 from clients.datasets.own_samples import own_parts
 from clients.models.registry import model_named
@@ -300,9 +300,13 @@ def open_worker(
 
 
 def _require_shared(document: RunDocument, manner: WorkerOptions) -> None:
-    """Refuse a run that is not made for several owners."""
-    require_unpredictable(document.parameters.beacon, is_allowed=manner.allow_predictable_seeds)
+    """Refuse a run that is not made for several owners; warn of a lot that can be chosen."""
+    parameters = document.parameters
+    require_unpredictable(parameters.beacon, is_allowed=manner.allow_predictable_seeds)
     require_all_rounds(stops_early=SECTION in document.experiment)
+    warning = lot_warning(parameters.strategy, parameters.beacon, mines_at_once=False)
+    if warning is not None:
+        _log.warning(warning)
 
 
 def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:

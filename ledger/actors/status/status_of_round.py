@@ -21,6 +21,8 @@ from ledger.actors.status.status_types import (
     ScoredSet,
 )
 from ledger.actors.status.voting_progress import voting_progress_of
+from ledger.actors.view_timing import seconds_of_turns
+from ledger.protocol.consensus import sending_order
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.scores import parse_vector
 from ledger.protocol.types import Phase, VoteKind
@@ -214,18 +216,12 @@ def _is_answerable(view: RoundView, phase: Phase, number: int) -> bool:
 
 
 def _decisions_of(view: RoundView, settled_at: float) -> list[tuple[ClientId, ExpectedAction]]:
-    """Return when each member's turn to send the decision is over; the first is the primary's."""
-    seats = view.inputs.participants
-    (first, *_) = view.certificates(Phase.ELECTION)
-    start, seconds = (
-        seats.committee.index(first.request.member),
-        view.inputs.parameters.view_seconds,
-    )
-    expected = []
-    for place, member in enumerate(seats.committee):
-        turn = (place - start) % len(seats.committee) + 1
-        if member not in seats.banned:
-            expected.append(
-                (member, ExpectedAction(ActionKind.DECISION, settled_at + turn * seconds / 4))
-            )
-    return expected
+    """Return when each member's turn to send the decision is over."""
+    inputs = view.inputs
+    return [
+        (
+            member,
+            ExpectedAction(ActionKind.DECISION, settled_at + seconds_of_turns(inputs, turns)),
+        )
+        for turns, member in enumerate(sending_order(inputs.seed, inputs.participants.members), 1)
+    ]

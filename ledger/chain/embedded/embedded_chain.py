@@ -274,6 +274,10 @@ class EmbeddedChain(EmbeddedReader):
     def require_suitable(self, *, needs_block_hash: bool) -> None:
         """Return at once: this program's own EVM runs the contract."""
 
+    def mines_at_once(self) -> bool:
+        """Return true: blocks come with transactions."""
+        return True
+
     def next_nonce(self) -> int:
         """Return the nonce of the account's next transaction."""
         return self.account(self.sender)[0]

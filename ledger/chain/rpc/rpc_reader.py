@@ -265,6 +265,13 @@ class RpcReader:
         if unmet:
             raise UnsuitableChainError(self.node, unmet)
 
+    def mines_at_once(self) -> bool:
+        """Return whether the node makes a block for each transaction, as test nodes can."""
+        try:
+            return self._ask(wire.flag, "hardhat_getAutomine")
+        except wire.RpcFault:  # other nodes have no such method
+            return False
+
     def unmet_requirements(self) -> dict[Requirement, str]:
         """Return the contract's requirements that the chain does not meet."""
         newest = self._ask(wire.members, "eth_getBlockByNumber", "latest", False)

@@ -97,6 +97,17 @@ def members(value: object) -> Mapping[str, Any]:
     return value
 
 
+def flag(value: object) -> bool:
+    """Return a JSON boolean.
+
+    Raises:
+        MalformedAnswerError: it is something else.
+    """
+    if not isinstance(value, bool):
+        raise MalformedAnswerError(f"neither true nor false: {_shown(value)}")
+    return value
+
+
 def items(value: object) -> list[Any]:
     """Return a JSON array.
 

@@ -116,6 +116,32 @@ def test_another_block_number_or_hash_in_the_machine_is_named(tmp_path: Path) ->
                     reader.require_suitable(needs_block_hash=False)
 
 
+@pytest.mark.parametrize("block_seconds", [None, 1000.0])
+def test_the_embedded_chains_node_tells_whether_it_mines_at_once(
+    block_seconds: float | None, tmp_path: Path
+) -> None:
+    with (
+        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain,
+        RpcServer(chain, block_seconds=block_seconds) as server,
+        RpcReader(server.url, chain_id=chain.chain_id) as reader,
+    ):
+        assert chain.mines_at_once()
+        assert reader.mines_at_once() == (block_seconds is None)
+
+
+@pytest.mark.network
+def test_anvil_tells_whether_it_mines_at_once(tmp_path: Path) -> None:
+    for chain in anvil(tmp_path):
+        assert chain.mines_at_once()
+    for chain in anvil(tmp_path, "--block-time", "1"):
+        assert not chain.mines_at_once()
+
+
+def test_another_node_mines_at_its_own_times() -> None:
+    with ScriptedNode() as node, RpcReader(node.url, chain_id=7) as reader:
+        assert not reader.mines_at_once()
+
+
 @pytest.mark.network
 def test_a_chain_is_suitable_also_where_a_block_hash_begins_with_ef(tmp_path: Path) -> None:
     for chain in anvil(tmp_path):

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration.loading import load
+from clients.configuration.parsing import lot_warning
 from clients.runs.preparation import prepared
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.io.home import Home
 from ledger.protocol.ledger_state import LedgerStage
+from ledger.protocol.types import Beacon
 from ledger.storage.blobs import FolderBlobs
 from tests.clients.played import Cut, CuttingFile
-from tests.cmfl.commands.conftest import refusal, settings_of, succeeds
+from tests.cmfl.commands.conftest import cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +83,7 @@ def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: P
 def test_a_deployment_cut_off_between_its_transactions_is_completed(
     tmp_path: Path, left: int, registered: int
 ) -> None:
-    configuration = load("smoke", settings=MANY)
+    configuration = load("smoke", settings=(*MANY, "protocol.beacon=block"))
     with CuttingFile.create(tmp_path / "chain.sqlite") as chain:
         assert isinstance(chain, CuttingFile)
         blobs = FolderBlobs(tmp_path / "blobs")
@@ -120,3 +123,33 @@ def test_an_empty_file_of_a_killed_process_becomes_a_chain(tmp_path: Path) -> No
     (tmp_path / "chain.sqlite").touch()
     succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
     assert blocks(tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "beacon", "warns"),
+    [
+        ((), "block", False),
+        (("protocol.beacon=none",), "none", False),
+        (("protocol.strategy=3",), "block", True),
+        (("protocol.strategy=3", "protocol.beacon=none"), "none", True),
+    ],
+)
+def test_a_deployment_takes_a_blocks_hash_and_warns_of_a_lot_that_can_be_chosen(
+    settings: tuple[str, ...], beacon: str, warns: bool, tmp_path: Path
+) -> None:
+    done = cmfl("deploy", "--preset", "smoke", *settings_of(*settings), "--home", tmp_path)
+    assert done.code == 0
+    assert ("next committee" in done.err) == warns
+    configuration = load(path=Home(tmp_path).run("run").configuration)
+    assert configuration.protocol.beacon.value == beacon
+
+
+def test_a_lot_is_safe_where_blocks_come_by_themselves() -> None:
+    for strategy, beacon, mines_at_once, warns in (
+        (1, Beacon.NONE, True, False),
+        (3, Beacon.BLOCK, False, False),
+        (3, Beacon.BLOCK, True, True),
+        (3, Beacon.NONE, False, True),
+    ):
+        warning = lot_warning(strategy, beacon, mines_at_once=mines_at_once)
+        assert (warning is not None) == warns

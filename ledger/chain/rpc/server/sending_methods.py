@@ -38,7 +38,10 @@ class SendingMethods:
     def __init__(self, chain: EmbeddedChain, pool: TransactionPool | None = None) -> None:
         self._chain = chain
         self._pool = pool
-        self.table: Methods = {"eth_sendRawTransaction": self._send}
+        self.table: Methods = {
+            "eth_sendRawTransaction": self._send,
+            "hardhat_getAutomine": lambda: pool is None,
+        }
         if pool is None:
             self.table["evm_mine"] = self._mine
 
