@@ -101,6 +101,7 @@ def all_figures() -> dict[str, str]:
     tables = {
         "committees": risk_table(),
         "committee-faults": _result("committee_faults.json")["table"],
+        "sender-choice": _result("sender_choice.json")["table"],
     }
     named = {name: _lines(lines) for name, lines in tables.items()}
     return named | _demo() | _gas() | _experiments() | _engine()
