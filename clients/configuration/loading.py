@@ -19,7 +19,7 @@ from clients.models.registry import MODELS
 from ledger.io.own_rules import GROUPS
 from ledger.io.user_code import named_code
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS
+from ledger.protocol.rules.distance import SQUARED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,8 +33,7 @@ _BUILT_IN: dict[str, Collection[str]] = {
     "model.name": MODELS,
     "data.name": DATASETS,
     "malice.attack": {**ATTACKS, **DATA_ATTACKS},
-    "protocol.distance": DISTANCES,
-    "protocol.scoring": SCORINGS,
+    "protocol.distance": (SQUARED.name,),
     "machine.ray_address": (),  # results of a Ray cluster are unpickled, which can run any code
 }
 """The values that run no code but this project's, for each setting that can name other code."""
@@ -88,7 +87,7 @@ def load_recorded(
     values = plain_values(path=path)
     if only_inputs:
         values.pop("malice", None)
-        for key in ("distance", "scoring"):
+        for key in ("distance",):
             if f"protocol.{key}" in code_named_in(values):
                 del values["protocol"][key]
     given = {key_and_value(setting)[0] for setting in settings}

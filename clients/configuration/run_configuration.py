@@ -138,7 +138,7 @@ def _protocol(parameters: Parameters) -> dict[str, Any]:
     del values["dimension"]
     for share in _RATES:
         values[f"{share}_rate"] = values.pop(f"{share}_ppm") / _MILLION
-    return values | {name: str(values[name]) for name in ("quorum", "beacon", "election")}
+    return values | {name: str(values[name]) for name in ("quorum", "beacon")}
 
 
 def _without_paths(options: Mapping[str, Any]) -> dict[str, Any]:

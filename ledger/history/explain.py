@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.protocol.encoding import float_from_bits, word_client, word_distance
+from ledger.protocol.encoding import word_client, word_distance
 from ledger.protocol.ledger_state import SIGNED_TWICE
-from ledger.protocol.rules.registry import REFERENCES, SELECTIONS, THRESHOLDS, rule_sentences
+from ledger.protocol.rules.direction import RIGHT_ANGLE
 from ledger.protocol.types import (
     DROPOUTS,
     INCIDENTS,
@@ -167,20 +167,22 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     if document is None or not accepted:
         return f"their distances to the members; {accepted} were accepted."
     parameters = document.parameters
-    rule = SELECTIONS[parameters.strategy]
     distances = {word_client(word): word_distance(word) for word in event.ranking}
-    selection = rule.sentence(
-        accepted,
-        distances[event.accepted[0 if rule.form is AcceptanceForm.LAST else -1]],
-        float_from_bits(event.threshold_bits),
-        THRESHOLDS[parameters.threshold].sentence,
+    edge = distances[event.accepted[0 if parameters.form is AcceptanceForm.LAST else -1]]
+    if not parameters.compares_directions:
+        near, reach = ("farthest", "from") if parameters.strategy == 2 else ("nearest", "up to")
+        selection = f"the {accepted} {near} were accepted, {reach} distance {edge:.6g}"
+        on = " on" if parameters.strategy == 2 else ""
+        compared = f"their {parameters.distance_sentence} to the members"
+        return f"the mean of {compared}; {selection}{on}."
+    along = " along the model's travel and" if event.round > 1 else ""
+    selection = f"the {accepted} below a right angle were accepted, clipped and weighed equally"
+    if edge >= RIGHT_ANGLE:
+        selection = f"none is below a right angle, so the {accepted} nearest were accepted"
+    return (
+        f"the mean of their {parameters.distance_sentence} to the round's other updates,{along} "
+        f"apart from crowds; {selection}."
     )
-    measured, score = rule_sentences(parameters.distance, parameters.scoring)
-    compared = REFERENCES[parameters.reference]
-    along = compared.sentence if event.round > 1 else compared.first_sentence
-    whom = "to the round's other updates" if compared.compares_all else "to the members"
-    reference = f"{whom}, {along}" if along else whom
-    return f"the {score} of their {measured} {reference}; {selection}"
 
 
 def _vote(

@@ -7,7 +7,7 @@ by stage where some of the evidence is gone.
     record -> claims      who is in it, commitments opened, signatures        `validate_claims`
            -> updates     each payload usable, or rightly left out            `validate_updates`
            -> scores      each vector true, or rightly refused                `validate_scores`
-           -> ranking     distances to the committee, threshold, both sets    `rank_trainers`
+           -> ranking     distances to the committee, and both sets           `rank_trainers`
            -> roots       over updates and vectors, and the reveal            `result_preimage`
            -> model       the aggregate of S_a                                `next_model`
 """
@@ -30,12 +30,13 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.parameters import accepted_size
-from ledger.protocol.ranking import candidates, rank
+from ledger.protocol.ranking import candidates, mean_distances, rank
 from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.clipping import clip_factors
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.registry import CLIPS, SELECTIONS, THRESHOLDS, scoring_named
+from ledger.protocol.rules.selection import SELECTIONS, THRESHOLD_BITS
 from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, parse_vector
-from ledger.protocol.types import DropoutReason, Phase, RefusalReason
+from ledger.protocol.types import AcceptanceForm, DropoutReason, Phase, RefusalReason
 from ledger.protocol.validation import (
     Violation,
     ViolationCode,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Evidence, Inputs
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import AcceptanceForm, ClientId, Digest, Election, SignedScores
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient, SignedScores
 
 
 class SelectionSizes(Protocol):
@@ -71,10 +72,6 @@ class SelectionSizes(Protocol):
     @property
     def members(self) -> int:
         """C."""
-
-    @property
-    def election(self) -> Election:
-        """Way in which the next committee follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +120,13 @@ class Judgement:
 
 
 def sets_of(
-    sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
+    sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int = THRESHOLD_BITS
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
     """Return S_a and the candidates, as the contract derives them from C words or more."""
-    rule = next(rule for rule in SELECTIONS.values() if rule.form is sizes.form)
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
-    accepted = rule.select(ranking, size, threshold_bits)
-    return accepted, candidates(ranking, accepted, sizes.members, sizes.election)
+    accepted = SELECTIONS[sizes.form](ranking, size, threshold_bits)
+    by_lot = sizes.form is AcceptanceForm.WITHIN_THRESHOLD
+    return accepted, candidates(ranking, accepted, sizes.members, by_lot=by_lot)
 
 
 def judge(
@@ -292,22 +289,13 @@ def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector
 
 
 def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ranking:
-    """Return ranking, threshold and both sets (Algorithm 1, line 6).
+    """Return the ranking and both sets (Algorithm 1, line 6).
 
     The vectors are those that count, ascending by member, all of the same trainers.
     """
-    scoring = scoring_named(parameters.scoring)
-    combined = scoring.combine(np.array([vector.distances for vector in vectors]))
+    combined = mean_distances(np.array([vector.distances for vector in vectors]))
     words = rank(zip(vectors[0].trainers, combined.tolist(), strict=True))
-    find = THRESHOLDS[parameters.threshold].find
-    threshold_bits = 0
-    if find is not None:
-        counted = {vector.member for vector in vectors}
-        rows = [
-            vector.member_distances[[member in counted for member in vector.members]]
-            for vector in vectors
-        ]
-        threshold_bits = encoding.float_bits(find(rows, scoring))
+    threshold_bits = THRESHOLD_BITS if parameters.compares_directions else 0
     return Ranking(words, threshold_bits, *sets_of(parameters, words, threshold_bits))
 
 
@@ -317,24 +305,35 @@ def next_model(
     accepted: Sequence[ClientId],
     updates: Mapping[ClientId, NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """Return w_{t+1}, the aggregate of the accepted updates, shortened as the clip rule says.
+    """Return w_{t+1}, the aggregate of the accepted updates.
+
+    Strategy 3 shortens long updates, and all weigh the same; the others weigh by samples.
 
     Args:
         inputs: of the round.
         model: w_t, shape (d,).
         accepted: S_a.
-        updates: of the record's set, each of shape (d,); where the clip rule does not need all,
-            those of S_a are enough.
+        updates: of the record's set, each of shape (d,); those of S_a are enough for strategies 1
+            and 2.
     """
     chosen = {client: updates[client] for client in accepted}
-    factors = CLIPS[inputs.parameters.clip].factors
-    return aggregate(
-        model,
-        chosen,
-        {client: inputs.registry[client].samples for client in accepted},
-        inputs.parameters.server_rate,
-        None if factors is None else factors(chosen, updates),
-    )
+    rate = inputs.parameters.server_rate
+    weights = weights_of(inputs.parameters.form, inputs.registry, accepted)
+    clips = inputs.parameters.weighs_equally
+    factors = clip_factors(chosen, updates) if clips else None
+    return aggregate(model, chosen, weights, rate, factors)
+
+
+def weights_of(
+    form: AcceptanceForm, registry: Sequence[RegisteredClient], accepted: Sequence[ClientId]
+) -> dict[ClientId, int]:
+    """Return n_k of each accepted client, or 1 for strategy 3; shares are parts of the sum.
+
+    The number of samples is its owner's word, which strategy 3 does not take.
+    """
+    if form is AcceptanceForm.WITHIN_THRESHOLD:
+        return dict.fromkeys(accepted, 1)
+    return {client: registry[client].samples for client in accepted}
 
 
 def result_preimage(

@@ -73,16 +73,11 @@ export function settings({ sizes, contract, parameters }) {
   return [
     ...rows,
     ["strategy", told(parameters.strategy.name)],
-    ["scoring", told(parameters.scoring)],
     ["distance", told(parameters.distance)],
-    ["reference", told(parameters.reference)],
-    ["threshold", told(parameters.threshold)],
-    ["clip", told(parameters.clip ?? "none")],
     ["quorum", told(parameters.quorum)],
     ["model", `${whole(parameters.dimension)} numbers`],
     ...(parameters.payload ? [["payloads", told(parameters.payload)]] : []),
     ["server rate", String(parameters.server_rate)],
-    ["distances checked by members", parameters.scores_checked ? "yes" : "no"],
     ["first view lasts", `${whole(parameters.view_seconds)} s`],
   ];
 }

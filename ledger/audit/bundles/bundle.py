@@ -37,6 +37,7 @@ from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.fold import DecisionLink
 from ledger.protocol.inputs import needs_displacement
 from ledger.protocol.parameters import MAX_CLIENTS
+from ledger.protocol.rules.direction import window_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,9 +110,9 @@ class RoundBundle:
 def rounds_of_models(basis: RoundBasis) -> tuple[int, ...]:
     """Return the rounds whose first models a round's rules need: its own, and the travel's."""
     parameters, number = basis.document.parameters, basis.round
-    if parameters.direction_weight is None or not needs_displacement(parameters, number):
+    if not needs_displacement(parameters, number):
         return (number,)
-    return (number, parameters.direction_weight.window_start(number))
+    return (number, window_start(number))
 
 
 class BundleChain(OfflineChain):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck, contradictions_of, missing_rule
+from ledger.audit.checks.common import VECTORS_UNUSABLE, AuditCheck, contradictions_of
 from ledger.audit.formatting import text_of
 from ledger.audit.observations import DecidedRound, EndedRound
 from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
@@ -87,9 +87,7 @@ def _check_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
 
 def _check_threshold(evidence: RoundEvidence) -> Iterator[StepResult]:
     event, ranking = evidence.event, evidence.ranking
-    if evidence.unknown_scoring is not None:
-        yield missing_rule(evidence, evidence.unknown_scoring)
-    elif ranking is None:
+    if ranking is None:
         yield MissingInput(VECTORS_UNUSABLE, event.round)
     elif event.threshold_bits != ranking.threshold_bits:
         values = (repr(float_from_bits(b)) for b in (event.threshold_bits, ranking.threshold_bits))

@@ -21,7 +21,7 @@ from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import word_client
 from ledger.protocol.fold import BanLink, registry_with_bans
 from ledger.protocol.inputs import participants_of
-from ledger.protocol.judgement import sets_of
+from ledger.protocol.judgement import sets_of, weights_of
 from ledger.protocol.ledger_state import ClientBanned, deployment_of, domain_of
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, RefusalReason
 
@@ -339,9 +339,10 @@ def _cut_off(proof: ClientProof) -> CutOff | None:
 
 
 def _weight(proof: ClientProof) -> UpdateWeight:
-    registry = proof.document.registry
-    total = sum(registry[client].samples for client in proof.sets[0])
-    return UpdateWeight(registry[proof.client].samples, total, proof.document.parameters.clip)
+    document = proof.document
+    weights = weights_of(document.parameters.form, document.registry, proof.sets[0])
+    is_clipped = document.parameters.weighs_equally
+    return UpdateWeight(weights[proof.client], sum(weights.values()), is_clipped)
 
 
 def _scores(

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.formatting import reason_text
 from ledger.protocol.encoding import float_from_bits
-from ledger.protocol.rules.clipping import NONE
-from ledger.protocol.rules.registry import CLIPS
 from ledger.protocol.types import AcceptanceForm
 
 if TYPE_CHECKING:
@@ -85,15 +83,14 @@ class UpdateWeight:
     """The share of an update in the model, exactly: `samples` of `total`.
 
     Attributes:
-        samples: n_k.
-        total: Σ n_k over S_a.
-        clip: name of the rule by which the update was shortened first, if it was long; for the
-            sentence alone, since the run document has it.
+        samples: n_k; 1 for strategy 3.
+        total: Σ n_k over S_a; the number of accepted updates for strategy 3.
+        is_clipped: whether a long update is shortened first; for the sentence alone.
     """
 
     samples: int
     total: int
-    clip: str = field(default=NONE.name, compare=False)
+    is_clipped: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +211,8 @@ def _ranked(statement: ClientStatement) -> str:
     if weight is None:
         return f"was not used: {place}; {limit}"
     share = f"with weight {weight.samples}/{weight.total} = {weight.samples / weight.total:.6g}"
-    if weight.clip != NONE.name:
-        share = f"{share} (clip = {weight.clip}: {CLIPS[weight.clip].sentence})"
+    if weight.is_clipped:
+        share = f"{share}, shortened if it was longer than two fifths of the round's updates"
     return f"was used {share}: {place}; {limit}"
 
 

@@ -399,7 +399,7 @@ class CommitteeAnswer(Answer, RoundCommittee):
 
 
 class Weight(Response):
-    """p_k = n_k / Σ n_k, exactly and as the float64 that is used: of the clipped update, if any."""
+    """The share of an update: n_k / Σ n_k, or 1 / m of the clipped one in strategy 3."""
 
     numerator: Annotated[Uint, Field(examples=["119"])]
     denominator: Annotated[Uint, Field(examples=["357"])]

@@ -12,6 +12,7 @@ from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.judgement import weights_of
 from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason, VoteKind
 
 if TYPE_CHECKING:
@@ -176,9 +177,9 @@ def aggregation_body(view: DocumentedRound) -> responses.AggregationBody:
 def _accepted(
     view: DocumentedRound, accepted: tuple[ClientId, ...]
 ) -> list[responses.AcceptedUpdate]:
-    """Return S_a in ranking order, with p_k = n_k / Σ n_k, exactly and as a float64."""
-    samples = [view.round.registry[client].samples for client in accepted]
-    total = sum(samples)
+    """Return S_a in ranking order, with each share, exactly and as a float64."""
+    weights = weights_of(view.history.fixed.form, view.round.registry, accepted)
+    total = sum(weights.values())
     payloads = view.documents.payloads
     return [
         {
@@ -187,7 +188,7 @@ def _accepted(
             "payload": to_hex_or_none(payloads.get(client)),
             "weight": {"numerator": str(own), "denominator": str(total), "value": own / total},
         }
-        for client, own in zip(accepted, samples, strict=True)
+        for client, own in weights.items()
     ]
 
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol.rules.scoring import median
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -80,7 +78,7 @@ def base_of(values: NDArray[np.float64]) -> float:
     count = len(values)
     if count < 2:
         return BASE_FLOOR
-    middle = float(median(values))
+    middle = float(np.median(values))
     lonely = 0.0
     if middle:
         with np.errstate(over="ignore"):  # ∞ times a subnormal median: not lonely

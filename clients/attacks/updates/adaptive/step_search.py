@@ -42,8 +42,7 @@ def against(attacker: AttackInput) -> NDArray[np.float64]:
     line = Line.of(products, is_squared=is_squared)
 
     def is_accepted(step: float) -> bool:
-        assert attacker.parameters is not None, "there are rules in force"
-        return combined(attacker.parameters, line.distances(step)) <= limit
+        return combined(line.distances(step)) <= limit
 
     return -largest(is_accepted, -1.0, FARTHEST) * attacker.mean
 
