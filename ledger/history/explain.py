@@ -170,11 +170,12 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     distances = {word_client(word): word_distance(word) for word in event.ranking}
     edge = distances[event.accepted[0 if parameters.form is AcceptanceForm.LAST else -1]]
     if not parameters.compares_directions:
-        near, reach = ("farthest", "from") if parameters.strategy == 2 else ("nearest", "up to")
-        selection = f"the {accepted} {near} were accepted, {reach} distance {edge:.6g}"
-        on = " on" if parameters.strategy == 2 else ""
-        compared = f"their {parameters.distance_sentence} to the members"
-        return f"the mean of {compared}; {selection}{on}."
+        selection = (
+            f"the {accepted} nearest were accepted, up to distance {edge:.6g}."
+            if parameters.form is AcceptanceForm.FIRST
+            else f"the {accepted} farthest were accepted, from distance {edge:.6g} on."
+        )
+        return f"the mean of their {parameters.distance_sentence} to the members; {selection}"
     along = " along the model's travel and" if event.round > 1 else ""
     selection = f"the {accepted} below a right angle were accepted, clipped and weighed equally"
     if edge >= RIGHT_ANGLE:

@@ -10,7 +10,7 @@ paper                     function                                     contract 
 ========================  ===========================================  ===================  =================
 Eq. localUpdate2          clients.training.plain_trainer.PlainTrainer  -                    -
 Eq. computeScore, member  rules.distance.squared_distance              -                    -
-Eq. computeScore          rules.scoring.mean                           decide               RoundDecided
+Eq. computeScore          ranking.mean_distances                       decide               RoundDecided
 Eq. aggregation           rules.aggregation.aggregate                  decide               RoundDecided
 Eq. globalUpdate          rules.aggregation.aggregate                  decide               RoundDecided
 Ranking by score          ranking.rank                                 decide               RoundDecided

@@ -147,17 +147,17 @@ class Parameters:
     @property
     def compares_directions(self) -> bool:
         """True for strategy 3, whose distances depend on all of a round's updates."""
-        return self.strategy == 3
+        return self.form is AcceptanceForm.WITHIN_THRESHOLD
 
     @property
     def weighs_equally(self) -> bool:
         """True for strategy 3, whose accepted updates are clipped, and weigh the same."""
-        return self.strategy == 3
+        return self.compares_directions
 
     @property
     def elects_by_lot(self) -> bool:
         """True for strategy 3: the next committee is drawn among the accepted."""
-        return self.strategy == 3
+        return self.compares_directions
 
     @property
     def election(self) -> Election:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 
 from ledger.actors.actions import ActorContext
 from ledger.actors.journal import MemoryJournal
@@ -20,7 +21,6 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed

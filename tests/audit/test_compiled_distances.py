@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from ledger.protocol.rules.registry import DISTANCES
 
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep
 from ledger.audit.report_text import readable
 from ledger.distances import machine_code
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.registry import DISTANCES
 from tests.audit import deviations as dev
 from tests.audit.runs import PARAMETERS, Deviation, Run
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 
 from ledger.audit.checks.certificates import WRONG_PROPOSAL
 from ledger.audit.checks.completeness import SCORES_NOT_DUE, SILENT_MEMBER
@@ -24,7 +25,6 @@ from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.judgement import score_updates, usable_clients
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 from ledger.protocol.types import RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from ledger.protocol.rules.reference import DirectionWeight
 
 from clients.early_distances import EarlyDistances
 from ledger.protocol.rules.direction import DIRECTION
@@ -17,7 +18,6 @@ from ledger.protocol.rules.distance import (
     ServerDirection,
     plain_distances,
 )
-from ledger.protocol.rules.reference import DirectionWeight
 from ledger.protocol.types import ClientId
 from tests.distances.support import STEEP
 from tests.protocol.support import f32

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 
 from clients.configuration.loading import load
 from clients.runs.open_run import open_memory_run
@@ -14,7 +15,6 @@ from ledger.audit.report import AuditOutcome
 from ledger.audit.report_text import readable
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
 from tests.clients.played import configured
 
 if TYPE_CHECKING:

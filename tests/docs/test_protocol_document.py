@@ -19,6 +19,7 @@ from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey, Signature
 from hypothesis import given
 from hypothesis import strategies as st
+from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, THRESHOLDS
 
 from clients.local_sgd import LocalTraining, batches
 from ledger.audit.checks.all_checks import step_of_field
@@ -31,7 +32,6 @@ from ledger.protocol.documents.run import decode_run
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload_forms import PAYLOAD_FORMS
-from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, THRESHOLDS
 from ledger.storage.blobs import MAX_BLOB_BYTES
 from tests.docs import second_training
 from tests.docs.worked_example import DOCUMENT, blocks, example, rewritten, shown

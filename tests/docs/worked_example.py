@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from ledger.protocol.rules.reference import CROWD, PEERS
+from ledger.protocol.rules.registry import DISTANCES
 
 from clients.datasets.data_binding import samples_digest_of
 from clients.datasets.federated_data import Samples
@@ -54,8 +56,6 @@ from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.clipping import exact_norm, median_factors, quantile_factors
 from ledger.protocol.rules.direction import DirectionMeasure
 from ledger.protocol.rules.distance import DistanceContext, ServerDirection, plain_distances
-from ledger.protocol.rules.reference import CROWD, PEERS
-from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import drawn_committee, training_seed
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.training_replay import (
@@ -82,11 +82,11 @@ from tests.support.rounds import ClosedRound, OpenRound
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ledger.protocol.rules.reference import ReferenceRule
     from numpy.typing import NDArray
 
     from ledger.protocol.documents.envelope import Body
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.rules.reference import ReferenceRule
     from ledger.protocol.types import Digest, Domain
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"

@@ -400,10 +400,11 @@ def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
 def test_the_accepted_set_is_derived_by_form(
     strategy: int, threshold: float, accepted: tuple[ClientId, ...]
 ) -> None:
-    rule = {"strategy": strategy, "threshold": "spread" if strategy == 3 else "none"}
-    state = committed(parameters=replace(PENCIL, **rule))  # type: ignore[arg-type]
+    state = committed(parameters=replace(PENCIL, strategy=strategy))
     decision = replace(DECISION, threshold_bits=encoding.float_bits(threshold))
-    _, (event,) = decided(state, decision, certificates(state, decision, accepted))
+    candidates = accepted if strategy == 3 else ELECTED
+    pair = certificates(state, decision, accepted, candidates)
+    _, (event,) = decided(state, decision, pair)
     assert isinstance(event, ledger_state.RoundDecided)
     assert event.accepted == accepted
 
@@ -467,12 +468,12 @@ def test_while_there_is_time_nobody_is_late() -> None:
 def test_a_threshold_is_given_exactly_where_the_strategy_uses_one() -> None:
     with pytest.raises(errors.ThresholdUnusedError):
         decided(committed(), replace(DECISION, threshold_bits=1))
-    spread = committed(parameters=replace(PENCIL, strategy=3, threshold="spread"))
+    spread = committed(parameters=replace(PENCIL, strategy=3))
     infinite = replace(DECISION, threshold_bits=encoding.INFINITY_BITS)
     with pytest.raises(errors.ThresholdNotFiniteError):
         decided(spread, infinite)
     largest = replace(DECISION, threshold_bits=encoding.INFINITY_BITS - 1)
-    decided(spread, largest, certificates(spread, largest, TRAINERS))
+    decided(spread, largest, certificates(spread, largest, TRAINERS, TRAINERS))
 
 
 def test_sets_not_following_from_the_ranking_are_refused() -> None:

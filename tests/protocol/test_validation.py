@@ -454,15 +454,6 @@ def test_without_updates_a_lower_reason_disproves_a_refusal() -> None:
     )
 
 
-def test_without_updates_reason_6_is_unfounded_if_scores_are_unchecked() -> None:
-    reason = RefusalReason.FALSE_DISTANCE
-    told = told_with(LIES[reason])
-    trusting = replace(told.inputs.parameters, scores_checked=False)
-    inputs = replace(told.inputs, parameters=trusting)
-    unfounded = [raises(ViolationCode.REFUSAL_UNFOUNDED, 1, reason=reason)]
-    assert validate_scores(inputs, refusing(told, reason, 3), told.evidence, None) == unfounded
-
-
 def test_every_violation_before_a_model_is_tested_here() -> None:
     # The last two are the judge's own: see test_judgement.
     raised = re.findall(r"raises\(\s*ViolationCode\.(\w+)", Path(__file__).read_text("utf-8"))

@@ -132,7 +132,7 @@ def direction_distances(
         raise ValueError("the updates and the travel differ in length")
     norms = np.array([norm_of(row) for row in among])
     directed = [row for row in among if row.any()]
-    lengths, cosines = norms[norms > 0][:, None], np.zeros((len(directed), len(directed)))
+    lengths, cosines = norms[norms != 0][:, None], np.zeros((len(directed), len(directed)))
     for part in _parts(directed[0]) if directed else ():
         units = np.stack([row[part] for row in directed]) / lengths
         cosines += units @ units.T

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from ledger.protocol.rules.reference import LengthPenalty
+from ledger.protocol.rules.registry import DISTANCES
 
 from clients.training.device_distances import BLOCK, engine_distances, torch_distances
 from ledger.distances.fast import fast_distances
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.direction import DIRECTION
-from ledger.protocol.rules.reference import LengthPenalty
-from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.clients.training.on_devices import needs_card
 from tests.distances.support import context_of, draws, pulled, require_equal, round_of

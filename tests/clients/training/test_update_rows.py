@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from ledger.protocol.rules.registry import DISTANCES
 
 from clients.training import row_payloads, update_writer
 from clients.training.device_distances import BLOCK, SLICE, torch_distances
@@ -21,7 +22,6 @@ from clients.training.workers.shared_memory import EncodedRow, UpdateMatrix
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
 from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
-from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, JOBS, start_of, workload
 from tests.distances.support import context_of, draws, round_of

@@ -81,9 +81,6 @@ PARAMETERS = Parameters(
     rounds=9,
     dimension=7,
     strategy=3,
-    scoring="median",
-    distance="direction",
-    threshold="direction",
     quorum=Quorum.BFT,
     beacon=Beacon.BLOCK,
 )

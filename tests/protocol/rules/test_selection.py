@@ -1,4 +1,4 @@
-"""The three selection strategies, and the sentences that explain what they chose."""
+"""The three selection strategies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 
 from ledger.protocol.encoding import float_bits, word_client
 from ledger.protocol.ranking import rank
-from ledger.protocol.rules.registry import SELECTIONS
-from ledger.protocol.rules.selection import farthest, nearest, within_threshold
+from ledger.protocol.rules.selection import (
+    SELECTIONS,
+    THRESHOLD_BITS,
+    farthest,
+    nearest,
+    within_threshold,
+)
 from ledger.protocol.types import AcceptanceForm, ClientId
 from tests.protocol.support import client_ids, distances
 from tests.support.keys import ids
@@ -35,19 +40,14 @@ def test_strategy_three_takes_the_m_nearest_where_nobody_is_near() -> None:
     assert within_threshold(FIVE, 2, float_bits(0.5)) == ids(2, 9)
 
 
-@pytest.mark.parametrize("number", SELECTIONS)
-def test_all_can_be_accepted(number: int) -> None:
-    assert SELECTIONS[number].select(FIVE, 5, float_bits(4.0)) == ids(2, 9, 0, 4, 7)
+@pytest.mark.parametrize("form", SELECTIONS)
+def test_all_can_be_accepted(form: AcceptanceForm) -> None:
+    assert SELECTIONS[form](FIVE, 5, float_bits(4.0)) == ids(2, 9, 0, 4, 7)
 
 
-def test_numbers_and_forms_are_the_contracts() -> None:
-    assert {number: rule.form for number, rule in SELECTIONS.items()} == {
-        1: AcceptanceForm.FIRST,
-        2: AcceptanceForm.LAST,
-        3: AcceptanceForm.WITHIN_THRESHOLD,
-    }
-    assert [rule.name for rule in SELECTIONS.values()] == ["I", "II", "III"]
-    assert [n for n, rule in SELECTIONS.items() if rule.needs_threshold] == [3]
+def test_each_form_of_the_contract_selects() -> None:
+    assert set(SELECTIONS) == set(AcceptanceForm)
+    assert THRESHOLD_BITS == 0x3FFF_FFFF_FFFF_FFFF
 
 
 @given(trainers=rankings, data=st.data())
@@ -62,17 +62,3 @@ def test_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
     assert farthest(ranking, size, 0) == clients[-size:]
     near = tuple(client for client in clients if trainers[client] <= threshold)
     assert within_threshold(ranking, size, float_bits(threshold)) == (near or clients[:size])
-
-
-def test_each_strategy_has_a_sentence() -> None:
-    outcome = (2, 1.5, 0.0, "no threshold")
-    assert SELECTIONS[1].sentence(*outcome) == "the 2 nearest were accepted, up to distance 1.5."
-    assert SELECTIONS[2].sentence(*outcome) == "the 2 farthest were accepted, from distance 1.5 on."
-    within = (4, 1.5, 2.0, "the committee's own spread")
-    assert SELECTIONS[3].sentence(*within) == (
-        "the 4 within distance 2, the committee's own spread, were accepted."
-    )
-    outside = (2, 2.5, 2.0, "a right angle")
-    assert SELECTIONS[3].sentence(*outside) == (
-        "none lies within distance 2, a right angle, so the 2 nearest were accepted."
-    )
