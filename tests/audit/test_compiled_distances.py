@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from ledger.protocol.rules.registry import DISTANCES
 
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep
@@ -27,12 +26,9 @@ DOUBTFUL = Deviation(vectors=dev.scaled(1 + 1.7e-9))
 FALSE = Deviation(vectors=dev.scaled(1 + 3e-9), record=dev.lies_count)
 
 
-@pytest.fixture(params=DISTANCES)
+@pytest.fixture(params=[1, 3])
 def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
-    settings = {"distance": request.param}
-    if request.param == "direction":
-        settings["scoring"] = "median"
-    found = Run.on_revm(tmp_path, replace(PARAMETERS, **settings))
+    found = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=request.param))
     with found.chain:
         found.play()
         found.play(DOUBTFUL)

@@ -205,8 +205,7 @@ def test_without_the_members_payload_its_distances_are_not_called_false(tmp_path
 
 def test_no_direction_can_be_recomputed_while_a_payload_is_missing(tmp_path: Path) -> None:
     """One distance of direction depends on all updates, by their median length."""
-    settings = {"strategy": 3, "scoring": "median", "distance": "direction"}
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, threshold="direction", **settings))  # type: ignore[arg-type]
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
     with run.chain:
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
         gone = {payload_of(run, 1, run.outcome().accepted[-1]): None}

@@ -38,7 +38,7 @@ from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage, RoundDecided
-from ledger.protocol.types import AcceptanceForm, ClientId, Digest, Election
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import (
@@ -240,8 +240,7 @@ def test_who_was_drawn_is_drawn_again_also_without_call_data(tmp_path: Path) -> 
     def without_input(transaction: Transaction) -> Transaction:
         return replace(transaction, input=b"")
 
-    settings = {"aggregation_ppm": 1_000_000, "election": Election.LOT}
-    run = honest_run(tmp_path, Run.on_revm, **settings)
+    run = honest_run(tmp_path, Run.on_revm, strategy=3)
     with run.chain:
         log = [log for log in logs_of(run) if named(log) == "RoundDecided"][-1]
         event = decode_log(log).event

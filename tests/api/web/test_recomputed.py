@@ -98,7 +98,7 @@ def test_strays_late_words_bans_and_abandonment_make_nothing_red(
         one = history.round(number)
         assert one is not None
         if one.decided is not None:
-            middle = candidates(one.decided.ranking, (), fixed.members, Election.MIDDLE)
+            middle = candidates(one.decided.ranking, (), fixed.members, by_lot=False)
             in_the_middle.add(one.decided.next_committee == middle)
         told = full_round(DocumentedRound.of(history, one))
         checks = page.evaluate(CHECKED, [told, before, contract])

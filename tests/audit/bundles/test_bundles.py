@@ -126,12 +126,8 @@ def test_a_short_bundle_reaches_back_to_the_models_it_needs(
         verify_bundle(replace(bundle, basis=basis, earlier=()), honest.blobs, facts[4])
 
 
-@pytest.mark.parametrize(
-    "rules", [{"reference": "travel"}, {"reference": "peers", "clip": "quantile"}]
-)
-def test_a_round_along_a_travel_has_both_models(tmp_path: Path, rules: dict[str, Any]) -> None:
-    parameters = replace(PARAMETERS, distance="direction", rounds=2, **rules)
-    run = Run.on_revm(tmp_path, parameters)
+def test_a_round_of_strategy_three_has_both_models(tmp_path: Path) -> None:
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3, rounds=2))
     with run.chain:
         run.play()
         run.play()

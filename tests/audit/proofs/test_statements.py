@@ -82,16 +82,17 @@ def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
     assert said.as_dict()["rank"]["distance"] == pytest.approx(12.011, abs=1e-3)
 
 
-def test_of_a_clipping_run_the_statement_names_the_clip(tmp_path: Path) -> None:
-    run = Run.on_revm(tmp_path, replace(PARAMETERS, clip="median"))
+def test_the_statement_of_strategy_three_has_equal_weights_and_the_clip(tmp_path: Path) -> None:
+    run = Run.on_revm(tmp_path, replace(PARAMETERS, strategy=3))
     with run.chain:
         run.play()
-        client = next(iter(decided(run, 1).accepted))
-        proof = make_proof(run.ledger, run.blobs, 1, client)
-        report = verify_proof(proof, 1, client, read_trusted_contract(run.ledger, 1))
+        accepted = decided(run, 1).accepted
+        proof = make_proof(run.ledger, run.blobs, 1, accepted[0])
+        report = verify_proof(proof, 1, accepted[0], read_trusted_contract(run.ledger, 1))
     assert report.outcome is AuditOutcome.PASSED
-    assert "(clip = median: accepted updates that are longer" in report.sentence
-    assert "clip" not in proof.statement.as_dict()["weight"]
+    assert proof.statement.weight == UpdateWeight(1, len(accepted))
+    assert "shortened if it was longer" in report.sentence
+    assert set(proof.statement.as_dict()["weight"]) == {"samples", "total", "share"}
 
 
 def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
@@ -267,7 +268,7 @@ def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
     [
         ({"strategy": 2}, AcceptanceForm.LAST, "the last 3 were accepted, from distance "),
         (
-            {"strategy": 3, "threshold": "spread"},
+            {"strategy": 3},
             AcceptanceForm.WITHIN_THRESHOLD,
             "were accepted, the threshold being ",
         ),
