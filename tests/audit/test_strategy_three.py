@@ -143,7 +143,7 @@ def test_a_model_that_rests_on_all_updates_is_not_checkable_without_one(run: Run
     run.play(Deviation(payloads=one_update_sent_by_four))
     events = [found.event for found in run.ledger.outcomes(limit=9)]
     (event,) = (event for event in events if isinstance(event, RoundDecided))
-    lost = next(c for c in sorted(run.participants.trainers) if c not in event.accepted)
+    lost = next(c for c in sorted(run.evidence.payloads) if c not in event.accepted)
     payload = run.evidence.payloads[lost]
     report = audit(run.ledger, ChangedBlobs(run.blobs, {payload.digest: None}))
     assert report.step(AuditStep.MODEL).outcome is StepOutcome.NOT_CHECKABLE

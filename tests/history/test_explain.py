@@ -154,7 +154,7 @@ def test_says_what_the_rule_of_the_cut_off_was() -> None:
     farthest = rule({"strategy": 2}, accepted=last_two)
     assert farthest.endswith("the 2 farthest were accepted, from distance 1.5 on.")
     assert "the mean of their squared distances to the members" in farthest
-    assert rule({}).endswith("the 2 nearest were accepted, up to distance 0.5.")
+    assert rule({}).endswith("the 2 nearest were accepted, up to distance 1.")
 
 
 def test_says_what_strategy_three_compared_and_accepted() -> None:
