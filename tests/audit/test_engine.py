@@ -89,7 +89,7 @@ def test_names_who_was_caught_at_what(honest: Run) -> None:
     assert report.finding_counts == {str(kind): count for kind, count in expected.items()}
     [lie] = found(report, FALSE_SCORES)
     assert (lie.round, lie.proven, len(lie.evidence)) == (1, True, 2)
-    assert (lie.reason, lie.named) == (RefusalReason.FALSE_DISTANCE, 3)
+    assert (lie.reason, lie.named) == (RefusalReason.FALSE_DISTANCE, 5)
     [pair] = found(report, TWO_VECTORS)
     assert (pair.round, pair.proven, len(pair.evidence)) == (4, True, 4)
     [silence] = found(report, SILENT_PRIMARY)

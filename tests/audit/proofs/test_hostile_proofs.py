@@ -104,13 +104,13 @@ def test_a_proof_of_another_round_or_client_answers_no_question(
 
 def test_what_comes_after_the_trusted_head_proves_nothing(honest: Run, newest: TrustedHead) -> None:
     """A prover goes on from the head with links of its own: a ban, and the round before again."""
-    true = make_proof(honest.ledger, honest.blobs, 5, ClientId(2), whole=True)
+    true = make_proof(honest.ledger, honest.blobs, 5, ClientId(10), whole=True)
     banned = replace(
         true,
-        path=HeadPath(true.path.start, (*true.path.links, BanLink(1, ClientId(2)))),
-        bans=(*true.bans, RecordedBan(1, ClientId(2))),
+        path=HeadPath(true.path.start, (*true.path.links, BanLink(1, ClientId(10)))),
+        bans=(*true.bans, RecordedBan(1, ClientId(10))),
     )
-    found = verify_proof(restated(banned), 5, ClientId(2), newest)
+    found = verify_proof(restated(banned), 5, ClientId(10), newest)
     assert found.statement.verdict is ClientVerdict.BANNED
     assert failed(found) == [StepName.BANS]
     before = true.path.ended(4)
@@ -120,38 +120,38 @@ def test_what_comes_after_the_trusted_head_proves_nothing(honest: Run, newest: T
     start = true.path.heads[-2]
     path = HeadPath(start, (true.path.links[-1], again))
     found = verify_proof(
-        restated(replace(true, path=path, committee=elected)), 5, ClientId(2), newest
+        restated(replace(true, path=path, committee=elected)), 5, ClientId(10), newest
     )
     assert StepName.COMMITTEE in unproven(found)
 
 
 def test_a_made_up_registry_changes_no_weight(honest: Run, newest: TrustedHead) -> None:
-    true = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
+    true = make_proof(honest.ledger, honest.blobs, 1, ClientId(10), whole=True)
     registry = list(true.document.registry)
-    registry[13] = replace(registry[13], samples=registry[13].samples * 10)
+    registry[10] = replace(registry[10], samples=registry[10].samples * 10)
     heavier = encode_run(replace(true.document, registry=tuple(registry)))
-    found = verify_proof(restated(replace(true, configuration=heavier)), 1, ClientId(13), newest)
-    assert found.statement.weight == UpdateWeight(230, 249)
+    found = verify_proof(restated(replace(true, configuration=heavier)), 1, ClientId(10), newest)
+    assert found.statement.weight == UpdateWeight(200, 216)
     # The path begins with the run's own configuration, and so is that of no other.
     # Its registry makes another salt, for which the client has signed nothing.
     assert unproven(found) == [StepName.CONFIGURATION, StepName.BANS, StepName.AUTHOR]
     other = restated(
         replace(true, configuration=heavier, path=replace(true.path, start=sha256(heavier)))
     )
-    found = verify_proof(other, 1, ClientId(13), newest)
+    found = verify_proof(other, 1, ClientId(10), newest)
     assert StepName.HEAD in unproven(found)
 
 
 def test_an_omitted_or_invented_ban_is_named(honest: Run, newest: TrustedHead) -> None:
-    true = make_proof(honest.ledger, honest.blobs, 4, ClientId(10), whole=True)
-    assert true.bans == (RecordedBan(3, ClientId(10)),)
+    true = make_proof(honest.ledger, honest.blobs, 4, ClientId(3), whole=True)
+    assert true.bans == (RecordedBan(3, ClientId(3)),)
     left_out = restated(replace(true, bans=()))
-    assert StepName.BANS in failed(verify_proof(left_out, 4, ClientId(10), newest))
-    other = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
+    assert StepName.BANS in failed(verify_proof(left_out, 4, ClientId(3), newest))
+    other = make_proof(honest.ledger, honest.blobs, 1, ClientId(10), whole=True)
     assert other.bans == ()
-    fifth = make_proof(honest.ledger, honest.blobs, 5, ClientId(2), whole=True)
-    made_up = restated(replace(fifth, bans=(*fifth.bans, RecordedBan(2, ClientId(2)))))
-    assert failed(verify_proof(made_up, 5, ClientId(2), newest)) == [StepName.BANS]
+    fifth = make_proof(honest.ledger, honest.blobs, 5, ClientId(10), whole=True)
+    made_up = restated(replace(fifth, bans=(*fifth.bans, RecordedBan(2, ClientId(10)))))
+    assert failed(verify_proof(made_up, 5, ClientId(10), newest)) == [StepName.BANS]
 
 
 def test_another_head_another_contract_and_another_chain_prove_nothing(

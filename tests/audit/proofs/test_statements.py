@@ -71,15 +71,15 @@ def test_a_short_proof_has_the_length_of_two_rounds(
 def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
     honest: Run,
 ) -> None:
-    # Round 1: ranked 9, 13, 6, 3, 12; client k has 10 + k samples, and the first two are accepted.
+    # Round 1: ranked 6, 10, 8, 5, 7; client k has 10 + k samples, and the first two are accepted.
     event = decided(honest, 1)
-    said = make_proof(honest.ledger, honest.blobs, 1, ClientId(13)).statement
+    said = make_proof(honest.ledger, honest.blobs, 1, ClientId(10)).statement
     assert said.verdict is ClientVerdict.USED
     bits = event.ranking[1] >> 32
     assert said.rank == Rank(1, 5, bits, accepted=True)
     assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits, 0)
-    assert said.weight == UpdateWeight(23, 23 + 19)
-    assert said.as_dict()["rank"]["distance"] == pytest.approx(12.011, abs=1e-3)
+    assert said.weight == UpdateWeight(20, 20 + 16)
+    assert said.as_dict()["rank"]["distance"] == pytest.approx(14.3335, abs=1e-3)
 
 
 def test_the_statement_of_strategy_three_has_equal_weights_and_the_clip(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_the_statement_of_strategy_three_has_equal_weights_and_the_clip(tmp_path
 
 
 def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
-    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
-    found = verify_proof(proof, 1, ClientId(13), newest)
+    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(10), whole=True)
+    found = verify_proof(proof, 1, ClientId(10), newest)
     assert found.caveats == (
         Caveat.PLACES_UNPROVEN,
         Caveat.DISTANCES_CERTIFIED,
@@ -109,9 +109,9 @@ def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: Truste
 @pytest.mark.parametrize(
     ("number", "client", "reason", "caveat"),
     [
-        (1, 0, DropoutReason.PAYLOAD_MALFORMED, Caveat.MALFORMED_CERTIFIED),
-        (1, 2, DropoutReason.NO_COMMITMENT, None),
-        (4, 12, DropoutReason.PAYLOAD_MISSING, Caveat.ABSENCE_CERTIFIED),
+        (1, 2, DropoutReason.PAYLOAD_MALFORMED, Caveat.MALFORMED_CERTIFIED),
+        (1, 4, DropoutReason.NO_COMMITMENT, None),
+        (4, 13, DropoutReason.PAYLOAD_MISSING, Caveat.ABSENCE_CERTIFIED),
     ],
 )
 def test_a_dropout_has_the_recorded_reason_and_its_unprovable_part(
@@ -133,9 +133,9 @@ def test_a_dropout_has_the_recorded_reason_and_its_unprovable_part(
 @pytest.mark.parametrize(
     ("number", "client", "taken", "refusal"),
     [
-        (1, 5, ScoresTaken.COUNTED, None),
-        (1, 4, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
-        (4, 3, ScoresTaken.REFUSED, RefusalReason.TWO_VECTORS),
+        (1, 3, ScoresTaken.COUNTED, None),
+        (1, 0, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
+        (4, 0, ScoresTaken.REFUSED, RefusalReason.TWO_VECTORS),
         (5, 1, ScoresTaken.EMPTY_SEAT, None),
     ],
 )
@@ -150,9 +150,9 @@ def test_a_members_statement_covers_its_scores_and_no_training(
 def test_other_clients_were_rejected_unsampled_banned_or_in_abandoned_rounds(
     honest: Run,
 ) -> None:
-    assert verdict(honest, 1, 3) is ClientVerdict.NOT_USED
-    assert verdict(honest, 1, 7) is ClientVerdict.NOT_SAMPLED
-    assert verdict(honest, 4, 10) is ClientVerdict.BANNED
+    assert verdict(honest, 1, 5) is ClientVerdict.NOT_USED
+    assert verdict(honest, 1, 1) is ClientVerdict.NOT_SAMPLED
+    assert verdict(honest, 4, 3) is ClientVerdict.BANNED
     assert verdict(honest, 3, 0) is ClientVerdict.ABANDONED
 
 
@@ -180,7 +180,7 @@ def test_without_the_record_the_proof_says_what_it_lacks(
 ) -> None:
     blobs = MemoryBlobs()
     blobs.put(honest.blobs.get(honest.ledger.deployment().config))
-    scores = {0: None, 13: None, 5: ScoresTaken.UNKNOWN}  # a dropout, a used update, a member
+    scores = {2: None, 10: None, 3: ScoresTaken.UNKNOWN}  # a dropout, a used update, a member
     for client, taken in scores.items():
         proof = make_proof(honest.ledger, blobs, 1, ClientId(client))
         found = verify_proof(proof, 1, ClientId(client), facts[1])
@@ -258,7 +258,7 @@ def test_the_full_path_leads_from_configuration_to_head(honest: Run, newest: Tru
 
 
 def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
-    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, ClientId(7)))
+    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, ClientId(1)))
     assert proof_of(plain).statement.rank is None
     assert plain["statement"]["weight"] is None
 
@@ -323,12 +323,12 @@ def cut(run: Run) -> Digest:
 @pytest.mark.parametrize(
     ("number", "client", "said"),
     [
-        (1, 3, "PROVEN: in round 1 the update of client 3 was not used: ranked 4 of 5, distance "),
-        (1, 2, "dropped out: it had not committed by the closing block."),
-        (1, 4, "was a member of the committee, and so did not train; its scores were refused: a "),
-        (1, 7, "PROVEN: in round 1 client 7 was not sampled: neither trainer nor member."),
-        (3, 0, "in round 3 nothing was decided, and no update used; client 0 was a member of the "),
-        (4, 10, "in round 4 client 10 took no part: it was banned before the round opened."),
+        (1, 5, "PROVEN: in round 1 the update of client 5 was not used: ranked 4 of 5, distance "),
+        (1, 4, "dropped out: it had not committed by the closing block."),
+        (1, 0, "was a member of the committee, and so did not train; its scores were refused: a "),
+        (1, 1, "PROVEN: in round 1 client 1 was not sampled: neither trainer nor member."),
+        (3, 3, "in round 3 nothing was decided, and no update used; client 3 was a member of the "),
+        (4, 3, "in round 4 client 3 took no part: it was banned before the round opened."),
         (5, 1, "its seat was empty, because it was banned when the round opened; of its own "),
     ],
 )
