@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledger.audit.report import AuditReport
 
 DOUBTFUL = Deviation(vectors=dev.scaled(1 + 1.7e-9))
-FALSE = Deviation(vectors=dev.scaled(1 + 3e-9), record=dev.lies_count)
+FALSE = Deviation(vectors=dev.scaled(1 + 1e-6), record=dev.lies_count)
 
 
 @pytest.fixture(params=[1, 3])
