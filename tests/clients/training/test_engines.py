@@ -19,7 +19,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload import Payload
 from ledger.protocol.payload_forms import FLOAT32, Q8, PayloadForm
 from ledger.protocol.payload_q8 import NOT_ENCODABLE
-from ledger.protocol.rules.distance import SQUARED, DistanceContext, plain_distances
+from ledger.protocol.rules.distance import SQUARED, plain_distances
 from ledger.protocol.types import ClientId
 from tests.clients.training.made import (
     BRANCHED,
@@ -192,9 +192,8 @@ def test_an_evaluation_goes_on_beside_training_and_another_evaluation(
 def test_distances_are_those_of_the_rule(engine: Engine) -> None:
     updates = {ClientId(u.client): u.vector for u in engine.train(START, JOBS[:3])}
     members = sorted(updates)[:2]
-    context = DistanceContext(CONVOLUTIONAL.layout)
-    found = engine.distances(SQUARED, context, updates, members)
-    expected = plain_distances(SQUARED, context, updates, members)
+    found = engine.distances(SQUARED, None, updates, members)
+    expected = plain_distances(SQUARED, None, updates, members)
     assert np.allclose(found, expected, rtol=1e-12, atol=0)
 
 

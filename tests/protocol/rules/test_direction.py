@@ -66,7 +66,7 @@ def numbered(rows: Sequence[NDArray[np.float32]]) -> dict[ClientId, NDArray[np.f
 def distances(
     rows: Sequence[NDArray[np.float32]], travel: NDArray[np.float32] | None = None
 ) -> list[float]:
-    return direction_distances(numbered(rows), travel).distances.tolist()
+    return list(map(float, direction_distances(numbered(rows), travel).distances))
 
 
 def test_a_round_by_pencil() -> None:
