@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol.rules.crowding import crowding_of
+from ledger.protocol.rules.crowding import crowding_of, median
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,7 +84,7 @@ def travel_weight(alignments: NDArray[np.float64]) -> float:
     Updates against the travel, or across it, give it no weight: where attackers once led the
     model, the travel is theirs.
     """
-    agreement = float(np.median(alignments)) if len(alignments) else 0.0
+    agreement = float(median(alignments)) if len(alignments) else 0.0
     return min(1.0, SLOPE * max(0.0, agreement))
 
 
@@ -144,7 +144,7 @@ def direction_distances(
 
 def length_factors(norms: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return f = max(1, ‖Δ‖ / (2 t))² of each update, t the median norm; 1 where t is 0."""
-    typical = float(np.median(norms)) if len(norms) else 0.0
+    typical = float(median(norms)) if len(norms) else 0.0
     with np.errstate(invalid="ignore"):  # ∞ / ∞ is no excess
         excess = np.fmax(1.0, norms / (2 * typical)) if typical else np.ones_like(norms)
     return np.asarray(excess * excess)
@@ -160,7 +160,7 @@ def median_from_others(squares: NDArray[np.float64]) -> NDArray[np.float64]:
     if count < 2:
         return np.zeros(count)
     others = squares[~np.eye(count, dtype=bool)].reshape(count, count - 1)
-    return np.asarray(np.median(others, axis=1))
+    return median(others)
 
 
 def norm_of(update: NDArray[np.float32]) -> float:
