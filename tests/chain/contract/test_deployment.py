@@ -41,10 +41,8 @@ PARAMETERS = Parameters(
     rounds=7,
     dimension=6,
     strategy=3,
-    threshold="spread",
     quorum=Quorum.BFT,
     beacon=Beacon.BLOCK,
-    election=Election.LOT,
     commit_blocks=5,
     deadline_blocks=31,
 )
