@@ -12,7 +12,7 @@ from ledger.history.serialise.serialise_rounds import full_round
 from ledger.history.serialise.values import DocumentedRound
 from ledger.protocol import encoding, merkle
 from ledger.protocol.ranking import candidates
-from ledger.protocol.types import ClientId, Digest, Election
+from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import ROUNDS, read, rounds_that_are
 from tests.api.web.conftest import run_address, show
 from tests.audit.honest import honest_run
@@ -74,7 +74,7 @@ def test_every_recomputed_value_of_a_real_run_matches(
 
 @pytest.fixture
 def drawn(tmp_path: Path) -> Iterator[Run]:
-    run = honest_run(tmp_path, aggregation_ppm=900_000, election=Election.LOT)
+    run = honest_run(tmp_path, strategy=3)
     with run.chain:
         yield run
 
