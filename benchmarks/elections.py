@@ -3,9 +3,9 @@
 `python -m benchmarks.elections --attacks target worst-back --seeds 100 101 102` plays each way to
 elect on the memory ledger, under each attack, with members' own references and with those of the
 preset `robust`, and prints the mean test accuracy of the last five rounds with its error over
-seeds, and the mean and the largest share of a committee that attackers held. The contract knows two
-ways, the paper's `middle` and the lot among the accepted: the others are put in their place in the
-specification that the memory ledger runs.
+seeds, and the mean and the largest share of a committee that attackers held. Strategy III elects by
+lot among the accepted: the study replaces this election in the specification that the memory ledger
+runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from ledger.io.processes import task_pool
 from ledger.protocol.encoding import keccak256, word_client
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import Election
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,16 +64,19 @@ def middle_of_accepted(
     return ranked[first : first + members]
 
 
+def middle(ranked: Sequence[ClientId], accepted: int, members: int) -> Sequence[ClientId]:  # noqa: ARG001
+    """Return the middle of the ranking, as strategies I and II elect."""
+    first = (len(ranked) - members) // 2
+    return ranked[first : first + members]
+
+
 def lot_of_all(ranked: Sequence[ClientId], accepted: int, members: int) -> Sequence[ClientId]:  # noqa: ARG001
     """Return a drawn part of the ranking."""
     return _drawn(ranked, members)
 
 
-CONFIGURED: Mapping[str, Election] = {
-    "middle": Election.MIDDLE,
-    "lot of accepted": Election.LOT,
-}
 STUDIED: Mapping[str, Elect] = {
+    "middle": middle,
     "middle of accepted": middle_of_accepted,
     "lot of all": lot_of_all,
 }
@@ -140,22 +142,21 @@ def play(cell: ElectionCell, report: Callable[[str], None]) -> ElectionResult:
         cell: what is run.
         report: called with the election's name when it has ended.
     """
-    election = CONFIGURED.get(cell.election, Election.MIDDLE)
-    settings = [f"seed={cell.seed}", f"protocol.election={election}", *BASE, *RULES[cell.rule]]
+    settings = [f"seed={cell.seed}", *BASE, *RULES[cell.rule]]
     settings += cell.settings
     if cell.attack != "none":
         settings += [f'malice.attack="{cell.attack}"', f"malice.malicious_rate={cell.rate}"]
     configuration = load(cell.preset, settings=tuple(settings))
 
     def elected(
-        sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
+        sizes: SelectionSizes, ranking: Sequence[int]
     ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
-        accepted, _ = sets_of(sizes, ranking, threshold_bits)
+        accepted, _ = sets_of(sizes, ranking)
         ranked = [word_client(word) for word in ranking]
         return accepted, tuple(STUDIED[cell.election](ranked, len(accepted), sizes.members))
 
     with ExitStack() as studied:
-        if cell.election not in CONFIGURED:
+        if cell.election in STUDIED:
             for place in SETS_OF:
                 studied.enter_context(patch(place, elected))
         run = studied.enter_context(memory_run(configuration))

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cmfl.inputs.arguments import NUMBER, WHOLE
-from ledger.protocol.encoding import float_bits
+from cmfl.inputs.arguments import WHOLE
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.distance import DistanceContext, plain_distances
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ __all__ = [
     "median",
     "nearest",
     "per_tensor",
-    "right_angle",
-    "spread",
     "squared",
     "within",
 ]
@@ -160,44 +157,25 @@ def nearest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
     Raises:
         ValueError: a score or the number is out of range.
     """
-    return _selected(1, scores, accepted, 0.0)
+    return _selected(1, scores, accepted)
 
 
 def farthest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
     """Return the rows of the farthest updates, in ranking order (strategy II); see `nearest`."""
-    return _selected(2, scores, accepted, 0.0)
+    return _selected(2, scores, accepted)
 
 
-def within(scores: ArrayLike, threshold: float, accepted: int = 1) -> NDArray[np.intp]:
-    """Return the rows of all updates within a threshold, best first (strategy III).
+def within(scores: ArrayLike, accepted: int = 1) -> NDArray[np.intp]:
+    """Return the rows of all updates at a distance below 2, best first (strategy III).
 
     Args:
         scores: one for each update, shape (n,), finite and at least 0.
-        threshold: the largest score that is accepted.
-        accepted: how many of the nearest are taken where none is within.
+        accepted: how many of the nearest are taken where none is below 2.
 
     Raises:
-        ValueError: a score, the threshold or the number is out of range.
+        ValueError: a score or the number is out of range.
     """
-    return _selected(3, scores, accepted, threshold)
-
-
-def right_angle() -> float:
-    """Return the threshold of the direction distance, just below 2: a cosine above 0."""
-    return _threshold("direction", [], "mean")
-
-
-def spread(member_distances: Sequence[ArrayLike], scoring: str = "mean") -> float:
-    """Return median(x) + 3 · median(|x − median(x)|), x_c a member's score among the others.
-
-    Args:
-        member_distances: of each member to the others, as `between_members` returns them.
-        scoring: "mean" or "median".
-
-    Raises:
-        ValueError: there is no such scoring, or a member has no other.
-    """
-    return _threshold("spread", member_distances, scoring)
+    return _selected(3, scores, accepted)
 
 
 def accept(
@@ -207,7 +185,6 @@ def accept(
     strategy: int = 3,
     distance: str = "direction",
     scoring: str = "median",
-    threshold: str | None = None,
     accepted: int = 1,
 ) -> NDArray[np.intp]:
     """Return the rows of the updates that an honest committee lets into the model, best first.
@@ -215,22 +192,17 @@ def accept(
     Args:
         updates: of the trainers, shape (n, d).
         references: the members' own, shape (C, d).
-        strategy: 1 nearest, 2 farthest, 3 within the threshold.
+        strategy: 1 nearest, 2 farthest, 3 at a distance below 2.
         distance: "squared", "l2" or "direction".
         scoring: "mean" or "median".
-        threshold: of strategy 3, "spread" or "direction"; None for the one of the distance.
-        accepted: how many strategies 1 and 2 take, and 3 where nothing is within.
+        accepted: how many strategies 1 and 2 take, and 3 where none is below 2.
 
     Raises:
         ValueError: a name is unknown, the shapes do not fit, or a number is out of range.
     """
     scores = _scoring(scoring).combine(distances(distance, updates, references))
     _require_known("strategy", strategy, SELECTIONS)
-    if not SELECTIONS[strategy].needs_threshold:
-        return _selected(strategy, scores, accepted, 0.0)
-    name = threshold or ("direction" if distance == "direction" else "spread")
-    members = [] if name == "direction" else between_members(distance, references)
-    return within(scores, _threshold(name, members, scoring), accepted)
+    return _selected(strategy, scores, accepted)
 
 
 def _require_known(kind: str, name: object, known: Iterable[object]) -> None:
@@ -282,9 +254,7 @@ def _distances(
     return table[:, : len(rows)]
 
 
-def _selected(
-    strategy: int, scores: ArrayLike, accepted: int, threshold: float
-) -> NDArray[np.intp]:
+def _selected(strategy: int, scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
     values = _numbers("scores", scores)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"scores: must be one number for each update, not {values.shape}")
@@ -292,25 +262,11 @@ def _selected(
         raise ValueError("scores: each must be finite and at least 0")
     if not (WHOLE.holds(accepted) and 1 <= accepted <= len(values)):
         raise ValueError(f"accepted = {accepted!r}: must be 1 to {len(values)}, the updates")
-    if not (NUMBER.holds(threshold) and 0 <= threshold < np.inf):
-        raise ValueError(f"threshold = {threshold!r}: must be finite and at least 0")
     words = rank((ClientId(place), score) for place, score in enumerate(values.tolist()))
-    chosen = SELECTIONS[strategy].select(words, accepted, float_bits(threshold))
+    chosen = SELECTIONS[strategy].select(words, accepted)
     return np.array(chosen, dtype=np.intp)
 
 
 def _scoring(name: str) -> Any:
     _require_known("scoring", name, SCORINGS)
     return SCORINGS[name]
-
-
-def _threshold(name: str, member_distances: Sequence[ArrayLike], scoring: str) -> float:
-    known = {key: rule.find for key, rule in THRESHOLDS.items() if rule.find is not None}
-    _require_known("threshold", name, known)
-    try:
-        rows = [_numbers("member_distances", row) for row in member_distances]
-    except TypeError as error:
-        raise ValueError("member_distances: must be a list of arrays") from error
-    if name == "spread" and (not rows or any(not len(row) for row in rows)):
-        raise ValueError("member_distances: each member needs another one")
-    return known[name](rows, _scoring(scoring))

@@ -322,7 +322,6 @@ def _deployed(start: RunStart) -> dict[str, Any]:
         "deadline_blocks": d.deadline_blocks,
         "replies": d.replies,
         "beacon": str(d.beacon),
-        "election": str(d.election),
     }
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.protocol.encoding import float_from_bits, word_client, word_distance
+from ledger.protocol.encoding import word_client, word_distance
 from ledger.protocol.ledger_state import SIGNED_TWICE
-from ledger.protocol.rules.registry import REFERENCES, SELECTIONS, THRESHOLDS, rule_sentences
+from ledger.protocol.rules.registry import REFERENCES, SELECTIONS, rule_sentences
 from ledger.protocol.types import (
     DROPOUTS,
     INCIDENTS,
     PHASES,
     REFUSALS,
     AcceptanceForm,
-    Election,
     Phase,
     RefusalReason,
 )
@@ -172,8 +171,6 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     selection = rule.sentence(
         accepted,
         distances[event.accepted[0 if rule.form is AcceptanceForm.LAST else -1]],
-        float_from_bits(event.threshold_bits),
-        THRESHOLDS[parameters.threshold].sentence,
     )
     measured, score = rule_sentences(parameters.distance, parameters.scoring)
     compared = REFERENCES[parameters.reference]
@@ -207,7 +204,7 @@ def _vote(
 
 def _election(event: RoundDecided, sizes: RoundSizes) -> str:
     elected, accepted = event.next_committee, len(event.accepted)
-    if sizes.election is Election.MIDDLE:
+    if not sizes.elects_by_lot:
         places = {word_client(word): place for place, word in enumerate(event.ranking, start=1)}
         ranks = [places[client] for client in elected]
         span = f"{ranks[0]} to {ranks[-1]}" if ranks else "none"

@@ -16,7 +16,7 @@ Eq. globalUpdate          rules.aggregation.aggregate                  decide   
 Ranking by score          ranking.rank                                 decide               RoundDecided
 Selection I               rules.selection.nearest                      decide               RoundDecided
 Selection II              rules.selection.farthest                     decide               RoundDecided
-Selection III (ours)      rules.selection.within_threshold             decide               RoundDecided
+Selection III (ours)      rules.selection.below_two                    decide               RoundDecided
 Election                  ranking.candidates                           decide               RoundDecided
 CCP 1, broadcast          algorithms.VotingMember.publish_scores       -                    -
 CCP 1, total scores       judgement.rank_trainers                      decide               RoundDecided

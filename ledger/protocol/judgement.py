@@ -7,7 +7,7 @@ by stage where some of the evidence is gone.
     record -> claims      who is in it, commitments opened, signatures        `validate_claims`
            -> updates     each payload usable, or rightly left out            `validate_updates`
            -> scores      each vector true, or rightly refused                `validate_scores`
-           -> ranking     distances to the committee, threshold, both sets    `rank_trainers`
+           -> ranking     distances to the committee, both sets               `rank_trainers`
            -> roots       over updates and vectors, and the reveal            `result_preimage`
            -> model       the aggregate of S_a                                `next_model`
 """
@@ -33,9 +33,9 @@ from ledger.protocol.parameters import accepted_size
 from ledger.protocol.ranking import candidates, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance import plain_distances
-from ledger.protocol.rules.registry import CLIPS, SELECTIONS, THRESHOLDS, scoring_named
+from ledger.protocol.rules.registry import CLIPS, SELECTIONS, scoring_named
 from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, parse_vector
-from ledger.protocol.types import DropoutReason, Phase, RefusalReason
+from ledger.protocol.types import AcceptanceForm, DropoutReason, Phase, RefusalReason
 from ledger.protocol.validation import (
     Violation,
     ViolationCode,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Evidence, Inputs
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance import Distances
-    from ledger.protocol.types import AcceptanceForm, ClientId, Digest, Election, SignedScores
+    from ledger.protocol.types import ClientId, Digest, SignedScores
 
 
 class SelectionSizes(Protocol):
@@ -72,10 +72,6 @@ class SelectionSizes(Protocol):
     def members(self) -> int:
         """C."""
 
-    @property
-    def election(self) -> Election:
-        """Way in which the next committee follows."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
@@ -83,13 +79,11 @@ class Ranking:
 
     Attributes:
         words: ranking words of the trainers, best first.
-        threshold_bits: float64 bits of the certified threshold, 0 without one.
         accepted: S_a, in ranking order.
         candidates: those of whom the next committee is, in ranking order.
     """
 
     words: tuple[int, ...]
-    threshold_bits: int
     accepted: tuple[ClientId, ...]
     candidates: tuple[ClientId, ...]
 
@@ -123,13 +117,14 @@ class Judgement:
 
 
 def sets_of(
-    sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
+    sizes: SelectionSizes, ranking: Sequence[int]
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
     """Return S_a and the candidates, as the contract derives them from C words or more."""
     rule = next(rule for rule in SELECTIONS.values() if rule.form is sizes.form)
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
-    accepted = rule.select(ranking, size, threshold_bits)
-    return accepted, candidates(ranking, accepted, sizes.members, sizes.election)
+    accepted = rule.select(ranking, size)
+    by_lot = sizes.form is AcceptanceForm.BELOW_TWO
+    return accepted, candidates(ranking, accepted, sizes.members, by_lot=by_lot)
 
 
 def judge(
@@ -292,23 +287,14 @@ def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector
 
 
 def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ranking:
-    """Return ranking, threshold and both sets (Algorithm 1, line 6).
+    """Return ranking and both sets (Algorithm 1, line 6).
 
     The vectors are those that count, ascending by member, all of the same trainers.
     """
     scoring = scoring_named(parameters.scoring)
     combined = scoring.combine(np.array([vector.distances for vector in vectors]))
     words = rank(zip(vectors[0].trainers, combined.tolist(), strict=True))
-    find = THRESHOLDS[parameters.threshold].find
-    threshold_bits = 0
-    if find is not None:
-        counted = {vector.member for vector in vectors}
-        rows = [
-            vector.member_distances[[member in counted for member in vector.members]]
-            for vector in vectors
-        ]
-        threshold_bits = encoding.float_bits(find(rows, scoring))
-    return Ranking(words, threshold_bits, *sets_of(parameters, words, threshold_bits))
+    return Ranking(words, *sets_of(parameters, words))
 
 
 def next_model(
@@ -350,7 +336,6 @@ def result_preimage(
         ),
         scores_root=merkle.root(merkle.SCORES_LEAF, score_leaves(record)),
         ranking_digest=encoding.ranking_digest(ranking.words),
-        threshold_bits=ranking.threshold_bits,
         reveal=encoding.reveal_of(payloads, ranked),
         record=encoding.sha256(encode_record(record)),
     )

@@ -44,7 +44,7 @@ PAPER_MAP = (
     PaperMapRow(
         "Selection III (ours)",
         "",
-        f"{_RULES}selection.within_threshold",
+        f"{_RULES}selection.below_two",
         *_DECIDE,
     ),
     PaperMapRow("Election", "election", f"{_P}ranking.candidates", *_DECIDE),

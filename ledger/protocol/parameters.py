@@ -12,13 +12,12 @@ from ledger.protocol.errors import ParametersError
 from ledger.protocol.payload_forms import PAYLOAD_FORMS, PayloadForm
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.own import OwnRuleName
-from ledger.protocol.types import Beacon, Election, Quorum
+from ledger.protocol.types import AcceptanceForm, Beacon, Election, Quorum
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance import Layout
     from ledger.protocol.rules.reference import DirectionWeight, ReferenceRule
     from ledger.protocol.rules.selection import SelectionRule
-    from ledger.protocol.types import AcceptanceForm
 
 MILLION = 1_000_000
 MIN_MEMBERS = 3
@@ -164,6 +163,11 @@ class Parameters:
     def payload_form(self) -> PayloadForm:
         """The form of the payloads."""
         return PAYLOAD_FORMS[self.payload]
+
+    @property
+    def elects_by_lot(self) -> bool:
+        """True if the next committee is drawn among S_a (strategy III)."""
+        return self.form is AcceptanceForm.BELOW_TWO
 
     @property
     def form(self) -> AcceptanceForm:

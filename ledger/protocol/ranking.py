@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import keccak256, ranking_word, u32, word_client
-from ledger.protocol.types import Election
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +26,7 @@ def score(distance: float) -> float:
 
 
 def candidates(
-    ranking: Sequence[int], accepted: Sequence[ClientId], members: int, election: Election
+    ranking: Sequence[int], accepted: Sequence[ClientId], members: int, *, by_lot: bool
 ) -> tuple[ClientId, ...]:
     """Return those of whom the next committee is, in ranking order, which the members vote on.
 
@@ -38,9 +37,9 @@ def candidates(
 
     Args:
         ranking: ranking words, best first.
-        accepted: S_a, the begin or the end of the ranking.
+        accepted: S_a; with a lot, it begins the ranking.
         members: C.
-        election: how the committee is elected.
+        by_lot: whether the committee is drawn among S_a.
 
     Raises:
         ValueError: fewer clients are ranked than a committee needs.
@@ -48,12 +47,10 @@ def candidates(
     if len(ranking) < members:
         raise ValueError(f"{len(ranking)} ranked clients cannot fill {members} places")
     ranked = tuple(map(word_client, ranking))
-    if election is Election.MIDDLE:
-        first, size = (len(ranked) - members) // 2, members
-    else:
-        size = max(len(accepted), members)
-        first = min(ranked.index(accepted[0]), len(ranked) - size)
-    return ranked[first : first + size]
+    if by_lot:
+        return ranked[: max(len(accepted), members)]
+    first = (len(ranked) - members) // 2
+    return ranked[first : first + members]
 
 
 def elect(candidates: Sequence[ClientId], members: int, next_seed: Digest) -> tuple[ClientId, ...]:

@@ -85,7 +85,7 @@ def decode_environment(data: bytes) -> TrainingEnvironment:
     """
     types = dict.fromkeys(_TEXTS, str) | {"threads": int}
     fields = canonical.decode(data, MAX_ENVIRONMENT_BYTES, containers=1)
-    value = versioned_fields(fields, types)
+    value = versioned_fields("training environment", fields, types)
     texts = {name: value[name] for name in _TEXTS}
     for name, text in texts.items():
         if not (1 <= len(text) <= MAX_ENVIRONMENT_TEXT and text.isascii() and text.isprintable()):

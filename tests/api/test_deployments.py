@@ -51,7 +51,7 @@ def test_the_contracts_own_facts_are_told(
     contract = told["contract"]
     assert contract == {
         "aggregation_ppm": fixed.aggregation_ppm,
-        "form": {"code": int(fixed.form), "name": "within_threshold"},
+        "form": {"code": int(fixed.form), "name": "below_two"},
         "rounds": ROUNDS,
         "commit_blocks": 1,
         "deadline_blocks": 3,

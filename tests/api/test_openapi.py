@@ -301,7 +301,7 @@ def test_an_example_needs_every_field_to_have_one() -> None:
 def test_no_number_can_be_infinite_or_nan() -> None:
     for value in (float("inf"), float("nan")):
         with pytest.raises(ValueError, match="finite number"):
-            ANSWERS["Threshold"].validate_python(example(rounds.Threshold) | {"value": value})
+            ANSWERS["Weight"].validate_python(example(rounds.Weight) | {"value": value})
 
 
 def test_other_origins_get_no_permission(client: httpx.Client) -> None:

@@ -42,7 +42,6 @@ from ledger.audit.checks.ranking import (
     RANKED_DIFFER,
     REVEAL_DIFFERS,
     SCORES_ROOT_DIFFERS,
-    THRESHOLD_DIFFERS,
     UPDATES_ROOT_DIFFERS,
 )
 from ledger.audit.checks.sampling import NOT_SAMPLED
@@ -166,9 +165,6 @@ CASES = {
     "true scores refused as one of two": refused(RefusalReason.TWO_VECTORS),
     "a trainer that the seed did not sample": Case(
         Deviation(participants=dev.swapped_trainer), AuditStep.SAMPLING, NOT_SAMPLED, dev.bystander
-    ),
-    "another threshold": Case(
-        Deviation(judgement=dev.wrong_threshold), RANKING, THRESHOLD_DIFFERS, settings=SPREAD
     ),
     "another updates root": Case(
         Deviation(judgement=dev.other("updates_root")), RANKING, UPDATES_ROOT_DIFFERS

@@ -88,7 +88,6 @@ EVENT_FIELDS: dict[tuple[str, str], set[AuditStep]] = {
     ("RoundDecided", "model"): CERTIFICATES,
     ("RoundDecided", "updates_root"): CERTIFICATES,
     ("RoundDecided", "scores_root"): CERTIFICATES,
-    ("RoundDecided", "threshold_bits"): CERTIFICATES,
     ("RoundDecided", "reveal"): CERTIFICATES,
     ("RoundDecided", "record"): CERTIFICATES,
     ("RoundDecided", "incidents"): CERTIFICATES,

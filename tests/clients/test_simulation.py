@@ -369,7 +369,7 @@ def told(played: Played) -> list[object]:
     """Return all that a run decided, but for what is signed: that is bound to its contract."""
     events = [recorded.event for recorded in played.ledger.outcomes(1000, descending=False)]
     return [
-        (e.ranking, e.accepted, e.model, e.threshold_bits, e.views, e.signers, e.next_seed)
+        (e.ranking, e.accepted, e.model, e.views, e.signers, e.next_seed)
         if isinstance(e, ledger_state.RoundDecided)
         else (e.round, e.next_committee, e.next_seed)
         for e in events

@@ -269,8 +269,6 @@ def test_a_home_that_cannot_be_is_refused_everywhere(run: cmfl.Run, home: str) -
         (cmfl.rules.nearest, ("x", 1)),
         (cmfl.rules.nearest, ([1.0, 2.0], "x")),
         (cmfl.rules.within, ([1.0, 2.0], "x")),
-        (cmfl.rules.spread, (5,)),
-        (cmfl.rules.spread, ([[1.0]], 5)),
         (cmfl.aggregators.median, ("x",)),
         (cmfl.aggregators.median, (None,)),
         (cmfl.aggregators.krum, ([[1.0]], "x")),

@@ -290,7 +290,6 @@ def blocks() -> dict[str, str]:
         "ranking": lines(
             {f"word {i}": f"{word:064x}" for i, word in enumerate(judgement.ranking.words)}
             | {
-                "threshold": f"{judgement.ranking.threshold_bits:016x}",
                 "accepted": list(judgement.ranking.accepted),
                 "next committee": list(judgement.ranking.candidates),
                 "set digest accepted": sets[0].hex(),
@@ -305,7 +304,6 @@ def blocks() -> dict[str, str]:
                 "updates root": opening.updates_root,
                 "scores root": opening.scores_root,
                 "ranking digest": opening.ranking_digest,
-                "threshold bits": opening.threshold_bits.to_bytes(8),
                 "reveal": opening.reveal,
                 "record": opening.record,
                 "result": judgement.result,

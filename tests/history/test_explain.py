@@ -12,16 +12,16 @@ from ledger.history.explain import explain_round
 from ledger.history.round import HistoryRound, RoundActivity
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
-from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
+from ledger.protocol.encoding import keccak256, ranking_word, sha256
 from ledger.protocol.fold import RoundStart
 from ledger.protocol.inputs import MinedCommitment, Participants
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, deployment_of
 from ledger.protocol.types import (
+    AcceptanceForm,
     Address,
     ClientId,
     Digest,
     DropoutReason,
-    Election,
     IncidentKind,
     Phase,
     RefusalReason,
@@ -77,7 +77,6 @@ DECIDED = RoundDecided(
     model=NOTHING,
     updates_root=NOTHING,
     scores_root=NOTHING,
-    threshold_bits=0,
     reveal=NOTHING,
     record=NOTHING,
     incidents=NOTHING,
@@ -153,16 +152,12 @@ def test_says_what_the_rule_of_the_cut_off_was() -> None:
     last_two = (ClientId(4), ClientId(1))
     farthest = rule({"strategy": 2}, accepted=last_two)
     assert farthest.endswith("the 2 farthest were accepted, from distance 1.5 on.")
-    spread = {"strategy": 3, "threshold": "spread", "scoring": "median"}
-    within = rule(spread, threshold_bits=float_bits(1.25))
-    assert within.endswith("the 2 within distance 1.25, the committee's own spread, were accepted.")
-    assert "the median of their squared distances" in within
-    none = rule(spread, threshold_bits=float_bits(0.25))
-    assert none.endswith("0.25, the committee's own spread, so the 2 nearest were accepted.")
     direction = {"strategy": 3, "threshold": "direction", "distance": "direction"}
-    angle = rule(direction, threshold_bits=float_bits(2.0))
-    assert "the mean of their distances of direction" in angle
-    assert angle.endswith("the 2 within distance 2, a right angle, were accepted.")
+    below = rule(direction)
+    assert "the mean of their distances of direction" in below
+    assert below.endswith("the 2 at a distance below 2 were accepted.")
+    none = rule(direction, ranking=tuple(word + (1 << 85) for word in RANKING))
+    assert none.endswith("no distance is below 2, so the 2 nearest were accepted.")
 
 
 def test_mentions_the_displacement_from_its_first_round_on() -> None:
@@ -179,7 +174,7 @@ def test_mentions_the_displacement_from_its_first_round_on() -> None:
 def test_says_how_a_committee_was_drawn() -> None:
     def election(*accepted: int) -> str:
         event = replace(DECIDED, accepted=tuple(map(ClientId, accepted)))
-        lots = replace(SIZES, election=Election.LOT, members=2)
+        lots = replace(SIZES, form=AcceptanceForm.BELOW_TWO, members=2)
         return explain_round(replace(ended_with(event), sizes=lots), NO_DOCUMENTS, None)[-1]
 
     who = "The next committee is "

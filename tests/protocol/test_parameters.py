@@ -52,7 +52,7 @@ def test_replies_and_form_follow_from_quorum_and_strategy() -> None:
     assert (made().replies, made().form) == (2, AcceptanceForm.FIRST)
     assert made(quorum=Quorum.BFT, active_ppm=MILLION, committee_ppm=350_000).replies == 4
     assert made(strategy=2).form is AcceptanceForm.LAST
-    assert made(strategy=3, threshold="spread").form is AcceptanceForm.WITHIN_THRESHOLD
+    assert made(strategy=3, threshold="spread").form is AcceptanceForm.BELOW_TWO
 
 
 def test_a_committee_has_at_least_three_members() -> None:

@@ -1,4 +1,4 @@
-"""The protocol gives what independent tools gave (`tests/vectors/protocol-v2.json`).
+"""The protocol gives what independent tools gave (`tests/vectors/protocol-v3.json`).
 
 The environment variable CMFL_VECTORS names another file of the same form to read instead.
 """
@@ -14,24 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ledger.distances.fast import fast_distances
 from ledger.protocol import encoding, merkle, sampling, signing
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.inputs import MinedCommitment, round_closing
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
-from ledger.protocol.ranking import candidates, rank
+from ledger.protocol.ranking import candidates, elect, rank
 from ledger.protocol.rules.aggregation import aggregate
-from ledger.protocol.rules.direction import DirectionMeasure
-from ledger.protocol.rules.distance import (
-    DistanceContext,
-    Distances,
-    ServerDirection,
-    plain_distances,
-)
-from ledger.protocol.rules.reference import displacement
-from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.rules.registry import SCORINGS, SELECTIONS
 from ledger.protocol.types import (
     NO_DIGEST,
     PROTOCOL_VERSION,
@@ -40,7 +31,6 @@ from ledger.protocol.types import (
     Commitment,
     Digest,
     Domain,
-    Election,
     Phase,
     Quorum,
     RegisteredClient,
@@ -52,7 +42,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMMITTED = Path(__file__).parents[1] / "vectors" / "protocol-v2.json"
+COMMITTED = Path(__file__).parents[1] / "vectors" / "protocol-v3.json"
 VECTORS = json.loads(Path(os.environ.get("CMFL_VECTORS", COMMITTED)).read_text())
 TESTED = {"version", "commitments"}
 
@@ -125,64 +115,25 @@ def test_a_rounds_distances_ranking_selection_and_election(case: dict[str, Any])
     assert [f"0x{word:064x}" for word in ranking] == expected["ranking_words"]
     assert encoding.ranking_digest(ranking) == digest(expected["ranking_digest"])
 
-    others = [np.delete(floats(row), place) for place, row in enumerate(case["member_distances"])]
-    find = THRESHOLDS["spread"].find
-    assert find is not None
-    threshold = find(others, scoring)
-    assert threshold.hex() == expected["threshold"]
-    for number in (1, 2, 3):
-        bits = encoding.float_bits(threshold) if SELECTIONS[number].needs_threshold else 0
-        chosen = SELECTIONS[number].select(ranking, case["accepted_size"], bits)
+    for number in (1, 2):
+        chosen = SELECTIONS[number].select(ranking, case["accepted_size"])
         assert list(chosen) == expected[f"strategy_{number}"]
-        elected = candidates(ranking, chosen, len(case["members"]), Election.MIDDLE)
+        elected = candidates(ranking, chosen, len(case["members"]), by_lot=False)
         assert list(elected) == expected["next_committee"]
 
 
-@cases("direction")
-def test_distances_of_direction(case: dict[str, Any]) -> None:
-    updates = {
-        ClientId(index): np.frombuffer(raw(row), dtype="<f4")
-        for index, row in enumerate(case["updates"])
-    }
-    measure = DirectionMeasure(updates)
-    members, trainers = clients(case["members"]), clients(case["trainers"])
-    factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
-    for trainer in trainers:
-        assert measure.factor(updates[trainer]) == pytest.approx(factors[trainer], rel=1e-12)
-    found = plain_distances(DISTANCES["direction"], DistanceContext(), updates, members)
-    for row, expected in zip(found, case["expected"], strict=True):
-        for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
-            truth = float(row[trainer])
-            assert measure.tolerance(updates[trainer], truth) == pytest.approx(
-                1e-9 * truth + 1e-12 * factors[trainer], rel=1e-9
-            )
-            assert abs(claim - truth) <= 1e-9 * truth + 1e-12 * factors[trainer]
-
-
-@cases("travel")
-@pytest.mark.parametrize("computed_by", [plain_distances, fast_distances()])
-def test_distances_along_a_travel(computed_by: Distances, case: dict[str, Any]) -> None:
-    updates = {
-        ClientId(index): np.frombuffer(raw(row), dtype="<f4")
-        for index, row in enumerate(case["updates"])
-    }
-    members, trainers = clients(case["members"]), clients(case["trainers"])
-    models = (np.frombuffer(raw(case[name]), dtype="<f4") for name in ("model_s", "model_t"))
-    rule = REFERENCES["travel"].direction_weight
-    assert rule is not None
-    server_direction = ServerDirection(displacement(*models), members, rule)
-    measure = DirectionMeasure(updates, server_direction)
-    assert measure.multiple == pytest.approx(float.fromhex(case["b"]), rel=1e-9)
-    factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
-    found = computed_by(
-        DISTANCES["direction"], DistanceContext(server_direction=server_direction), updates, members
-    )
-    for row, expected in zip(found, case["expected"], strict=True):
-        for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
-            truth, factor = float(row[trainer]), factors[trainer]
-            assert measure.factor(updates[trainer]) == pytest.approx(factor, rel=1e-12)
-            # As the file's own `tolerance` has it.
-            assert abs(claim - truth) <= 1e-9 * truth + 1e-10 * factor
+@cases("strategy_3")
+def test_the_sets_and_the_lot_of_strategy_three(case: dict[str, Any]) -> None:
+    rows = [floats(case["expected_distances"][str(client)]) for client in case["trainers"]]
+    means = SCORINGS["mean"].combine(np.array(rows).T).tolist()
+    ranking = rank(zip(clients(case["trainers"]), means, strict=True))
+    assert [encoding.word_client(word) for word in ranking] == case["expected_ranking"]
+    accepted = SELECTIONS[3].select(ranking, len(case["expected_accepted"]))
+    assert list(accepted) == case["expected_accepted"]
+    members = len(case["expected_committee"])
+    stand = candidates(ranking, accepted, members, by_lot=True)
+    assert list(stand) == case["expected_candidates"]
+    assert list(elect(stand, members, digest(case["next_seed"]))) == case["expected_committee"]
 
 
 @cases("aggregation")
@@ -311,7 +262,6 @@ def test_the_aggregation_result(case: dict[str, Any]) -> None:
         digest(case["updates_root"]),
         digest(case["scores_root"]),
         digest(case["ranking_digest"]),
-        int(case["threshold_bits"]),
         digest(case["reveal"]),
         digest(case["record"]),
     )

@@ -49,7 +49,7 @@ export const CHECKS = {
   updates_root: ["Updates (Merkle root)", "payloads, ranks, distances and outcomes are the leaves of the tree that was voted on"],
   scores_root: ["Scores (Merkle root)", "the scores shown as counted are the leaves of the tree that was voted on"],
   reveal: ["Revealed payloads", "all ranked payloads' digests hash to the value that makes the next seed"],
-  result: ["Result of the vote", "model, roots, ranking, cut-off, payloads and record hash to the result"],
+  result: ["Result of the vote", "model, roots, ranking, payloads and record hash to the result"],
   model: ["New model", "the round and its aggregation name the same model"],
   scored_set: ["Scored clients", "the list of scored clients hashes to the digest that members signed"],
   commitment: ["Commitment of client", "the payload's digest opens the commitment on the chain"],
@@ -98,11 +98,12 @@ export const INCIDENTS = {
 export const FORMS = {
   first: "the nearest of the ranking",
   last: "the farthest of the ranking",
-  within_threshold: "all within a cut-off that the committee certifies",
+  below_two: "all at a distance below 2, or the nearest if there is none",
 };
 export const ELECTIONS = {
-  middle: "the middle of the ranking",
-  lot: "the accepted: drawn by lot if too many, with the next of the ranking if too few",
+  first: "the middle of the ranking",
+  last: "the middle of the ranking",
+  below_two: "the accepted: drawn by lot if too many, with the next of the ranking if too few",
 };
 export const STAGES = { registering: "registering clients", open: "running", finished: "finished" };
 /** How far an open round is, what a client is in it, and what is waited for. */

@@ -102,7 +102,6 @@ class CommittedDecision:
         model: digest of w_{t+1}.
         updates_root: Merkle root over the ranked updates.
         scores_root: Merkle root over the counted score vectors.
-        threshold_bits: of strategy III, 0 for I and II.
         reveal: digest of the ranked trainers' payload digests.
         record: digest of the round's record.
         views: of the aggregation and of the election.
@@ -114,7 +113,6 @@ class CommittedDecision:
     model: Digest
     updates_root: Digest
     scores_root: Digest
-    threshold_bits: int
     reveal: Digest
     record: Digest
     views: tuple[int, int]
@@ -128,7 +126,6 @@ class CommittedDecision:
             self.updates_root,
             self.scores_root,
             encoding.ranking_digest(self.ranking),
-            self.threshold_bits,
             self.reveal,
             self.record,
         )
@@ -254,7 +251,7 @@ class ClientProof(RoundBasis):
         """S_a and the next committee, as they follow from the ranking; empty without one."""
         if self.decision is None:
             return (), ()
-        return sets_of(self.deployment, self.decision.ranking, self.decision.threshold_bits)
+        return sets_of(self.deployment, self.decision.ranking)
 
     @cached_property
     def recorded(self) -> RoundRecord | None:
@@ -335,7 +332,7 @@ def _cut_off(proof: ClientProof) -> CutOff | None:
     accepted, form = proof.sets[0], proof.deployment.form
     bits = {word_client(word): word >> 32 for word in proof.decision.ranking}
     edge = accepted[0 if form is AcceptanceForm.LAST else -1]
-    return CutOff(form, len(accepted), bits[edge], proof.decision.threshold_bits)
+    return CutOff(form, len(accepted), bits[edge])
 
 
 def _weight(proof: ClientProof) -> UpdateWeight:

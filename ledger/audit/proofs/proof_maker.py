@@ -224,7 +224,6 @@ def decision_of(event: RoundDecided) -> CommittedDecision:
         model=event.model,
         updates_root=event.updates_root,
         scores_root=event.scores_root,
-        threshold_bits=event.threshold_bits,
         reveal=event.reveal,
         record=event.record,
         views=event.views,

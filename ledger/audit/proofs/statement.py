@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ledger.audit.formatting import reason_text
-from ledger.protocol.encoding import float_from_bits
+from ledger.protocol.encoding import TWO_BITS, float_from_bits
 from ledger.protocol.rules.clipping import NONE
 from ledger.protocol.rules.registry import CLIPS
 from ledger.protocol.types import AcceptanceForm
@@ -71,13 +71,11 @@ class CutOff:
         form: how S_a follows from the ranking.
         accepted: how many are in it.
         edge_bits: float64 bits of the distance of the one of them next to those that are not.
-        threshold_bits: float64 bits of strategy III's threshold, 0 for I and II.
     """
 
     form: AcceptanceForm
     accepted: int
     edge_bits: int
-    threshold_bits: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +143,6 @@ class ClientStatement:
                 "accepted": cut_off.accepted,
                 "edge": float_from_bits(cut_off.edge_bits),
                 "edge_bits": str(cut_off.edge_bits),
-                "threshold": float_from_bits(cut_off.threshold_bits),
-                "threshold_bits": str(cut_off.threshold_bits),
             },
             "weight": None
             if weight is None
@@ -226,9 +222,10 @@ def _limit(cut_off: CutOff) -> str:
             return f"the first {cut_off.accepted} were accepted, up to distance {edge}"
         case AcceptanceForm.LAST:
             return f"the last {cut_off.accepted} were accepted, from distance {edge} on"
-        case AcceptanceForm.WITHIN_THRESHOLD:
-            limit = _number(cut_off.threshold_bits)
-            return f"{cut_off.accepted} were accepted, the threshold being {limit}"
+        case AcceptanceForm.BELOW_TWO if cut_off.edge_bits >= TWO_BITS:
+            return f"no distance is below 2, so the first {cut_off.accepted} were accepted"
+        case AcceptanceForm.BELOW_TWO:
+            return f"the {cut_off.accepted} at a distance below 2 were accepted"
 
 
 def _number(bits: int) -> str:

@@ -22,7 +22,6 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
-    Election,
     RegisteredClient,
 )
 
@@ -101,7 +100,6 @@ class LedgerStorage:
             )
         fields["form"] = AcceptanceForm(fields["form"])
         fields["beacon"] = Beacon.BLOCK if fields["beacon"] else Beacon.NONE
-        fields["election"] = Election.LOT if fields["election"] else Election.MIDDLE
         return ledger_state.Deployment(**fields)
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:

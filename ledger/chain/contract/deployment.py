@@ -35,7 +35,7 @@ from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256, words
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.signing import domain_separator
-from ledger.protocol.types import Beacon, Election
+from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
     from ledger.chain.ports import ChainReader, ChainWriter, Receipt
@@ -302,8 +302,7 @@ def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     values = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in values.items() if isinstance(v, bytes)}
     plain = {"form": int(deployment.form)}
-    named = {name: str(getattr(deployment, name)) for name in ("beacon", "election")}
-    return values | hexed | plain | named
+    return values | hexed | plain | {"beacon": str(deployment.beacon)}
 
 
 def is_published(code: bytes) -> bool:
@@ -327,9 +326,8 @@ def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str |
 
 def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
     """Return the fields of the constructor's struct, in its order, which is the deployment's."""
-    flags = {"beacon": Beacon.BLOCK, "election": Election.LOT}
-    values = {field.name: getattr(deployment, field.name) for field in fields(deployment)}
-    return tuple(value is flags[name] if name in flags else value for name, value in values.items())
+    values = (getattr(deployment, field.name) for field in fields(deployment))
+    return tuple(value is Beacon.BLOCK if type(value) is Beacon else value for value in values)
 
 
 def _immutables(deployment: Deployment, domain: Domain) -> bytes:

@@ -26,7 +26,7 @@ from ledger.history.responses.fields import (
 )
 from ledger.protocol.payload_forms import FLOAT32, PAYLOAD_FORMS
 from ledger.protocol.rules import clipping, registry
-from ledger.protocol.types import Beacon, Election, Quorum
+from ledger.protocol.types import Beacon, Quorum
 
 RunName = Annotated[str, Field(max_length=64, examples=["first"])]
 Millionths = Annotated[
@@ -108,7 +108,6 @@ class ContractParameters(Response):
     ]
     replies: Annotated[Count, Field(description="that decide, beside the primary's request")]
     beacon: Annotated[Beacon, EnumLiteral("none", "block")]
-    election: Annotated[Election, EnumLiteral("middle", "lot")]
     registry: Digest32
     initial_model: Digest32
 

@@ -12,7 +12,7 @@ from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason, VoteKind
+from ledger.protocol.types import Phase, RefusalReason, VoteKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,7 +139,6 @@ def aggregation(view: DocumentedRound) -> responses.RoundAggregation:
         "form": body["form"],
         "accepted": body["accepted"],
         "set": body["set"],
-        "threshold": body["threshold"],
         "model": body["model"],
         "updates_root": body["updates_root"],
         "scores_root": body["scores_root"],
@@ -158,12 +157,6 @@ def aggregation_body(view: DocumentedRound) -> responses.AggregationBody:
         "form": code_of(form),
         "accepted": _accepted(view, decided.accepted if decided else ()),
         "set": None if decided is None else to_hex(encoding.set_digest(decided.accepted)),
-        "threshold": None
-        if decided is None or form is not AcceptanceForm.WITHIN_THRESHOLD
-        else {
-            "value": finite(encoding.float_from_bits(decided.threshold_bits)),
-            "bits": str(decided.threshold_bits),
-        },
         "model": None if preimage is None else to_hex(preimage.model),
         "updates_root": None if preimage is None else to_hex(preimage.updates_root),
         "scores_root": None if preimage is None else to_hex(preimage.scores_root),
@@ -377,7 +370,6 @@ def _opening(preimage: encoding.ResultPreimage) -> responses.Opening:
         "updates_root": to_hex(preimage.updates_root),
         "scores_root": to_hex(preimage.scores_root),
         "ranking_digest": to_hex(preimage.ranking_digest),
-        "threshold_bits": str(preimage.threshold_bits),
         "reveal": to_hex(preimage.reveal),
         "record": to_hex(preimage.record),
     }

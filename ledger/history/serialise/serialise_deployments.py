@@ -126,7 +126,6 @@ def _contract(fixed: Deployment) -> ContractParameters:
         "deadline_blocks": fixed.deadline_blocks,
         "replies": fixed.replies,
         "beacon": fixed.beacon,
-        "election": fixed.election,
         "registry": to_hex(fixed.registry),
         "initial_model": to_hex(fixed.model),
     }

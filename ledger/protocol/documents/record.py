@@ -147,7 +147,7 @@ def decode_record(data: bytes) -> RoundRecord:
     """
     lists = ("updates", "dropouts", "scores", "refused")
     types = {"round": int, "base": bytes, **dict.fromkeys(lists, list)}
-    value = versioned_fields(canonical.decode(data), types)
+    value = versioned_fields("record", canonical.decode(data), types)
     number, base = unsigned("round", value["round"], 64), digest(value["base"])
     updates = tuple(_update(entry) for entry in value["updates"])
     require_ascending("updates", [update.client for update in updates])

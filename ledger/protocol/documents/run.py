@@ -97,7 +97,7 @@ def decode_run(data: bytes) -> RunDocument:
     """
     types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
     types |= {"experiment": dict} | dict.fromkeys(_BOUND, bytes)
-    value = versioned_fields(canonical.decode(data), types)
+    value = versioned_fields("run document", canonical.decode(data), types)
     settings = exact_fields(value["parameters"], _expected(value["parameters"]))
     try:
         parameters = Parameters(**{name: _DECLARED[name](v) for name, v in settings.items()})

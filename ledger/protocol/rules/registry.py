@@ -49,8 +49,7 @@ OWN_SCORINGS: dict[str, ScoringRule] = {}
 """Users' own rules whose functions are loaded in this process; a name determines the code."""
 
 SELECTIONS: dict[int, SelectionRule] = {
-    rule.number: rule
-    for rule in (selection.NEAREST, selection.FARTHEST, selection.WITHIN_THRESHOLD)
+    rule.number: rule for rule in (selection.NEAREST, selection.FARTHEST, selection.BELOW_TWO)
 }
 
 

@@ -68,7 +68,7 @@ def test_a_short_proof_has_the_length_of_two_rounds(
     assert verify_proof(proof, 5, ClientId(0), facts[5]).outcome is AuditOutcome.PASSED
 
 
-def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
+def test_a_used_update_has_rank_distance_and_exact_weight(
     honest: Run,
 ) -> None:
     # Round 1: ranked 9, 13, 6, 3, 12; client k has 10 + k samples, and the first two are accepted.
@@ -77,7 +77,7 @@ def test_a_used_update_has_rank_distance_threshold_and_exact_weight(
     assert said.verdict is ClientVerdict.USED
     bits = event.ranking[1] >> 32
     assert said.rank == Rank(1, 5, bits, accepted=True)
-    assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits, 0)
+    assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits)
     assert said.weight == UpdateWeight(23, 23 + 19)
     assert said.as_dict()["rank"]["distance"] == pytest.approx(12.011, abs=1e-3)
 
@@ -268,8 +268,8 @@ def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
         ({"strategy": 2}, AcceptanceForm.LAST, "the last 3 were accepted, from distance "),
         (
             {"strategy": 3, "threshold": "spread"},
-            AcceptanceForm.WITHIN_THRESHOLD,
-            "were accepted, the threshold being ",
+            AcceptanceForm.BELOW_TWO,
+            "no distance is below 2, so the first 2 were accepted",
         ),
     ],
 )
@@ -285,7 +285,7 @@ def test_the_cut_off_is_that_of_the_runs_strategy(
         for client in bits:
             found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)
             assert found.outcome is AuditOutcome.PASSED
-            cut_off = CutOff(form, len(event.accepted), bits[edge], event.threshold_bits)
+            cut_off = CutOff(form, len(event.accepted), bits[edge])
             assert found.statement.cut_off == cut_off
             assert limit in found.sentence
             is_used = client in event.accepted

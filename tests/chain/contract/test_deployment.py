@@ -23,7 +23,7 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.types import AcceptanceForm, Beacon, Election, Quorum
+from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 from tests.contracts.twins import digest_of, registry_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ PARAMETERS = Parameters(
     threshold="spread",
     quorum=Quorum.BFT,
     beacon=Beacon.BLOCK,
-    election=Election.LOT,
     commit_blocks=5,
     deadline_blocks=31,
 )
@@ -72,8 +71,8 @@ def test_the_contract_holds_what_the_document_says(chain: EmbeddedChain, tmp_pat
     assert found == deployment_for(DOCUMENT)[0]
     assert found.config == sha256(encode_run(DOCUMENT))
     assert (found.clients, found.members, found.trainers) == (300, 12, 18)
-    assert (found.form, found.beacon) == (AcceptanceForm.WITHIN_THRESHOLD, Beacon.BLOCK)
-    assert found.election is Election.LOT
+    assert (found.form, found.beacon) == (AcceptanceForm.BELOW_TWO, Beacon.BLOCK)
+    assert found.elects_by_lot
     assert (found.commit_blocks, found.deadline_blocks) == (5, 31)
     assert found.replies == 7  # of 12 members 3 may be faulty: ceil((12 + 3 + 1) / 2) - 1
     assert ledger.state().stage is LedgerStage.OPEN
@@ -98,7 +97,6 @@ def test_the_manifest_says_what_was_deployed(chain: EmbeddedChain, tmp_path: Pat
         "deadline_blocks": 31,
         "replies": 7,
         "beacon": "block",
-        "election": "lot",
         "model": f"0x{DOCUMENT.initial_model.hex()}",
     }
 
@@ -182,9 +180,7 @@ def test_each_field_of_a_manifest_is_checked(
         connect(chain, changed(manifest, **changes))
 
 
-@pytest.mark.parametrize(
-    "name", ["clients", "form", "rounds", "replies", "beacon", "election", "model"]
-)
+@pytest.mark.parametrize("name", ["clients", "form", "rounds", "replies", "beacon", "model"])
 def test_each_argument_of_a_manifest_is_checked(
     small: tuple[EmbeddedChain, Manifest], name: str
 ) -> None:

@@ -54,7 +54,7 @@ def twelve(member_distances: Sequence[NDArray[np.float64]], scoring: ScoringRule
     return 12.0
 
 
-def _sentence(accepted: int, _edge: float, _threshold: float, _name: str) -> str:
+def _sentence(accepted: int, _edge: float) -> str:
     return f"the {accepted} of the toy strategy were accepted."
 
 
@@ -87,15 +87,14 @@ TOYS: dict[str, Any] = {
 
 @pytest.mark.usefixtures("toys")
 def test_listed_toys_decide_a_round() -> None:
-    # Members at 0, 1, 2; a trainer at x > 2 is at most x away from one: 5, 9, 12 are within.
-    values = {0: 0.0, 1: 1.0, 2: 2.0, 3: 40.0, 4: 12.0, 5: 9.0, 6: 5.0, 7: 13.0, 8: 30.0}
+    # Members at 0, 1/4, 1/2; a trainer at x > 1/2 is at most x away from one.
+    values = {0: 0.0, 1: 0.25, 2: 0.5, 3: 40.0, 4: 12.0, 5: 1.5, 6: 1.0, 7: 2.0, 8: 30.0}
     small = small_round(values, **TOYS).scored()
     judged = small.judged()
     distances = [encoding.word_distance(word) for word in judged.ranking.words]
-    assert distances == [5.0, 9.0, 12.0, 13.0, 30.0, 40.0]
-    assert judged.ranking.accepted == ids(6, 5, 4)
-    assert judged.ranking.candidates == ids(5, 4, 7)
-    assert encoding.float_from_bits(judged.ranking.threshold_bits) == 12.0
+    assert distances == [1.0, 1.5, 2.0, 12.0, 30.0, 40.0]
+    assert judged.ranking.accepted == ids(6, 5)
+    assert judged.ranking.candidates == ids(6, 5, 7)
     lying = small_round(values, **TOYS)
     vector = lying.vector(0)
     lying = lying.publish(0, replace(vector, distances=vector.distances + 1)).scored(1, 2)
@@ -107,11 +106,10 @@ def test_toy_rules_can_be_configured_deployed_and_decided_on() -> None:
     parameters = replace(PENCIL, **TOYS)
     run = RunDocument(parameters, registry_of(9), encoding.sha256(b"w"), (("w", (1,)),), {})
     assert decode_run(encode_run(run)).parameters == parameters
-    assert parameters.form is AcceptanceForm.WITHIN_THRESHOLD
+    assert parameters.form is AcceptanceForm.BELOW_TWO
     state = committed(parameters=parameters)
-    decision = replace(DECISION, threshold_bits=encoding.float_bits(2.5))
-    after, _ = decided(state, decision, certificates(state, decision, ACCEPTED[:2]))
-    assert after.committee == TRAINERS[1:4]
+    after, _ = decided(state, DECISION, certificates(state, DECISION, ACCEPTED[:1], TRAINERS[:3]))
+    assert after.committee == TRAINERS[:3]
     assert rounds.decide.__doc__
 
 
@@ -171,9 +169,8 @@ def test_strategies_of_one_form_select_alike_because_the_contract_does() -> None
             strategy=rule.number,
             threshold="spread" if rule.needs_threshold else "none",
         )
-        bits = encoding.float_bits(3.5) if rule.needs_threshold else 0
-        accepted, _ = sets_of(parameters, RANKING, bits)
-        assert accepted == rule.select(RANKING, parameters.accepted, bits)
+        accepted, _ = sets_of(parameters, RANKING)
+        assert accepted == rule.select(RANKING, parameters.accepted)
 
 
 CONSTANTS = (ast.Constant, ast.Tuple, ast.Set, ast.List)
