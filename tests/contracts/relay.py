@@ -58,26 +58,8 @@ class DelegatedLedger(LedgerWriter):
         self.key = keccak256(b"PUBLIC TEST KEY of an account that delegates" + relay.encode())
         self.owner = address_of(self.key)
         chain.send(self.owner, b"", 21_000, value=10**20)
-        signed = Account.from_key(self.key).sign_transaction(
-            {
-                "type": 4,
-                "chainId": chain.chain_id,
-                "nonce": 0,
-                "gas": 100_000,
-                "maxFeePerGas": 10**10,
-                "maxPriorityFeePerGas": 0,
-                "to": self.owner,
-                "value": 0,
-                "data": b"",
-                "authorizationList": [
-                    Account.sign_authorization(
-                        {"chainId": chain.chain_id, "address": relay, "nonce": 1}, self.key
-                    )
-                ],
-            }
-        )
-        builder = PragueVM.get_transaction_builder()
-        chain._seal([builder.decode(bytes(signed.raw_transaction))])
+        raw = delegation(chain.chain_id, self.key, 0, relay)
+        chain._seal([PragueVM.get_transaction_builder().decode(raw)])
         assert chain.code(self.owner) == DELEGATION + to_canonical(relay)
 
     def _send(self, call: Call, gas: int) -> Receipt:
@@ -89,6 +71,25 @@ class DelegatedLedger(LedgerWriter):
             return self._embedded.send(to, encode_call(call), gas, key=self.key)
         except TransactionRevertedError as error:
             raise refusal(error) from error
+
+
+def delegation(chain_id: int, key: bytes, nonce: int, contract: str) -> bytes:
+    """Return an account's signed transaction by which it delegates to a contract (EIP-7702)."""
+    account = Account.from_key(key)
+    authorization = {"chainId": chain_id, "address": contract, "nonce": nonce + 1}
+    transaction = {
+        "type": 4,
+        "chainId": chain_id,
+        "nonce": nonce,
+        "gas": 100_000,
+        "maxFeePerGas": 10**10,
+        "maxPriorityFeePerGas": 0,
+        "to": account.address,
+        "value": 0,
+        "data": b"",
+        "authorizationList": [Account.sign_authorization(authorization, key)],
+    }
+    return bytes(account.sign_transaction(transaction).raw_transaction)
 
 
 @cache

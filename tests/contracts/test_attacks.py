@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.calls import CommitCall
+from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.ledger_state import LedgerStage, StatementKind, registry_batches
 from ledger.protocol.types import ClientId, Commitment
+from tests.chain.test_port_contract import ANVIL_KEY, anvil
+from tests.chain.web3_provider import transport_to
 from tests.contracts import faults, planting, support
-from tests.contracts.relay import DelegatedLedger
+from tests.contracts.relay import DELEGATION, DelegatedLedger, RelayedLedger, delegation
 from tests.contracts.twins import Outcome, Shape, Twins, registry_of, signers
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
@@ -273,3 +279,18 @@ def test_votes_are_never_hidden_in_a_transaction_of_a_delegated_account(
         with pytest.raises(errors.DelegatedAccountError):
             ledger.send_to(to, call, 2_000_000)
     assert isinstance(twins.commit(call.round, call.signed), tuple)
+
+
+@pytest.mark.network
+def test_a_node_mines_no_transaction_of_a_delegated_account(tmp_path: Path) -> None:
+    for node in anvil(tmp_path):
+        assert isinstance(node, RpcChain)
+        twins = Twins.opened(node, SHAPE)
+        relay = RelayedLedger(node, twins.ledger).relay
+        assert relay is not None
+        raw = delegation(node.chain_id, ANVIL_KEY, node.next_nonce(), relay)
+        transport_to(node).ask("eth_sendRawTransaction", f"0x{raw.hex()}")
+        assert node.code(node.sender) == DELEGATION + to_canonical(relay)
+        batch = [support.commitment(twins, support.trainers_of(twins.state)[0])]
+        with pytest.raises(errors.DelegatedAccountError):
+            twins.ledger.commit_updates(1, batch)
