@@ -33,7 +33,7 @@ BATCH = 256
 
 CEILINGS = {
     "deployment": 4_500_000,
-    "register_clients": 6_600_000,
+    "register_clients": 6_800_000,
     "commit_updates": 4_300_000,
     "decide": 3_200_000,
     "abandon_round": 11_500_000,
