@@ -57,7 +57,6 @@ def test_the_contracts_own_facts_are_told(
         "deadline_blocks": 3,
         "replies": fixed.replies,
         "beacon": "none",
-        "election": "middle",
         "registry": f"0x{fixed.registry.hex()}",
         "initial_model": f"0x{fixed.model.hex()}",
     }

@@ -12,7 +12,7 @@ from ledger.audit.checks.distances import FALSE_SCORES, SCORES_COUNTED
 from ledger.audit.engine import AuditOptions, audit
 from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
-from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.encoding import sha256, vector_bytes, word_client
 from ledger.protocol.judgement import next_model, score_updates, usable_clients
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.distance import plain_distances
@@ -127,7 +127,7 @@ def test_a_model_that_rests_on_all_updates_is_not_checkable_without_one(run: Run
     run.play(Deviation(payloads=one_update_sent_by_four))
     events = [found.event for found in run.ledger.outcomes(limit=9)]
     (event,) = (event for event in events if isinstance(event, RoundDecided))
-    lost = next(c for c in sorted(run.participants.trainers) if c not in event.accepted)
+    lost = min(set(map(word_client, event.ranking)) - set(event.accepted))
     payload = run.evidence.payloads[lost]
     report = audit(run.ledger, ChangedBlobs(run.blobs, {payload.digest: None}))
     is_checked = report.step(AuditStep.MODEL).outcome is StepOutcome.PASSED

@@ -87,7 +87,7 @@ def test_with_the_file_every_step_passes(own: OwnRun, processes: int) -> None:
 def test_without_the_file_its_steps_are_not_checkable(own: OwnRun) -> None:
     report = own.audited()
     assert report.outcome is AuditOutcome.INCOMPLETE
-    assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS, AuditStep.RANKING}
+    assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS}
     step = next(step for step in report.steps if step.number is AuditStep.DISTANCES)
     assert {str(missing.need) for missing in step.missing} == {"own rule"}
     assert "rule.py:far (sha256 " in step.missing[0].sentence
@@ -155,7 +155,7 @@ def test_a_service_runs_the_rules_that_its_operator_names(own: OwnRun, tmp_path:
     assert run_audit(trusting, lambda _: None).outcome is AuditOutcome.PASSED
     report = run_audit(replace(task, rules=(str(plain),)), lambda _: None)
     assert report.outcome is AuditOutcome.INCOMPLETE
-    assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS, AuditStep.RANKING}
+    assert unchecked(report) == {AuditStep.DISTANCES, AuditStep.MEANS}
     missing = next(step.missing for step in report.steps if step.missing)
     assert "name your own copy with --rules FILE" in missing[0].sentence
 

@@ -233,12 +233,7 @@ def test_a_refusal_that_needs_a_missing_payload_cannot_be_judged(tmp_path: Path)
 def test_a_missing_vector_leaves_what_follows_from_it_open(honest: Run) -> None:
     vector = kinds(honest)[BlobKind.VECTOR][0]
     report = with_blob(honest, vector, None)
-    assert lacking(report) == {
-        AuditStep.BLOBS,
-        AuditStep.DISTANCES,
-        AuditStep.MEANS,
-        AuditStep.RANKING,
-    }
+    assert lacking(report) == {AuditStep.BLOBS, AuditStep.DISTANCES, AuditStep.MEANS}
 
 
 def test_a_missing_refused_vector_leaves_only_its_refusal_open(honest: Run) -> None:

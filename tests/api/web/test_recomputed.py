@@ -126,7 +126,6 @@ def test_whatever_is_altered_in_an_answer_differs(
                 *("ranking_digest", "reveal", "result"),
             )
         ),
-        ["parts", "aggregation", "threshold", "bits"],
         ["parts", "scores", "clients_digest"],
         ["parts", "scores", "claims", 0, "digest"],
         ["parts", "scores", "claims", 0, "member"],
