@@ -284,8 +284,8 @@ class CommitteeLedger(LedgerStorage):
     def call_of(self, transaction_hash: bytes) -> calls.Call | None:
         """Return the call in a transaction's data; None if it was not sent to the contract.
 
-        No contract forwards calls, but an account with code (EIP-7702) can call the
-        ledger from a transaction to itself: that transaction's data are then not the ledger's.
+        The contract takes transactions from accounts without code only, so the data of each are
+        its own call's; a node can name another transaction.
         """
         transaction = self.chain.transaction(transaction_hash)
         return calls.decode_call(transaction.input) if transaction.to == self.address else None

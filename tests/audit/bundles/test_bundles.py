@@ -262,6 +262,13 @@ def test_a_bundle_of_an_impossible_round_is_not_read(honest: Run) -> None:
         read_manifest(manifest_bytes(late), honest.blobs)
 
 
+def test_a_bundle_of_protocol_version_2_is_named_in_one_sentence(honest: Run) -> None:
+    older = as_dict(make_bundle(honest.ledger, honest.blobs, 2)) | {"version": 2}
+    with pytest.raises(EncodingError) as caught:
+        read_manifest(json.dumps(older).encode(), honest.blobs)
+    assert str(caught.value) == "bundle has protocol version 2; this program needs version 3"
+
+
 def test_places_that_the_trusted_chain_does_not_have_are_named(
     honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
