@@ -15,7 +15,7 @@ by stage where some of the evidence is gone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.parameters import accepted_size
-from ledger.protocol.ranking import candidates, rank
+from ledger.protocol.ranking import candidates, elect, rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance import plain_distances
 from ledger.protocol.rules.registry import CLIPS, SELECTIONS, THRESHOLDS, scoring_named
@@ -75,6 +75,22 @@ class SelectionSizes(Protocol):
     @property
     def election(self) -> Election:
         """Way in which the next committee follows."""
+
+
+class DerivedSets(NamedTuple):
+    """Sets that the contract derives from a ranking.
+
+    Attributes:
+        accepted: S_a, in ranking order.
+        candidates: clients from which the next committee is elected, in ranking order.
+    """
+
+    accepted: tuple[ClientId, ...]
+    candidates: tuple[ClientId, ...]
+
+    def elected(self, members: int, next_seed: Digest) -> tuple[ClientId, ...]:
+        """Return S_c of the next round: C of the candidates, drawn by seed_{t+1}."""
+        return elect(self.candidates, members, next_seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +138,12 @@ class Judgement:
         return encoding.set_digest(chosen)
 
 
-def sets_of(
-    sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
-) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
+def sets_of(sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int) -> DerivedSets:
     """Return S_a and the candidates, as the contract derives them from C words or more."""
     rule = next(rule for rule in SELECTIONS.values() if rule.form is sizes.form)
     size = accepted_size(sizes.aggregation_ppm, len(ranking))
     accepted = rule.select(ranking, size, threshold_bits)
-    return accepted, candidates(ranking, accepted, sizes.members, sizes.election)
+    return DerivedSets(accepted, candidates(ranking, accepted, sizes.members, sizes.election))
 
 
 def judge(

@@ -30,7 +30,6 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     UpdatesCommitted,
 )
-from ledger.protocol.ranking import elect
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import GROUP_ORDER, is_signed_by
 from ledger.protocol.types import (
@@ -208,9 +207,9 @@ def decide(
         raise errors.WrongCommitteeError
     _require_ranking(state, ranking, block)
     _require_threshold(state.deployment.form, decision.threshold_bits)
-    accepted, candidates = sets_of(state.deployment, ranking, decision.threshold_bits)
+    derived = sets_of(state.deployment, ranking, decision.threshold_bits)
     result = encoding.aggregation_result(decision.opening())
-    sets = (encoding.set_digest(accepted), encoding.set_digest(candidates))
+    sets = (encoding.set_digest(derived.accepted), encoding.set_digest(derived.candidates))
     inputs = (decision.base, result)
     if certificates[0].set_digest != sets[0]:
         raise errors.WrongAggregationSetError
@@ -222,13 +221,13 @@ def decide(
     signers = (certificates[0].signers, certificates[1].signers)
     votes = encoding.votes_digest(views, signers, decision.incidents)
     seed = encoding.next_seed(state.seed, decision.reveal, _beacon(state, block))
-    next_committee = elect(candidates, state.deployment.members, seed)
+    next_committee = derived.elected(state.deployment.members, seed)
     chosen = encoding.set_digest(next_committee)
     head = encoding.head_after_decision(_before(state), sets[0], chosen, result, votes)
     event = RoundDecided(
         round=round_number,
         ranking=ranking,
-        accepted=accepted,
+        accepted=derived.accepted,
         next_committee=next_committee,
         base=decision.base,
         model=decision.model,

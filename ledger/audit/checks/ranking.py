@@ -11,7 +11,6 @@ from ledger.audit.report import AuditStep, Contradiction, Fact, MissingInput
 from ledger.protocol import errors
 from ledger.protocol.encoding import float_from_bits, to_hex, word_client
 from ledger.protocol.judgement import Ranking, result_preimage, sets_of
-from ledger.protocol.ranking import elect
 from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:
@@ -75,10 +74,10 @@ def check(observation: Observation) -> Iterator[StepResult]:
 
 def _check_sets(event: RoundDecided, sizes: Deployment) -> Iterator[StepResult]:
     """Yield a set that is not the one that the contract derives from the ranking."""
-    accepted, candidates = sets_of(sizes, event.ranking, event.threshold_bits)
-    elected = elect(candidates, sizes.members, event.next_seed)
+    derived = sets_of(sizes, event.ranking, event.threshold_bits)
+    elected = derived.elected(sizes.members, event.next_seed)
     for fact, recorded, true in (
-        (ACCEPTED_SET_DIFFERS, event.accepted, accepted),
+        (ACCEPTED_SET_DIFFERS, event.accepted, derived.accepted),
         (NEXT_COMMITTEE_DIFFERS, event.next_committee, elected),
     ):
         if recorded != true:

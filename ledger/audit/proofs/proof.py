@@ -108,6 +108,7 @@ class CommittedDecision:
         views: of the aggregation and of the election.
         signers: bitmaps of the places that replied.
         incidents: digest of the incidents document, 32 zero bytes without one.
+        next_seed: seed_{t+1}, which draws the next committee; None if there are C candidates.
     """
 
     ranking: tuple[int, ...]
@@ -120,6 +121,7 @@ class CommittedDecision:
     views: tuple[int, int]
     signers: tuple[int, int]
     incidents: Digest
+    next_seed: Digest | None
 
     def result(self) -> Digest:
         """Return what the committee voted on besides the sets."""
@@ -252,9 +254,11 @@ class ClientProof(RoundBasis):
     @cached_property
     def sets(self) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
         """S_a and the next committee, as they follow from the ranking; empty without one."""
-        if self.decision is None:
+        decision, sizes = self.decision, self.deployment
+        if decision is None:
             return (), ()
-        return sets_of(self.deployment, self.decision.ranking, self.decision.threshold_bits)
+        derived = sets_of(sizes, decision.ranking, decision.threshold_bits)
+        return derived.accepted, derived.elected(sizes.members, decision.next_seed or NO_DIGEST)
 
     @cached_property
     def recorded(self) -> RoundRecord | None:

@@ -48,6 +48,7 @@ from ledger.audit.proofs.statement import (
 from ledger.protocol.documents.fields import require_ascending
 from ledger.protocol.encoding import INFINITY_BITS, to_hex, word_client
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.judgement import sets_of
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_TRAINERS
 from ledger.protocol.types import AcceptanceForm, DropoutReason, RefusalReason
 
@@ -81,6 +82,7 @@ class DecisionDocument(StrictDocument):
     views: Annotated[tuple[Decimal32, Decimal32], Strict(False)]
     signers: Annotated[tuple[Decimal256, Decimal256], Strict(False)]
     incidents: JsonDigest
+    next_seed: JsonDigest | None
 
 
 class RankDocument(StrictDocument):
@@ -249,6 +251,7 @@ def _decision(decision: CommittedDecision) -> dict[str, Any]:
         "views": [str(view) for view in decision.views],
         "signers": [str(signers) for signers in decision.signers],
         "incidents": to_hex(decision.incidents),
+        "next_seed": _hex_or_none(decision.next_seed),
     }
 
 
@@ -306,3 +309,10 @@ def _require_possible_decision(decision: CommittedDecision, sizes: Deployment) -
         raise EncodingError(f"threshold_bits {decision.threshold_bits} are not of a finite number")
     if decision.threshold_bits and sizes.form is not AcceptanceForm.WITHIN_THRESHOLD:
         raise EncodingError(f"threshold_bits {decision.threshold_bits}, where none is used")
+    candidates = sets_of(sizes, ranking, decision.threshold_bits).candidates
+    if (decision.next_seed is not None) is not (len(candidates) > sizes.members):
+        needed = "must be null unless" if decision.next_seed else "must be given if"
+        raise EncodingError(
+            f"next_seed {needed} there are more than {sizes.members} candidates; there are "
+            f"{len(candidates)}"
+        )
