@@ -13,6 +13,7 @@ import pytest
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
+from ledger.protocol.judgement import judge
 from ledger.protocol.scores import DistanceTable
 from ledger.protocol.types import ClientId, Digest, DropoutReason, RefusalReason, SignedScores
 from ledger.protocol.validation import (
@@ -370,6 +371,20 @@ def test_of_a_member_with_two_vectors_none_counts() -> None:
     assert [entry.signed.scores.digest for entry in record.refused] == smallest
     assert {entry.reason for entry in record.refused} == {RefusalReason.TWO_VECTORS}
     assert judged(TWICE, record) == []
+
+
+def test_a_member_votes_without_the_two_vectors_of_reason_7() -> None:
+    record = TWICE.compose()
+    counted = [signed.scores.digest for signed in record.scores]
+    held = {digest: TWICE.evidence.vectors[digest] for digest in counted}
+    evidence = replace(TWICE.evidence, vectors=held)
+    found, violations = judge(TWICE.inputs, record, evidence)
+    whole, _ = judge(TWICE.inputs, record, TWICE.evidence)
+    assert violations == ()
+    assert found is not None
+    assert whole is not None
+    assert found.result == whole.result
+    assert [signed.scores.digest for signed in record.claims_with_vectors] == counted
 
 
 def test_two_vectors_are_refused_for_that_and_for_nothing_else() -> None:

@@ -223,5 +223,6 @@ def read_round_evidence(
 
 
 def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:
-    """Return the score vectors that a record names and their members, counted or not."""
-    return {signed.scores.digest: signed.scores.member for signed in record.claims}
+    """Return the score vectors that a check of a record reads, and their members."""
+    read = record.claims_with_vectors
+    return {signed.scores.digest: signed.scores.member for signed in read}
