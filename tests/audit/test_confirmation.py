@@ -10,15 +10,17 @@ import pytest
 
 from ledger.audit.checks.common import LOGS_INCOMPLETE
 from ledger.audit.engine import audit
-from ledger.audit.report import AuditOutcome
+from ledger.audit.report import AuditOutcome, AuditStep, StepOutcome
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from tests.audit.deviations import wrong_model
 from tests.audit.revm_history import RevmHistory
-from tests.audit.runs import PARAMETERS, Run
+from tests.audit.runs import PARAMETERS, Deviation, Run
 from tests.audit.unreliable_node import UnreliableNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ledger.audit.report import AuditReport
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -110,8 +112,11 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return run
 
 
-def audited(run: Run, lie: Callable[[str, Any], Any] = lambda _call, answer: answer) -> AuditReport:
-    final = run.chain.head().number
+def audited(
+    run: Run, lie: Callable[[str, Any], Any] = lambda _call, answer: answer, newer: int = 0
+) -> AuditReport:
+    """Audit through a lying node whose newest blocks, so many, are not final."""
+    final = run.chain.head().number - newer
     node = UnreliableNode([run.chain], final, random.Random(0), lie=lie)
     return audit(CommitteeLedger(node, run.ledger.address, run.ledger.from_block), run.blobs)
 
@@ -134,11 +139,12 @@ def test_each_omitted_log_leaves_the_audit_incomplete(run: Run) -> None:
         def lie(call: str, answer: Any, hidden: Log = hidden) -> Any:
             return [log for log in answer if log != hidden] if call == "logs" else answer
 
-        report = audited(run, lie)
-        assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
-        needs = {missing.need for step in report.steps for missing in step.missing}
-        assert LOGS_INCOMPLETE in needs
-        assert proven(report) <= truth
+        for newer in (0, 1):
+            report = audited(run, lie, newer)
+            assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
+            needs = {missing.need for step in report.steps for missing in step.missing}
+            assert LOGS_INCOMPLETE in needs
+            assert proven(report) <= truth
 
 
 @pytest.mark.parametrize("place", range(len(fields(LedgerSnapshot))))
@@ -151,5 +157,21 @@ def test_a_false_state_leaves_the_audit_incomplete(run: Run, place: int) -> None
         last = 32 * place + 31
         return answer[:last] + bytes([answer[last] ^ 1]) + answer[last + 1 :]
 
+    for newer in (0, 1):
+        report = audited(run, lie, newer)
+        assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
+
+
+def test_a_confirmed_round_still_contradicts_though_a_later_log_is_missing(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path, PARAMETERS, chain=cast("EmbeddedChain", SharedBlocks()))
+    run.play(Deviation(judgement=wrong_model))
+    shared(run, lambda: run.commit({run.trainers[0]: run.word(run.trainers[0])}))
+    newest = run.chain.logs(run.ledger.address, [], 0, run.chain.head().number)[-1]
+    assert (newest.block_number, newest.log_index) == (run.chain.head().number, 1)
+
+    def lie(call: str, answer: Any) -> Any:
+        return [log for log in answer if log != newest] if call == "logs" else answer
+
     report = audited(run, lie)
-    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
+    failed = {step.number for step in report.steps if step.outcome is StepOutcome.FAILED}
+    assert failed == {AuditStep.MODEL}, readable(report)
