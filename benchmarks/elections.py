@@ -30,7 +30,7 @@ from clients.configuration.loading import load
 from ledger.io.named_files import write_named
 from ledger.io.processes import task_pool
 from ledger.protocol.encoding import keccak256, word_client
-from ledger.protocol.judgement import sets_of
+from ledger.protocol.judgement import DerivedSets, sets_of
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import Election
 
@@ -147,12 +147,11 @@ def play(cell: ElectionCell, report: Callable[[str], None]) -> ElectionResult:
         settings += [f'malice.attack="{cell.attack}"', f"malice.malicious_rate={cell.rate}"]
     configuration = load(cell.preset, settings=tuple(settings))
 
-    def elected(
-        sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
-    ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
-        accepted, _ = sets_of(sizes, ranking, threshold_bits)
+    def elected(sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int) -> DerivedSets:
+        accepted = sets_of(sizes, ranking, threshold_bits).accepted
         ranked = [word_client(word) for word in ranking]
-        return accepted, tuple(STUDIED[cell.election](ranked, len(accepted), sizes.members))
+        candidates = tuple(STUDIED[cell.election](ranked, len(accepted), sizes.members))
+        return DerivedSets(accepted, candidates)
 
     with ExitStack() as studied:
         if cell.election not in CONFIGURED:

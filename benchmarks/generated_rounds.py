@@ -229,7 +229,7 @@ class GeneratedChain(OfflineChain):
         state, fixed = self.state, self.state.deployment
         trainers = [client for client in self._active() if client not in state.committee]
         ranking = rank((client, float(self._rng.random())) for client in trainers)
-        accepted, following = sets_of(fixed, ranking, 0)
+        derived = sets_of(fixed, ranking, 0)
         digests = [self._new_digest() for _ in range(6)]
         if self.published is not None:
             digests[5] = self._published_record(self.published, trainers, digests[0])
@@ -237,8 +237,8 @@ class GeneratedChain(OfflineChain):
         return ledger_state.RoundDecided(
             state.round,
             ranking,
-            accepted,
-            following,
+            derived.accepted,
+            derived.elected(fixed.members, NO_DIGEST),
             digests[0],
             digests[1],
             digests[2],
