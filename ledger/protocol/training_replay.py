@@ -1,8 +1,8 @@
 """Repeated training: the environment that an update needs, the verdict, and the witness of it.
 
 An update is a function of the chain's model, the round's seed, the recorded settings, the owner's
-data, and of the environment in which floating-point sums are formed (docs/protocol.md, "Bound
-inputs and training replay").
+data, and of the environment in which floating-point sums are formed
+(docs/protocol/environments.md).
 """
 
 from __future__ import annotations
