@@ -21,7 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.local_sgd import LocalTraining, batches
+from ledger.audit.bundles.bundle import BundleDocument
 from ledger.audit.checks.all_checks import step_of_field
+from ledger.audit.proofs.proof_document import ProofDocument
 from ledger.protocol import canonical, consensus, ledger_state, parameters, sampling, signing
 from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
@@ -588,6 +590,16 @@ def test_bounds_are_those_of_the_code() -> None:
     assert MAX_BLOB_BYTES == 2**30
     assert "longer than 2^30 bytes" in section("Blobs")
     assert f"views to {consensus.MAX_VIEWS - 1}:" in TEXT.replace("\n", " ")
+
+
+@of_version_3
+@pytest.mark.parametrize("document", [ProofDocument, BundleDocument])
+def test_every_field_of_proofs_and_bundles_is_described(document: Any) -> None:
+    schema = document.model_json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    fields_of_parts = {name for part in parts for name in part.get("properties", ())}
+    page = (ROOT / "docs" / "protocol" / "proofs.md").read_text("utf-8")
+    assert fields_of_parts - set(re.findall(r"`(\w+)`", page)) == set()
 
 
 def anchors_of(page: Path) -> set[str]:
