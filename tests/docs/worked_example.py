@@ -108,8 +108,11 @@ BEFORE_3: dict[str, Any] = {
     "election": "lot",
 }
 """Settings by which protocol 2 had the same rules. Remove them with protocol 2."""
-IS_BEFORE_3 = "reference" in {field.name for field in fields(Parameters)}
-PARAMETERS = Parameters(**SETTINGS, **(BEFORE_3 if IS_BEFORE_3 else {}))
+KNOWN = {field.name for field in fields(Parameters)}
+PARAMETERS = Parameters(
+    **SETTINGS,
+    **{name: value for name, value in BEFORE_3.items() if {name, "reference"} <= KNOWN},
+)
 LAYOUT = (("weight", (2, 3)), ("bias", (2,)))
 OPENED = 10
 FIRST_MODEL = f32(0.5, -0.25, 0, 0, 0, 0, 0, 0)
@@ -163,7 +166,7 @@ def example() -> Example:
     committee = drawn_committee(seed, CLIENTS, PARAMETERS.members, ())
     seats = participants_of(PARAMETERS, registry, 1, seed, committee)
     late, odd, opposite, long = seats.trainers[:4]
-    scale = {opposite: -1.0, long: 2.5}
+    scale = {opposite: -1.0, long: 2.25}
     payloads = {
         client: encoding.vector_bytes(update(place, scale.get(client, 1.0)))
         for place, client in enumerate(seats.active)
