@@ -288,7 +288,7 @@ Rules = Annotated[
     typer.Option(
         "--rules",
         metavar="FILE",
-        help="Your copy of the file with the run's own distance or scoring; may be repeated. "
+        help="Your copy of the file with the run's own distance; may be repeated. "
         "It is run, if its sha256 is the run document's.",
     ),
 ]

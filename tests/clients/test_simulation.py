@@ -98,13 +98,9 @@ def misbehaving(played: Played, fault: MemberFault) -> set[ClientId]:
     return {c for c, found in played.population.member_faults.items() if found is fault}
 
 
-@pytest.mark.parametrize(
-    ("strategy", "scoring"), [(1, "mean"), (2, "mean"), (3, "mean"), (1, "median"), (3, "median")]
-)
-def test_a_round_can_be_recomputed_from_chain_and_blobs(
-    player: Player, strategy: int, scoring: str
-) -> None:
-    settings = (f"protocol.strategy={strategy}", f"protocol.scoring={scoring}", "protocol.rounds=2")
+@pytest.mark.parametrize("strategy", [1, 2])
+def test_a_round_can_be_recomputed_from_chain_and_blobs(player: Player, strategy: int) -> None:
+    settings = (f"protocol.strategy={strategy}", "protocol.rounds=2")
     played = player.play(*settings, "malice.attack=back-gradient", "malice.malicious_rate=0.3")
     participants = played.participants(2)
     committee, trainers = participants.committee, participants.trainers
@@ -116,20 +112,13 @@ def test_a_round_can_be_recomputed_from_chain_and_blobs(
     table = {
         (k, c): float(((updates[k] - updates[c]) ** 2).sum()) for k in updates for c in committee
     }
-    average = np.mean if scoring == "mean" else np.median
-    distances = {k: float(average([table[k, c] for c in committee])) for k in trainers}
+    distances = {k: float(np.mean([table[k, c] for c in committee])) for k in trainers}
     order = sorted(trainers, key=lambda k: (distances[k], k))
     assert [word_client(word) for word in event.ranking] == order
     published = [word_distance(word) for word in event.ranking]
     # Sums of 650 squares in another order: relative 1e-9, as an auditor allows.
     np.testing.assert_allclose(published, [distances[k] for k in order], rtol=1e-9)
-    if strategy == 3:
-        spread = [average([table[o, c] for o in committee if o != c]) for c in committee]
-        middle = float(np.median(spread))
-        limit = middle + 3 * float(np.median([abs(x - middle) for x in spread]))
-        accepted = [k for k in order if distances[k] <= limit] or order[:3]
-    else:
-        accepted = order[:3] if strategy == 1 else order[-3:]
+    accepted = order[:3] if strategy == 1 else order[-3:]
     assert list(event.accepted) == accepted
     # The middle 4 of 6: places floor((6 - 4) / 2) = 1 to 4.
     assert list(event.next_committee) == order[1:5]
@@ -176,25 +165,6 @@ def test_false_scores_are_refused_and_kept_as_evidence(player: Player) -> None:
             assert is_signed_by(member.address, played.domain, scores, signature)
     assert caught > 0
     assert all(not record.refused for record in honest.records())
-
-
-def test_false_scores_count_where_they_are_not_checked(player: Player) -> None:
-    settings = ("malice.members.false-scores=4", "protocol.rounds=2")
-    played = player.play(*settings, "protocol.scores_checked=false")
-    liars = misbehaving(played, MemberFault.FALSE_SCORES)
-    false = 0
-    for record in played.records():
-        committee = played.opening(record.round).committee
-        assert record.refused == ()
-        assert {signed.scores.member for signed in record.scores} == set(committee)
-        payloads = record.payloads()
-        for vector in played.vectors(record.round):
-            own = floats(played, payloads[vector.member]).astype(np.float64)
-            true = [((floats(played, payloads[k]) - own) ** 2).sum() for k in vector.trainers]
-            lie = not np.allclose(vector.distances, true, rtol=1e-9)
-            assert lie == (vector.member in liars)
-            false += lie
-    assert false > 0
 
 
 def test_a_silent_primary_is_replaced_by_the_next_view(player: Player) -> None:

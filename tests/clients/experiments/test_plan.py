@@ -140,7 +140,6 @@ def test_a_method_takes_only_the_rules_of_a_preset() -> None:
     plan = plan_of(('name = "CMFL-I"', 'name = "robust"\nrules = "robust"'))
     protocol, robust = plan.cells[0].configuration.protocol, load("robust").protocol
     assert (protocol.strategy, protocol.distance) == (robust.strategy, robust.distance)
-    assert (protocol.scoring, protocol.threshold) == (robust.scoring, robust.threshold)
     assert protocol.clients == 12
 
 
@@ -197,10 +196,9 @@ def test_a_cell_is_found_by_its_name_and_no_other() -> None:
     ("change", "said"),
     [
         (("rounds=2", "rounds=x"), "cell CMFL-I, clean: protocol.rounds: Input should be a"),
-        (("rounds=2", "threshold=spread"), "strategy 1 has no threshold"),
         (
-            ("rounds=2", 'strategy=3", "protocol.threshold=direction'),
-            "threshold = direction goes with distance = direction, not with squared",
+            ("rounds=2", "threshold=spread"),
+            "protocol.threshold: removed in protocol 3; strategy 3 always accepts",
         ),
         (
             ('kind = "federated"', 'kind = "federated"\naggregator = "Krum"\noptions = {f = 2}'),

@@ -310,7 +310,7 @@ def test_a_worker_names_its_own_copy_of_an_own_rule(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=sha256(digest.read_bytes()).hex()):
             configuration_from_document(document, settings=(f"protocol.distance={other}:far",))
     with pytest.raises(ConfigurationError, match="the run document says that"):
-        configuration_from_document(document, settings=(setting, "protocol.scoring=median"))
+        configuration_from_document(document, settings=(setting, "protocol.strategy=2"))
 
 
 def test_documents_without_own_rules_keep_their_bytes() -> None:

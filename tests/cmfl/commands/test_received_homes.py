@@ -63,13 +63,6 @@ def far(update, references):
     return np.abs(references - update).sum(axis=1)
 """,
     ),
-    "scoring": (
-        "protocol.scoring=FILE:most",
-        """
-def most(values):
-    return float(values.max())
-""",
-    ),
     "data": (
         "data.name=FILE:blobs",
         """
@@ -317,20 +310,20 @@ def test_in_python_a_resumed_run_takes_the_callers_code(
 ) -> None:
     home = tmp_path / "home"
     shutil.copytree(received.home, home)
-    head = face.open(home, "scoring").head
-    with pytest.raises(ConfigurationError, match=r"protocol\.scoring"):
-        face.run(home=home, name="scoring", resume=True)
+    head = face.open(home, "distance").head
+    with pytest.raises(ConfigurationError, match=r"protocol\.distance"):
+        face.run(home=home, name="distance", resume=True)
     with pytest.raises(ConfigurationError, match=r"resumed run keeps"):
-        face.run(home=home, name="scoring", resume=True, model="mlp")
+        face.run(home=home, name="distance", resume=True, model="mlp")
     assert not canary.exists()
-    code = f"{received.folder / 'scoring.py'}:most"
-    assert face.run(home=home, name="scoring", resume=True, scoring=code).head == head
+    code = f"{received.folder / 'distance.py'}:far"
+    assert face.run(home=home, name="distance", resume=True, distance=code).head == head
     assert canary.exists()
 
 
 def test_with_json_each_command_prints_json_or_nothing(received: Received, tmp_path: Path) -> None:
     options, wrong = leaves(), []
-    for name, arguments in commands(received, "scoring", tmp_path).items():
+    for name, arguments in commands(received, "distance", tmp_path).items():
         if "--json" not in options[name]:
             continue
         result = cmfl(*name.split(), *(each for each in arguments if each != "--json"), "--json")

@@ -85,8 +85,17 @@ def test_faults_and_rules_are_listed_with_their_setting() -> None:
     assert [row["name"] for row in faults] == [*MemberFault, *TrainerFault]
     assert all(row["sentence"] for row in faults)
     rules = {(row["setting"], row["name"]) for row in succeeds("settings", "rules", "--json").json}
-    assert {("protocol.strategy", "3"), ("protocol.distance", "direction")} <= rules
+    assert {("protocol.strategy", "3"), ("protocol.distance", "squared")} <= rules
+    assert len([name for setting, name in rules if setting == "protocol.strategy"]) == 3
     assert "malice.members false-scores\n    Publishes false" in succeeds("settings", "faults").out
+
+
+def test_the_papers_strategies_are_for_members_without_attackers() -> None:
+    assert "no attackers" in succeeds("settings", "protocol.strategy").out
+    rules = {row["name"]: row["sentence"] for row in succeeds("settings", "rules", "--json").json}
+    for strategy in ("1", "2"):
+        assert "no attackers among the members" in rules[strategy]
+    assert "against attackers" in rules["3"]
 
 
 def test_presets_are_listed_with_the_head_of_their_files() -> None:
