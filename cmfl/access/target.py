@@ -54,6 +54,17 @@ class Target:
     blobs_at: str | None = None
     remote: RemoteService | None = None
 
+    def __post_init__(self) -> None:
+        """Reject a home of another protocol version.
+
+        Raises:
+            ChainError: names a manifest of the home and its version.
+        """
+        if self.remote is None and (self.rpc_url is None or self.address is None):
+            from ledger.chain.contract.manifest import require_current_home
+
+            require_current_home(Home(self.home))
+
     @property
     def chain_file(self) -> Path:
         """The home's own chain."""

@@ -17,7 +17,6 @@ from ledger.chain.contract.calls import RegisterCall
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.contract.deployment_intent import create_once
 from ledger.chain.contract.manifest import (
-    MANIFEST_FORMAT,
     Manifest,
     read_run_manifest,
     settings_digest,
@@ -128,7 +127,6 @@ def _manifest_of(
     if receipt.contract_address is None:
         raise ChainError("the chain gave no address for the new contract")
     return Manifest(
-        format=MANIFEST_FORMAT,
         run=paths.name,
         configuration=settings_digest(paths),
         chain_id=chain.chain_id,

@@ -39,7 +39,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-LOT = (*SETTINGS, "protocol.strategy=3", "protocol.election=lot")
+LOT = (*SETTINGS, "protocol.strategy=3")
 
 
 def _shows_all(home: Path) -> bool:

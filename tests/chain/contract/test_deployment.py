@@ -18,6 +18,7 @@ from ledger.chain.contract.manifest import (
 )
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home, RunPaths
+from ledger.protocol import types
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
@@ -335,7 +336,11 @@ def test_a_pipe_in_place_of_a_file_blocks_nobody(two: tuple[RunPaths, RunPaths])
             read_run_manifest(two[0])
 
 
-def test_a_manifest_of_an_older_version_says_so(tmp_path: Path) -> None:
-    RunPaths(tmp_path).manifest.write_text('{"format": 1, "chain_id": 7}')
-    with pytest.raises(ChainError, match="format 1 is not 3"):
+@pytest.mark.parametrize(("fields", "found"), [({"version": 1}, 1), ({"version": 99}, 99)])
+def test_a_manifest_of_another_version_says_so(
+    tmp_path: Path, fields: dict[str, int], found: int
+) -> None:
+    RunPaths(tmp_path).manifest.write_text(json.dumps({"chain_id": 7, **fields}))
+    sentence = f"protocol version {found}; this program needs version {types.PROTOCOL_VERSION}"
+    with pytest.raises(ChainError, match=sentence):
         read_run_manifest(RunPaths(tmp_path))

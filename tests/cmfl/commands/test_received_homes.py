@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 import typer
@@ -85,6 +85,12 @@ EDITED = {
 }
 
 
+class HasHome(Protocol):
+    """A folder with a home."""
+
+    home: Path
+
+
 class Received:
     """A home from elsewhere, with a run for each setting that names code."""
 
@@ -145,7 +151,7 @@ NOT_PLAYED = {
 """Commands with --home that are not played here, and why."""
 
 
-def commands(received: Received, run: str, folder: Path) -> dict[str, tuple[object, ...]]:
+def commands(received: HasHome, run: str, folder: Path) -> dict[str, tuple[object, ...]]:
     """Return the arguments of every command that reads a home."""
     model = received.home / "runs" / run / "model.safetensors"
     of_run = ("--home", received.home, "--run", run)
