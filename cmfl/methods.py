@@ -33,6 +33,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "cmfl-1": {"rules": "digits", "settings": ["protocol.strategy=1"]},
     "cmfl-2": {"rules": "digits", "settings": ["protocol.strategy=2"]},
+    "cmfl-3": {"rules": "digits", "settings": ["protocol.strategy=3"]},
     "robust": {"rules": "robust"},
 }
 """Methods by name. An option `{"share": x}` counts x of a round's updates."""

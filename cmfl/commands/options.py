@@ -177,7 +177,8 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="digits (default), robust, ...: cmfl settings presets lists all.",
+        help="digits (default, no attackers among the members), robust (against attackers), ...: "
+        "cmfl settings presets lists all.",
         autocompletion=_presets,
     ),
 ]
