@@ -6,9 +6,11 @@ import csv
 import io
 import re
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import pytest
 
+import cmfl as face
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
@@ -16,8 +18,11 @@ from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
 from clients.configuration.schema import Configuration
 from clients.configuration.settings_reference import settings
-from ledger.protocol.errors import CmflError
+from ledger.protocol.errors import CmflError, ConfigurationError
 from tests.cmfl.commands.conftest import refusal, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def keys_of(configuration: Configuration) -> set[str]:
@@ -96,6 +101,24 @@ def test_the_papers_strategies_are_for_members_without_attackers() -> None:
     for strategy in ("1", "2"):
         assert "no attackers among the members" in rules[strategy]
     assert "against attackers" in rules["3"]
+
+
+def test_a_removed_setting_ends_a_command_before_anything_is_written(tmp_path: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "old.toml"
+    file.write_text('[protocol]\nclients = 12\nreference = "peers"\n', "utf-8")
+    sentence = (
+        "protocol.reference: removed in protocol 3; strategy 3 always compares with the round's "
+        "peers"
+    )
+    new = ("--home", home, "--set", "protocol.reference=peers")
+    for command in ("run", "deploy", "network"):
+        assert refusal(command, "--preset", "smoke", *new) == sentence
+        assert sentence in refusal(command, "--config", file, "--home", home)
+    with pytest.raises(ConfigurationError, match=sentence):
+        face.compare([{"name": "mine", "reference": "peers"}], preset="smoke", seeds=[1])
+    with pytest.raises(ConfigurationError, match=sentence):
+        face.sweep("smoke", over={"reference": ["own", "peers"]})
+    assert [*tmp_path.iterdir()] == [file]
 
 
 def test_presets_are_listed_with_the_head_of_their_files() -> None:
