@@ -36,7 +36,8 @@ def require_bound_inputs(
     require_bound_files(document, configuration.data.choice())
     if data.name != OWN.name:
         digests = simulated_digests(data, configuration.seed)
-        require_bound_samples(document, digests, data.sample_counts)
+        declared = [client.samples for client in document.registry]
+        require_bound_samples(document, digests, declared)
 
 
 def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
