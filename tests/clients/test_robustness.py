@@ -76,5 +76,5 @@ def agreement(found: list[tuple[list[int], list[int]]]) -> float:
     return sum(pairs) / len(pairs)
 
 
-def test_one_wild_reference_decides_the_rankings_of_strategy_one(player: Player) -> None:
+def test_one_members_wild_update_decides_the_rankings_of_strategy_1(player: Player) -> None:
     assert agreement(rankings_of_wild_members(player)) > 0.95
