@@ -68,7 +68,7 @@ def test_the_page_says_what_is_played(trials: Trials) -> None:
         assert float(cells[-1]) == pytest.approx(float(told[-1]), abs=0.11)
 
 
-def test_members_leave_out_false_scores_and_an_abandoned_round_changes_nothing(
+def test_checked_scores_stop_favouring_and_abandoned_rounds_change_nothing(
     trials: Trials,
 ) -> None:
     one = trials.outcome(Misdeed(FAVOURING, 1))

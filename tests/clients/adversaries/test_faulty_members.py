@@ -94,7 +94,7 @@ def test_colluding_members_publish_one_vector_of_near_and_far() -> None:
 
 
 @pytest.mark.parametrize("fault", [MemberFault.FAVOURING, MemberFault.COLLUDING])
-def test_favours_are_refused_and_name_their_member(fault: MemberFault) -> None:
+def test_checked_favours_are_refused_and_name_their_member(fault: MemberFault) -> None:
     network = Network()
     chosen = favoured_in(network)
     played(network, {1: fault})
