@@ -11,6 +11,7 @@ has the same configuration. What is measured is recorded where it ends the run (
 from __future__ import annotations
 
 import json
+import operator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -233,6 +234,8 @@ class TrainingSection(Section):
     """Passes over the client's data in a round."""
     proximal: float | None = None
     """mu of FedProx, above 0: every step also pulls towards the global model."""
+    calibrated: Annotated[bool, Field(exclude_if=operator.not_)] = False
+    """The loss adds log(n + 0.1) to each class's logit; n counts the client's samples of it."""
     path: TrainingPath = "auto"
     """How the same steps are computed; auto is what fits the model."""
 

@@ -21,6 +21,7 @@ from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
 from clients.models.model_check import check_model
 from clients.models.registry import model_named
+from clients.models.tasks import require_class_labels
 from clients.random_streams import named_stream, simulated_signers
 from clients.training.lockstep.execution_plan import plan
 from ledger.io.own_rules import try_rules
@@ -141,6 +142,8 @@ def populate(configuration: Configuration, owners: Owners | None = None) -> Popu
         clean, signers, registry = data_of_owners(configuration, owners.clients), (), owners.clients
     model = model_named(configuration.model.name, clean.form, configuration.model.options)
     check_model(model, clean)
+    if configuration.training.calibrated:
+        require_class_labels(clean.form.task)
     attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
     malicious = frozenset(ClientId(client) for client in attackers)
     data_attack = DATA_ATTACKS.get(malice.attack or "")

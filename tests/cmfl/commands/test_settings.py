@@ -14,7 +14,7 @@ from clients.attacks.data.registry import DATA_ATTACKS
 from clients.attacks.registry import ATTACKS
 from clients.configuration.loading import load
 from clients.configuration.parsing import PRESETS
-from clients.configuration.schema import Configuration
+from clients.configuration.schema import Configuration, Section
 from clients.configuration.settings_reference import settings
 from ledger.protocol.errors import CmflError
 from tests.cmfl.commands.conftest import refusal, succeeds
@@ -22,10 +22,9 @@ from tests.cmfl.commands.conftest import refusal, succeeds
 
 def keys_of(configuration: Configuration) -> set[str]:
     """Return the names of all settings of a configuration."""
-    values = configuration.model_dump()
-    sections = {name: value for name, value in values.items() if isinstance(value, dict)}
-    return {f"{name}.{key}" for name, section in sections.items() for key in section} | (
-        values.keys() - sections.keys()
+    sections = {name: value for name, value in configuration if isinstance(value, Section)}
+    return {f"{name}.{key}" for name, section in sections.items() for key, _ in section} | (
+        dict(configuration).keys() - sections.keys()
     )
 
 
@@ -44,11 +43,11 @@ def test_every_setting_is_there_once_with_a_sentence() -> None:
 def test_the_defaults_are_those_of_a_bare_run() -> None:
     bare = load("smoke").model_copy(update={"protocol": load("smoke").protocol})
     configuration = Configuration(protocol={"clients": bare.protocol.clients})  # type: ignore[arg-type]
-    values = configuration.model_dump(mode="json")
     for one in settings():
         section, _, key = one.name.rpartition(".")
         if one.name != "protocol.clients":
-            assert one.default == (values[section][key] if section else values[key]), one.name
+            found = getattr(getattr(configuration, section) if section else configuration, key)
+            assert one.default == getattr(found, "value", found), one.name
 
 
 def test_what_a_setting_may_be_is_what_is_taken() -> None:
