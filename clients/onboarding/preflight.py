@@ -29,6 +29,7 @@ from ledger.chain.contract.deployment import (
     require_code,
 )
 from ledger.chain.finality import FinalityCheckpoints
+from ledger.chain.ports import require_plain_sender
 from ledger.chain.rpc.fees import new_fees
 from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.early_stop import SECTION
@@ -261,6 +262,8 @@ class PreflightChecks:
     def _look_at_keys(self) -> tuple[CheckState, str]:
         document, ledger = _needed(self._document), _needed(self._ledger)
         signers = signers_by_client(document, self._open_keys())
+        for signer in signers.values():
+            require_plain_sender(_needed(self._node), checksum(signer.address))
         state, banned = _needed(self._state), {}
         if state.stage is not LedgerStage.REGISTERING:
             ban_rounds = {client: ledger.client(client).banned_in for client in sorted(signers)}

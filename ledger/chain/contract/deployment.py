@@ -28,6 +28,7 @@ from ledger.chain.ports import (
     ChainUnreachableError,
     NotServedError,
     TransactionRevertedError,
+    require_plain_sender,
 )
 from ledger.io.home import DISK, Disk, RunPaths
 from ledger.protocol import ledger_state
@@ -92,10 +93,12 @@ def deploy(
         The manifest of a contract that is open or finished.
 
     Raises:
+        SenderHasCodeError: the sender is a contract, or delegates its code.
         ChainError: the existing manifest is of another run, chain, code or configuration, or the
             chain refuses a transaction.
         OSError: the manifest cannot be written.
     """
+    require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
     if paths.manifest.exists():
         written = read_run_manifest(paths)

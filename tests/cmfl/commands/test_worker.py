@@ -173,6 +173,25 @@ def test_predictable_seeds_are_refused_unless_requested(served: Served, tmp_path
         assert cmfl(*worker, "--allow-predictable-seeds").code == 0
 
 
+def test_a_worker_whose_account_has_code_does_not_start(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, true = bytes.fromhex("ef0100" + "11" * 20), EmbeddedReader.code
+    keys = simulated_keys(load("smoke", settings=SETTINGS).seed, 12)
+    sender = checksum(KeySigner(keys[served.idle]).address)
+
+    def delegated(chain: EmbeddedReader, address: str, block_number: int | None = None) -> bytes:
+        return code if address == sender else true(chain, address, block_number)
+
+    monkeypatch.setattr(EmbeddedReader, "code", delegated)
+    other = 0 if served.idle else 1
+    for clients in ((served.idle,), (other, served.idle)):
+        refused = cmfl(*served.worker(tmp_path, *clients))
+        assert (refused.code, refused.out) == (2, "")
+        assert f"account {sender} delegates to the code at 0x{'11' * 20} (EIP-7702)" in refused.err
+    assert not WorkerFolder(tmp_path).journal.exists()
+
+
 class Late(RpcChain):
     """A node that calls nothing final but the block that all begins with."""
 
