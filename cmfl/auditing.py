@@ -259,7 +259,7 @@ def audit_target(
     known_head = None if head is None else digest_of_head(head)
     workers = None if jobs == 1 else AuditWorkers(jobs, target.published)
     with target.reader() as chain:
-        ledger = target.ledger(chain)
+        ledger = target.ledger(chain, is_audited=True)
         # Before the chain is read: it only grows, so it must have all that they have seen by now.
         checkpoints = None
         if witnesses is not None:

@@ -100,6 +100,7 @@ class PreflightTarget:
         settings: `section.key=value` of this machine.
         confirmations: blocks on top of a final block; None for the chain's own finality.
         allow_predictable_seeds: take part in a run whose seeds can be predicted.
+        allow_unknown_creation: accept a contract whose creation code is not checkable.
     """
 
     contract: str
@@ -110,6 +111,7 @@ class PreflightTarget:
     settings: tuple[str, ...] = ()
     confirmations: int | None = None
     allow_predictable_seeds: bool = False
+    allow_unknown_creation: bool = False
 
 
 class _MissingError(Exception):
@@ -211,7 +213,9 @@ class PreflightChecks:
         deployment = _needed(self._ledger).deployment()
         data = store_at(self._asked.blobs).get(deployment.config, MAX_DOCUMENT_BYTES)
         self._document, self._encoded = deployed_document(data, deployment), data
-        self._domain = deployed_domain(_needed(self._ledger))
+        self._domain = deployed_domain(
+            _needed(self._ledger), allow_unknown_creation=self._asked.allow_unknown_creation
+        )
         parameters = self._document.parameters
         require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
         require_all_rounds(stops_early=SECTION in self._document.experiment)

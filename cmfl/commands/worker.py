@@ -98,6 +98,7 @@ def worker(
         data=options.data,
         settings=(f"machine.device={device}", *(options.setting or ())),
         confirmations=options.confirmations,
+        allow_unknown_creation=options.allow_unknown_creation,
     )
     with own.held(), _logged(log_format):
         settings_of_node = replace(

@@ -344,9 +344,6 @@ def read_start(
         recorded, domain = ledger.deployment(), ledger.domain()
     except ChainUnreachableError:
         raise
-    except NotServedError as error:
-        yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
-        return
     except (ChainError, ProtocolRefusal) as error:
         if is_node_failure(ledger, error):
             yield Unavailable(block, DEPLOYMENT_UNKNOWN, detail=str(error))
@@ -359,7 +356,7 @@ def read_start(
     deployment = recorded if document is None else deployment_for(document)[0]
     code = ""
     try:
-        code = code_violation(ledger.chain.code(ledger.address), deployment, domain) or ""
+        code = code_violation(ledger, deployment, domain) or ""
     except ChainUnreachableError:
         raise
     except ChainDamagedError as error:
@@ -385,9 +382,9 @@ def read_start(
 
 
 def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal) -> bool:
-    """Say whether a view that failed cannot have failed, so that the node's answer says nothing.
+    """Return whether the node, and not the contract, made a view fail.
 
-    Neither view of the ledger's code reverts or answers nothing, whatever was recorded.
+    Neither view of the ledger's code reverts or gives a malformed answer, whatever was recorded.
 
     Args:
         ledger: the contract.

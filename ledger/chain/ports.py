@@ -45,6 +45,10 @@ class NotServedError(ChainError):
     """
 
 
+class UncheckableCreationError(NotServedError):
+    """The creation code of a contract is not served, or another contract ran it."""
+
+
 class ChainUnreachableError(NotServedError):
     """The node does not answer; the message names its address without credentials."""
 
@@ -131,6 +135,10 @@ class BlockDamagedError(ChainDamagedError):
         super().__init__(f"block {block_number}: {fact}")
 
 
+class ForeignCodeError(ChainError):
+    """The code at an address, or its creation, is not the one of this program's contract."""
+
+
 class SenderHasCodeError(ChainError):
     """The account that is to send transactions has code, and the contract refuses them.
 
@@ -206,6 +214,7 @@ class Transaction:
     to: str | None
     input: bytes
     block_number: int
+    nonce: int
 
 
 @dataclass(frozen=True, slots=True)

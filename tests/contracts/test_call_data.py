@@ -152,7 +152,7 @@ def test_two_arrays_that_are_exchanged_are_another_call() -> None:
     st.binary(max_size=70),
 )
 @example(DATA[0], [(0, 64 * 2**32)], 0, b"")
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_random_words_cuts_and_ends_are_read_as_compiled_code_reads_them(
     data: bytes, words: list[tuple[int, int]], cut: int, end: bytes
 ) -> None:

@@ -236,10 +236,15 @@ class TransactionDocument(StrictDocument):
     block_number: U53
 
     def transaction(self) -> Transaction:
-        """Return the transaction, whose sender is not kept."""
+        """Return the transaction, whose sender and nonce are not kept."""
         to = None if self.to is None else to_checksum_address(self.to)
         return Transaction(
-            hash=self.hash, sender="", to=to, input=self.input, block_number=self.block_number
+            hash=self.hash,
+            sender="",
+            to=to,
+            input=self.input,
+            block_number=self.block_number,
+            nonce=0,
         )
 
 

@@ -54,7 +54,7 @@ FIRST_MODEL_MALFORMED = Fact(
     "first model", "blob {recorded} is the first model", "it is not: {true}"
 )
 CODE_UNAVAILABLE = Need(
-    "code", "the contract's code cannot be had: {detail}", (AuditStep.DEPLOYMENT,)
+    "code", "code and creation of the contract are not compared: {detail}", (AuditStep.DEPLOYMENT,)
 )
 SCORES_UNCHECKED = FindingKind(
     "scores unchecked",

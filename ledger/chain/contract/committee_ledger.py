@@ -29,7 +29,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt
+    from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt, Transaction
     from ledger.protocol.inputs import MinedCommitment
     from ledger.protocol.types import Domain, SignedCommitment
 
@@ -204,16 +204,28 @@ class CommitteeLedger(LedgerStorage):
         """
         if self._fixed.beacon is Beacon.NONE:
             return NO_DIGEST
-        named = [[abi.topic("LedgerDeployed")]]
-        logs = self.chain.logs(self.address, named, self.from_block, self._last(None), 1)
-        if not logs:
-            raise NotServedError(f"the logs do not hold the deployment of {self.address}")
-        block = self.chain.block(logs[0].block_number)
-        if block.hash != logs[0].block_hash:
+        log = self._deployment_log()
+        block = self.chain.block(log.block_number)
+        if block.hash != log.block_hash:
             raise NotServedError(
                 f"block {block.number} is not the one that deployed {self.address}"
             )
         return Digest(block.parent_hash)
+
+    def creation(self) -> Transaction:
+        """Return the transaction that logged the deployment.
+
+        Raises:
+            ChainError: the chain does not serve the log or the transaction.
+        """
+        return self.chain.transaction(self._deployment_log().transaction_hash)
+
+    def _deployment_log(self) -> Log:
+        named = [[abi.topic("LedgerDeployed")]]
+        logs = self.chain.logs(self.address, named, self.from_block, self._last(None), 1)
+        if not logs:
+            raise NotServedError(f"the logs do not hold the deployment of {self.address}")
+        return logs[0]
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans, from the events.
